@@ -1,0 +1,45 @@
+# The targets set themselves up: all they need is Python >= 3.11 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+
+.PHONY: help install check test demo bench format lock
+
+help:
+	@echo "make demo     run a small evaluation end to end"
+	@echo "make test     run all tests"
+	@echo "make check    formatting, lint, types, layers"
+	@echo "make bench    measure the hot paths, as ratios within one run"
+	@echo "make format   format the code"
+	@echo "make install  set up $(VENV) (the others do it by themselves)"
+
+$(STAMP): pyproject.toml constraints.txt scripts/install.sh
+	@PYTHON=$(PYTHON) VENV=$(VENV) bash scripts/install.sh
+	@touch $@
+
+install: $(STAMP)
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+demo: $(STAMP)
+	$(BIN)/python scripts/demo.py
+
+bench: $(STAMP)
+	$(BIN)/python -m perf
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lock: $(STAMP)
+	$(BIN)/uv pip compile pyproject.toml --extra dev --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt

@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys that the package itself reads and writes in dataset rows and result rows.
+
+Every other key of a row belongs to its environment and is passed through unchanged.
+"""
+
+TASK_INDEX_KEY_NAME = "_ng_task_index"
+ROLLOUT_INDEX_KEY_NAME = "_ng_rollout_index"
+ATTEMPT_INDEX_KEY_NAME = "_ng_attempt_index"
+ROLLOUT_ID_KEY_NAME = "_ng_rollout_id"
+RESPONSES_CREATE_PARAMS_KEY_NAME = "responses_create_params"
+RESPONSE_KEY_NAME = "response"
+AGENT_REF_KEY_NAME = "agent_ref"
+SKILLS_REF_KEY_NAME = "skills_ref"
+PROMPT_CONFIG_USED_KEY_NAME = "prompt_config_used"
+REWARD_KEY_NAME = "reward"
+
+# How an agent or a resources server says where a result belongs.
+NG_NO_PERSIST_KEY = "_ng_no_persist"
+NG_FAILURE_CLASS_KEY = "_ng_failure_class"
+NG_TERMINAL_KEY = "_ng_failure_terminal"
+NG_FAILURE_JUDGE_ERROR_KEY = "_ng_failure_judge_error"
+
+# Where a server finds the id of the session that a request belongs to.
+SESSION_ID_KEY = "session_id"
+
+# Keys that begin with this are bookkeeping, not measurements.
+BOOKKEEPING_PREFIX = "_ng_"

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error this package raises on purpose.
+
+    GymError                          something the user can act on; printed without a traceback
+    ├── ConfigError                   a config cannot be used as it is
+    │   ├── ConfigPathNotFoundError   (FileNotFoundError)  a config file that is in no search root
+    │   ├── MalformedConfigPathsError (ValueError)         `config_paths` is not a list of strings
+    │   ├── NoServerInstancesError    (ValueError)         nothing to start
+    │   ├── ConfigMissingValuesError  (ValueError)         `???` left over
+    │   ├── ConfigInterpolationError  (ValueError)         `${...}` that leads nowhere or round in circles
+    │   ├── ServerRefNotFoundError    (ValueError)         a reference to a server that no config defines
+    │   ├── InheritPathNotFoundError  (ValueError)         `_inherit_from` / `_copy` of something that is not there
+    │   ├── AlmostServerError         (ValueError)         a block that was meant as a server but does not validate
+    │   └── ConfigProblems            (ValueError)         several of the above at once
+    ├── PortInUseError                (OSError)            the port a server was given is taken
+    ├── JudgeError                                         a judge model gave no verdict
+    ├── RolloutFailure                                     a rollout that ended without a reward
+    └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
+                                                           flavours live in `nemo_gym._transport.errors`
+
+Constructor arguments equal `args` everywhere, so that all of them survive pickling.
+"""
+
+from collections.abc import Sequence
+
+
+class GymError(Exception):
+    """Something the user can act on: what happened, what we know, what to do."""
+
+
+class ConfigError(GymError):
+    """A config cannot be used as it is."""
+
+
+class ConfigPathNotFoundError(ConfigError, FileNotFoundError):
+    """A config file was found in none of the search roots."""
+
+
+class MalformedConfigPathsError(ConfigError, ValueError):
+    """`config_paths` is not a list of strings."""
+
+
+class NoServerInstancesError(ConfigError, ValueError):
+    """The config defines no server, so there is nothing to start."""
+
+
+class ConfigMissingValuesError(ConfigError, ValueError):
+    """Mandatory values (`???`) were never given."""
+
+
+class ConfigInterpolationError(ConfigError, ValueError):
+    """An interpolation leads nowhere or round in circles."""
+
+
+class ServerRefNotFoundError(ConfigError, ValueError):
+    """A server refers to another that no loaded config defines."""
+
+
+class InheritPathNotFoundError(ConfigError, ValueError):
+    """`_inherit_from` or `_copy` names a path that is not there."""
+
+
+class AlmostServerError(ConfigError, ValueError):
+    """A block looks like a server but does not validate as one."""
+
+
+class ConfigProblems(ConfigError, ValueError):
+    """Several different problems of one config, reported together."""
+
+    def __init__(self, problems: Sequence[ConfigError]) -> None:
+        super().__init__(problems)
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        listed = "\n\n".join(f"[{number}] {problem}" for number, problem in enumerate(self.problems, 1))
+        return f"the config has {len(self.problems)} problems:\n\n{listed}"
+
+
+class PortInUseError(GymError, OSError):
+    """The port that a server was given is taken by another process."""
+
+
+class JudgeError(GymError):
+    """A judge model could not be reached or gave no usable verdict: the answer was not judged, which is not a zero."""
+
+
+class RolloutFailure(GymError):
+    """A rollout that ended without a reward."""
+
+    def __init__(self, kind: str, message: str, retryable: bool = False) -> None:
+        super().__init__(kind, message, retryable)
+        self.kind, self.message, self.retryable = kind, message, retryable
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
+
+
+class ServerCallError(GymError):
+    """A call to a server or a model endpoint did not succeed."""

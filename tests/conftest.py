@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Warnings are errors in our own tests; suites of servers may be other people's, with other habits."""
+    for item in items:
+        if item.path.is_relative_to(item.config.rootpath / "tests"):
+            item.add_marker(pytest.mark.filterwarnings("error"), append=False)
+
+
+@pytest.fixture(autouse=True)
+def run_tokens_stay_in_the_test(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEMO_GYM_RUN_TOKEN_DIR", str(tmp_path / "run-tokens"))

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files that are complete or not there."""
+
+import pytest
+
+from nemo_gym._util.files import atomic_writer, write_atomically
+
+
+def test_a_file_is_written_with_its_folders(tmp_path):
+    write_atomically(tmp_path / "a" / "b.txt", "héllo")
+    assert (tmp_path / "a" / "b.txt").read_bytes() == "héllo".encode()
+
+
+def test_a_failure_keeps_the_old_file_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "b.txt"
+    path.write_text("old")
+
+    def write_half():
+        with atomic_writer(path) as file:
+            file.write(b"ne")
+            raise RuntimeError("cut off")
+
+    with pytest.raises(RuntimeError, match="cut off"):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
+    path = tmp_path / "b.txt"
+    path.write_text("old")
+    with atomic_writer(path) as file:
+        file.write(b"new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
