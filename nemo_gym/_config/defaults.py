@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fills in what a config leaves open: hosts, ports, the head server, folders, versions.
+
+Values that the user gave are kept. The facts of the machine come in as arguments.
+"""
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from nemo_gym._config.keys import (
+    DEFAULT_HEAD_SERVER_PORT,
+    DEFAULT_HOST,
+    DEFAULT_PORT_RANGE_HIGH,
+    DEFAULT_PORT_RANGE_LOW,
+)
+from nemo_gym._config.paths import KeyPath
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.servers import ServerInstance
+from nemo_gym.errors import ConfigError
+
+PORT_TRIES = 50
+_SETTINGS: dict[str, tuple[type, str]] = {
+    "cache_dir": (str, "a path"),
+    "results_dir": (str, "a path"),
+    "port_range_low": (int, "a port number"),
+    "port_range_high": (int, "a port number"),
+    "allow_openai_version_skew": (bool, "true or false"),
+    "head_server": (dict, "a mapping with `host` and `port`"),
+}
+OFFLINE_PORT = -1
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the defaults depend on. Without `own_ip` and `open_port` a config is only resolved, not made runnable."""
+
+    cache_dir: Path
+    results_dir: Path
+    working_dir: Path
+    own_ip: Callable[[], str] | None = None
+    open_port: Callable[[int, int, Collection[int], int], int] | None = None
+
+
+def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> Problems:
+    """Settings whose type is wrong, found before anything is built on them."""
+    problems = Problems()
+    for key, (kinds, wanted) in _SETTINGS.items():
+        value = values.get(key)
+        if value is None or (key,) in holes:
+            continue
+        if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or value == "":
+            problems.add(ConfigError, f"{key!r} must be {wanted}, but it is {value!r}")
+    return problems
+
+
+def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], machine: Machine) -> None:
+    """Complete `config` in place."""
+    _fill_folders(config, machine)
+    _fill_versions(config)
+    _default(config, "use_absolute_ip", False)
+    if config.use_absolute_ip and machine.own_ip:
+        config["default_host"] = machine.own_ip()
+    _default(config, "default_host", DEFAULT_HOST)
+    _fill_addresses(config, [instance.get_inner_run_server_config_dict() for instance in instances], machine)
+    for key in ("skip_verification", "skip_verification_reward"):
+        if config.get(key) is not None:
+            for instance in instances:
+                if instance.SERVER_TYPE == "responses_api_agents":
+                    _default(instance.get_inner_run_server_config_dict(), key, config[key])
+    for key, value in (
+        ("skip_venv_if_present", False),
+        ("dry_run", False),
+        ("model_endpoint_readiness_timeout_seconds", 600),
+        ("allow_openai_version_skew", False),
+    ):
+        _default(config, key, value)
+
+
+def _fill_folders(config: DictConfig, machine: Machine) -> None:
+    _default(config, "cache_dir", str(machine.cache_dir))
+    _default(config, "results_dir", str(machine.results_dir))
+    for key in ("cache_dir", "results_dir"):
+        config[key] = str(Path(config[key]).expanduser().absolute())
+    _default(config, "uv_cache_dir", str(Path(config.cache_dir) / "uv"))
+    _default(config, "uv_venv_dir", str(machine.working_dir))
+
+
+def _fill_versions(config: DictConfig) -> None:
+    _default(config, "python_version", platform.python_version())
+    if "head_server_deps" not in config:
+        wanted = {"ray": "ray[default]", "openai": "openai"}
+        config["head_server_deps"] = [
+            f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _installed(package))
+        ]
+
+
+def _installed(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine: Machine) -> None:
+    _default(config, "port_range_low", DEFAULT_PORT_RANGE_LOW)
+    _default(config, "port_range_high", DEFAULT_PORT_RANGE_HIGH)
+    _default(config, "head_server", {})
+    for server in (config.head_server, *servers):
+        _default(server, "host", config.default_host)
+    _default(config.head_server, "port", DEFAULT_HEAD_SERVER_PORT)
+    given = [int(server.port) for server in (config.head_server, *servers) if server.get("port") is not None]
+    taken = list(dict.fromkeys([*(config.get("disallowed_ports") or ()), *given]))
+    for server in servers:
+        if server.get("port") is None:
+            server["port"] = OFFLINE_PORT
+            if machine.open_port:
+                server["port"] = machine.open_port(config.port_range_low, config.port_range_high, taken, PORT_TRIES)
+                taken.append(server.port)
+    config["disallowed_ports"] = taken
+
+
+def _default(block: DictConfig, key: str, value: Any) -> None:
+    if block.get(key) is None:
+        block[key] = value

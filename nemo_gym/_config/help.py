@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The help text of a command's config class, built from its docstring and fields.
+
+It returns text; deciding when to show it, and where, is left to the caller.
+"""
+
+import inspect
+import types
+from typing import Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+
+def help_text(config_class: type[BaseModel]) -> str:
+    """What `+help=true` shows for `config_class`."""
+    description = inspect.cleandoc(config_class.__doc__ or "No description.")
+    return "\n".join(
+        [
+            f"Displaying help for {config_class.__name__}",
+            "",
+            "Description",
+            "-----------",
+            description,
+            "",
+            "Parameters",
+            "----------",
+            *_parameter_lines(config_class),
+            "",
+        ]
+    )
+
+
+def _parameter_lines(config_class: type[BaseModel]) -> list[str]:
+    fields = config_class.model_fields
+    if not fields:
+        return ["There are no arguments to this CLI command."]
+    heads = {name: f"- {name} ({type_name(field.annotation)})" for name, field in fields.items()}
+    width = max(map(len, heads.values()))
+    return [f"{heads[name]:<{width}}  {_about(field)}" for name, field in fields.items()]
+
+
+def _about(field: FieldInfo) -> str:
+    description = " ".join((field.description or "").split())
+    default = "[required]" if field.is_required() else f"[default: {field.get_default(call_default_factory=True)}]"
+    return f"{description} {default}".strip()
+
+
+def type_name(annotation: Any) -> str:
+    """An annotation as a user would write it: `int | None`, `'train' | 'validation'`, `list[str]`."""
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        return " | ".join(type_name(member) for member in get_args(annotation))
+    if origin is Literal:
+        return " | ".join(repr(value) for value in get_args(annotation))
+    if annotation is type(None):
+        return "None"
+    if origin is not None and get_args(annotation):
+        return f"{type_name(origin)}[{', '.join(type_name(member) for member in get_args(annotation))}]"
+    return getattr(annotation, "__name__", str(annotation))

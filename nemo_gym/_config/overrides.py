@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Command-line overrides in Hydra's grammar: `+key=value`, `++key=value`, `key=value`, `~key`.
+
+hydra-core's own parser reads them; nothing else of Hydra runs, so nothing is written and no key has to exist
+beforehand. The last override of a key wins. Sweeps (`a=1,2`) are refused: one process has one config.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.secrets import is_secret_key
+from nemo_gym.errors import ConfigError
+
+_SHAPE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[^=+~\s][^=\s]*)(?P<rest>=.*)?", re.DOTALL)
+_PLAIN_KEY = re.compile(r"[A-Za-z_$][\w./-]*")
+_STRUCTURED = set(",[]{}()'\"")
+
+
+@dataclass(frozen=True)
+class Overrides:
+    """What a command line says: values to set, and keys to take out of whatever the other sources give."""
+
+    values: dict[str, Any]
+    deletions: tuple[str, ...] = ()
+
+
+def parse_overrides(tokens: Iterable[str]) -> Overrides:
+    """Read `tokens` in order; every token that cannot be read is reported, in one error."""
+    values: dict[str, Any] = {}
+    deletions: list[str] = []
+    problems = Problems()
+    for token in tokens:
+        try:
+            _apply(token, values, deletions)
+        except _Unreadable as reason:
+            problems.add(ConfigError, _message(token, str(reason)))
+    problems.raise_if_any()
+    return Overrides(values, tuple(deletions))
+
+
+def is_override(token: str) -> bool:
+    """Whether `token` can be read as an override."""
+    try:
+        _apply(token, {}, [])
+    except _Unreadable:
+        return False
+    return True
+
+
+def override_token(key: str, value: Any) -> str:
+    """The override that sets `key` to exactly `value`, whatever characters it holds."""
+    return f"++{key}={_written(value)}"
+
+
+def _message(token: str, reason: str) -> str:
+    key = token.lstrip("+~").partition("=")[0]
+    if is_secret_key(key.split(".")[-1]):
+        return f"cannot read the override of {key!r}: its value does not follow the grammar (not shown: it is a secret)"
+    return f"cannot read the override {token!r}: {reason}"
+
+
+class _Unreadable(Exception):
+    """Why a token is not an override."""
+
+
+def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
+    shape = _SHAPE.fullmatch(token)
+    if shape is None:
+        raise _Unreadable("expected `+key=value`, `++key=value`, `key=value` or `~key`")
+    key, rest = shape["key"], shape["rest"]
+    if "@" in key:
+        raise _Unreadable("packages (`key@package`) are not supported.\nhint: write the dotted key it stands for")
+    if key.split(".")[0].split("/")[0] == "hydra":
+        return  # Settings of Hydra's own job folder and logging: there are none here, and scripts may still pass them.
+    if shape["sign"] == "~":
+        if rest is not None:
+            raise _Unreadable(f"a deletion has no value.\nhint: write `~{key}`")
+        _remove(values, key.split("."))
+        deletions.append(key)
+    elif rest is None:
+        raise _Unreadable(f"it has no `=`.\nhint: write `+{key}=<value>`")
+    else:
+        value = _value(key, rest[1:])
+        _check_interpolations(value)
+        _set(values, key.split("."), value)
+
+
+def _value(key: str, text: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        override = OverridesParser.create().parse_override(f"{key}={text}")
+    except HydraException as error:
+        if _PLAIN_KEY.fullmatch(key) and not _STRUCTURED & set(text) and "${" not in text:
+            return text.strip()  # Characters such as `=`, `#`, `;` mean nothing to Hydra's grammar: it is just text.
+        raise _Unreadable(_reason(key, text)) from error
+    if override.is_sweep_override():
+        raise _Unreadable(
+            "its value is several values.\n"
+            f"hint: for a list write `{key}=[{text}]`, for text write `{key}={_written(text)}`, quoted for the shell"
+        )
+    return override.value()
+
+
+def _check_interpolations(value: Any) -> None:
+    try:
+        OmegaConf.create([value])
+    except OmegaConfBaseException as error:
+        raise _Unreadable(
+            "it holds a `${` that is no interpolation.\nhint: for the characters themselves write `\\${`"
+        ) from error
+
+
+def _reason(key: str, text: str) -> str:
+    """What is wrong, in the user's terms: the grammar's own message is about tokens and alternatives."""
+    if not _PLAIN_KEY.fullmatch(key):
+        return f"{key!r} is not a key.\nhint: keys are names joined by dots, as in `+server.timeout=5`"
+    quoted = f"hint: for plain text write `{key}={_written(text)}` (and quote it for the shell)"
+    for opening, closing, what in (("[", "]", "list"), ("{", "}", "mapping"), ("(", ")", "parenthesis")):
+        if text.count(opening) != text.count(closing):
+            return f"{text.count(opening)} `{opening}` but {text.count(closing)} `{closing}` make no {what}.\n{quoted}"
+    for quote in "'\"":
+        if len(re.findall(rf"(?<!\\){quote}", text)) % 2:
+            return f"a quote ({quote}) is not closed.\n{quoted}"
+    if function := re.match(r"\s*(\w+)\(", text):
+        return f"{function[1]!r} is not a function of the override grammar.\n{quoted}"
+    return f"its value is neither text, a number, a list `[a,b]` nor a mapping `{{a: 1}}`.\n{quoted}"
+
+
+def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
+    for key in path[:-1]:
+        below = values.get(key)
+        if not isinstance(below, dict):
+            below = values[key] = {}
+        values = below
+    current = values.get(path[-1])
+    if isinstance(current, dict) and isinstance(value, dict):
+        for key, item in value.items():
+            _set(current, [key], item)
+    else:
+        values[path[-1]] = value
+
+
+def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
+    for key in path[:-1]:
+        below = values.get(key)
+        if not isinstance(below, dict):
+            return
+        values = below
+    values.pop(path[-1], None)
+
+
+def _written(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(_written, value))}]"
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{_written_key(key)}:{_written(item)}" for key, item in value.items()) + "}"
+    # Inside quotes a backslash only matters in front of a quote.
+    text = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
+    return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"
+
+
+def _written_key(key: Any) -> str:
+    return re.sub(r"([\\(){}\[\]:=, \t'\"])", r"\\\1", str(key))

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From the sources of a config to the config itself: the order in which everything happens.
+
+Each step is a module of this package; this one only puts them in a row and gathers what they find wrong.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nemo_gym._config.defaults import Machine, fill_defaults, setting_problems
+from nemo_gym._config.directives import apply_directives, merged
+from nemo_gym._config.files import ConfigFile, load_file
+from nemo_gym._config.includes import Includes, load_includes, read_config_paths
+from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.provenance import Layer, Provenance, file_layer
+from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
+from nemo_gym._config.values import interpolation_problems, missing_value_problems, read_values
+from nemo_gym.errors import ConfigError
+
+COMMAND_LINE, INITIAL = "command line", "initial config"
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Everything a config is made of, weakest last: command line, initial values, env.yaml, and files they name."""
+
+    command_line: DictConfig
+    initial: DictConfig
+    search_roots: Sequence[Path]
+    dotenv_path: Path | None = None
+    deletions: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A complete config, its servers, and where its values came from."""
+
+    config: DictConfig
+    provenance: Provenance
+    servers: Detected = field(default_factory=Detected)
+
+
+def resolve(sources: Sources, machine: Machine) -> Resolved:
+    """Build and check the config; raises all its problems at once."""
+    problems = Problems()
+    dotenv = _load_dotenv(sources.dotenv_path, problems)
+    includes = _load_files(sources, dotenv, problems)
+    # Without all files, every later finding might be about something that a missing file defines.
+    problems.raise_if_any()
+
+    provenance = Provenance(_layers(includes, dotenv, sources))
+    values = _merge(provenance, sources.deletions)
+    values["config_paths"] = includes.paths
+    directed = apply_directives(values, provenance)
+    problems.extend(directed.problems)
+    provenance.inherited.update(directed.inherited)
+
+    config = _create(_collapse_dummy_models(directed.values), provenance)
+    servers = _check(config, provenance, directed.unresolved, problems)
+    problems.raise_if_any()
+    fill_defaults(config, servers.instances, machine)
+    return Resolved(config, provenance, servers)
+
+
+def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
+    if path is None:
+        return None
+    try:
+        return load_file(path, path.name)
+    except ConfigError as error:
+        problems.add(type(error), str(error))
+        return None
+
+
+def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
+    """The files that env.yaml, the initial values or the command line name: whichever speaks last."""
+    speakers = [*_named(sources, dotenv)]
+    speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
+    try:
+        paths = read_config_paths(_merge_configs([config for _, config in reversed(speakers)]), speaker)
+    except ConfigError as error:
+        problems.add(type(error), str(error))
+        return Includes()
+    includes = load_includes(paths, sources.search_roots, speaker)
+    problems.extend(includes.problems)
+    return includes
+
+
+def _named(sources: Sources, dotenv: ConfigFile | None) -> list[tuple[str, DictConfig]]:
+    """The sources that can name config files, strongest first."""
+    from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
+    return [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]
+
+
+def _merge_configs(configs: Sequence[Any]) -> DictConfig:
+    """OmegaConf's merge, on copies: the sources keep their values and lose flags such as read-only."""
+    plain = [OmegaConf.to_container(config) if OmegaConf.is_config(config) else config for config in configs]
+    result = OmegaConf.merge({}, *plain)
+    assert isinstance(result, DictConfig)
+    return result
+
+
+def _layers(includes: Includes, dotenv: ConfigFile | None, sources: Sources) -> list[Layer]:
+    """Weakest first: files, env.yaml, initial values, command line."""
+    return [
+        *(file_layer(file) for file in includes.merge_order),
+        *([file_layer(dotenv)] if dotenv else []),
+        Layer(INITIAL, OmegaConf.to_container(sources.initial)),
+        Layer(COMMAND_LINE, OmegaConf.to_container(sources.command_line)),
+    ]
+
+
+def _merge(provenance: Provenance, deletions: Sequence[str]) -> dict[str, Any]:
+    """One layer over the other; deletions of the command line come before its own values."""
+    *lower, command_line = provenance.layers
+    problems = Problems()
+    values: Any = {}
+    for index, layer in enumerate(lower):
+        values = _merge_layer(values, layer, Provenance(lower[:index]), problems)
+    for key in deletions:
+        _delete(values, split_path(key), problems)
+    values = _merge_layer(values, command_line, Provenance(lower), problems)
+    problems.raise_if_any()
+    result: dict[str, Any] = values
+    return result
+
+
+def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problems) -> Any:
+    conflicts = Problems()
+    _report_conflicts(values, layer.values, (), below, layer, conflicts)
+    problems.extend(conflicts)
+    return values if conflicts else OmegaConf.to_container(_merge_configs([values, layer.values]))
+
+
+def _report_conflicts(base: Any, over: Any, path: KeyPath, below: Provenance, layer: Layer, problems: Problems) -> None:
+    """A mapping cannot be merged with a list: one of the two is a mistake."""
+    if isinstance(base, dict) and isinstance(over, dict):
+        for key in base.keys() & over.keys():
+            _report_conflicts(base[key], over[key], (*path, str(key)), below, layer, problems)
+    elif {type(base), type(over)} == {dict, list}:
+        problems.add(
+            ConfigError,
+            f"{join_path(path)!r} is {_kind(base)} in {below.near(path)} but {_kind(over)} in {layer.place(path)}.\n"
+            "hint: items of a list cannot be overridden one by one; give the whole list",
+        )
+
+
+def _kind(value: Any) -> str:
+    return "a list" if isinstance(value, list) else "a mapping"
+
+
+def _delete(values: dict[str, Any], path: KeyPath, problems: Problems) -> None:
+    if not has_path(values, path):
+        close = nearest_paths(values, path)
+        guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
+        problems.add(ConfigError, f"'~{join_path(path)}' deletes a key that no source defines.{guess}")
+        return
+    block: Any = values
+    for key in path[:-1]:
+        block = child(block, key)
+    block.pop(path[-1] if isinstance(block, dict) else int(path[-1]))
+
+
+def _create(values: dict[str, Any], provenance: Provenance) -> DictConfig:
+    try:
+        return OmegaConf.create(values)
+    except OmegaConfBaseException as error:
+        path = split_path(error.full_key or "")
+        place = provenance.near(path)
+        reason = (error.msg or str(error)).splitlines()[0]
+        raise ConfigError(f"{join_path(path)!r} ({place}) cannot be used: {reason}") from error
+
+
+def _collapse_dummy_models(values: dict[str, Any]) -> dict[str, Any]:
+    """Where a dummy model was put beside a real one, the real one stays, with the dummy's values as defaults."""
+    for block in values.values():
+        models = block.get("responses_api_models") if isinstance(block, dict) else None
+        if isinstance(models, dict) and "dummy_model" in models and len(models) > 1:
+            dummy = models.pop("dummy_model")
+            for name in models:
+                models[name] = merged(dummy, models[name])
+    return values
+
+
+def _check(config: DictConfig, provenance: Provenance, unresolved: set[str], problems: Problems) -> Detected:
+    """Everything that can be wrong with a complete config; what follows from an earlier finding is left out."""
+    values = read_values(config)
+    problems.extend(missing_value_problems(values, provenance))
+    problems.extend(interpolation_problems(config, values, provenance))
+    servers = detect(config, values)
+    servers.unknown_yet |= unresolved
+    problems.extend(almost_server_problems(config, servers, provenance))
+    problems.extend(reference_problems(servers, provenance))
+    problems.extend(setting_problems(values.plain, values.holes))
+    return servers

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads a config with its interpolations resolved, and finds what is missing (`???`) or leads nowhere (`${...}`).
+
+Nothing is raised while reading: a hole in one server must not hide the mistakes of the others.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import (
+    InterpolationKeyError,
+    InterpolationToMissingValueError,
+    OmegaConfBaseException,
+    UnsupportedInterpolationType,
+)
+
+from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.provenance import NOWHERE, Provenance
+from nemo_gym.errors import ConfigInterpolationError, ConfigMissingValuesError
+
+_ENDLESS = "Interpolation to parent node detected"
+_REFERENCE = re.compile(r"\$\{([^:{}]+)\}")
+
+
+@dataclass
+class Values:
+    """A config as plain data; where it has no value, the text stands as written and the path is among the holes."""
+
+    plain: dict[str, Any]
+    missing: list[tuple[str | int, ...]] = field(default_factory=list)
+    broken: dict[tuple[str | int, ...], OmegaConfBaseException] = field(default_factory=dict)
+    holes: set[KeyPath] = field(default_factory=set)
+
+
+def read_values(config: DictConfig) -> Values:
+    """Resolve everything that can be resolved."""
+    values = Values({})
+    values.plain = _Reader(values).read(config, (), own=True)
+    return values
+
+
+class _EndlessBlock(OmegaConfBaseException):
+    """A block that contains itself by way of another; OmegaConf only notices the direct case."""
+
+
+class _Reader:
+    def __init__(self, found: Values) -> None:
+        self.found = found
+        self._open: list[int] = []
+
+    def read(self, node: Any, path: tuple[str | int, ...], *, own: bool) -> Any:
+        """`own` is False below an interpolation: what is wrong there is reported where it stands."""
+        if not isinstance(node, DictConfig | ListConfig):
+            return node
+        self._open.append(id(node))
+        try:
+            if isinstance(node, DictConfig):
+                return {key: self._item(node, key, (*path, str(key)), own) for key in node}
+            return [self._item(node, index, (*path, index), own) for index in range(len(node))]
+        finally:
+            self._open.pop()
+
+    def _item(self, node: Any, key: Any, path: tuple[str | int, ...], own: bool) -> Any:
+        if OmegaConf.is_missing(node, key):
+            if own:
+                self.found.missing.append(path)
+            return self._hole(path, "???")
+        if not OmegaConf.is_interpolation(node, key):
+            return self.read(node[key], path, own=own)
+        try:
+            target = node[key]
+            if id(target) in self._open:
+                raise _EndlessBlock(_ENDLESS)
+            return self.read(target, path, own=False)
+        except InterpolationToMissingValueError:
+            return self._hole(path, "???")
+        except OmegaConfBaseException as error:
+            if own:
+                self.found.broken[path] = error
+            elif isinstance(error, _EndlessBlock):
+                raise  # Two blocks that contain each other: reported where the way into the other one begins.
+            return self._hole(path, node._get_node(key)._value())
+
+    def _hole(self, path: tuple[str | int, ...], written: Any) -> Any:
+        self.found.holes.add(tuple(map(str, path)))
+        return written
+
+
+def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> Problems:
+    """One problem that lists every `???` left."""
+    problems = Problems()
+    if values.missing:
+        listed = "\n".join(f"  {join_path(path)}{_at(provenance, path)}" for path in values.missing)
+        samples = " ".join(f"'++{join_path(path)}=<value>'" for path in values.missing if not _in_list(path))
+        hint = f"\nhint: set them in env.yaml or on the command line: {samples}" if samples else ""
+        count = len(values.missing)
+        problems.add(
+            ConfigMissingValuesError,
+            f"{count} mandatory value{'s are' if count > 1 else ' is'} missing (`???`):\n{listed}{hint}",
+        )
+    return problems
+
+
+def interpolation_problems(config: DictConfig, values: Values, provenance: Provenance = NOWHERE) -> Problems:
+    """One problem per key that is referred to but not there, per circle, and per interpolation that fails otherwise."""
+    problems = Problems()
+    users: dict[str, list[str]] = {}
+    for path, error in values.broken.items():
+        user = f"{join_path(path)!r}{_at(provenance, path)}"
+        message = (error.msg or str(error)).splitlines()[0]
+        if isinstance(error, InterpolationKeyError) and (absent := re.search(r"key '(.+)' not found", message)):
+            users.setdefault(absent[1], []).append(user)
+        elif message in (_ENDLESS, "Recursive interpolation detected"):
+            problems.add(ConfigInterpolationError, _circle_text(config, path, user))
+        else:
+            problems.add(ConfigInterpolationError, _failure_text(user, _written(config, path), message, error))
+    for absent_key, referring in users.items():
+        problems.add(ConfigInterpolationError, _absent_text(absent_key, referring, values.plain))
+    return problems
+
+
+def _absent_text(key: str, users: list[str], known: Mapping[str, Any]) -> str:
+    close = nearest_paths(known, split_path(key))
+    guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
+    one = len(users) == 1
+    where = f"{users[0]} refers" if one else f"{len(users)} keys refer"
+    listed = "" if one else "".join(f"\n  {user}" for user in users)
+    hint = f"hint: set it in env.yaml or on the command line: '++{key}=<value>'"
+    return f"{where} to `${{{key}}}`, but no source gives {key!r} a value.{listed}{guess}\n{hint}"
+
+
+def _failure_text(user: str, written: str, message: str, error: OmegaConfBaseException) -> str:
+    if variable := re.search(r"Environment variable '(.+)' not found", message):
+        return (
+            f"{user} reads the environment variable {variable[1]!r}, which is not set.\n"
+            f"hint: set it, or give a default: `${{oc.env:{variable[1]},<default>}}`"
+        )
+    if isinstance(error, UnsupportedInterpolationType):
+        known = ", ".join(name for name in ("oc.env", "oc.select", "oc.decode", "oc.create", "inherit_from", "copy"))
+        return f"{user} is {written}, but there is no such resolver.\nhint: common ones are {known}"
+    return f"{user} is {written}, which cannot be resolved: {message}"
+
+
+def _circle_text(config: DictConfig, path: tuple[str | int, ...], user: str) -> str:
+    circle = _circle(config, [join_path(path)])
+    chain = " -> ".join(circle) if circle else user
+    return f"interpolations lead round in a circle: {chain}.\nhint: give one of these keys a value of its own"
+
+
+def _circle(config: DictConfig, chain: list[str]) -> list[str]:
+    """Follow the references from the end of `chain` until one comes back; rotated, so that one circle reads one way."""
+    for reference in _REFERENCE.findall(_written(config, split_path(chain[-1]), below=True)):
+        enclosing = next((key for key in chain if key == reference or key.startswith(f"{reference}.")), None)
+        if enclosing is not None:
+            members = chain[chain.index(enclosing) :]
+            first = members.index(min(members))
+            members = members[first:] + members[:first]
+            return [*members, members[0] if len(members) > 1 else reference]
+        if circle := _circle(config, [*chain, reference]):
+            return circle
+    return []
+
+
+def _written(config: DictConfig, path: tuple[str | int, ...], *, below: bool = False) -> str:
+    """The text at `path` as it stands in the config, interpolations unresolved; of a block only if asked for."""
+    node: Any = config
+    for key in path:
+        if not isinstance(node, DictConfig | ListConfig) or node._is_interpolation():
+            return ""
+        node = node._get_node(int(key)) if isinstance(node, ListConfig) else node._get_node(key)
+    value = node._value() if node is not None else ""
+    if isinstance(value, str):
+        return value
+    return OmegaConf.to_yaml(node) if below and isinstance(node, DictConfig | ListConfig) else ""
+
+
+def _at(provenance: Provenance, path: tuple[str | int, ...]) -> str:
+    place = provenance.near(tuple(map(str, path)))
+    return f" ({place})" if place else ""
+
+
+def _in_list(path: tuple[str | int, ...]) -> bool:
+    return any(isinstance(part, int) for part in path)

@@ -1,0 +1,211 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The types of a config: server blocks, references, datasets, exporters, dataset transfer, and what can go wrong.
+
+Only shapes: nothing here reads a file or the process-wide config. Loading and checking a whole config is
+`nemo_gym.global_config`.
+"""
+
+import sys
+import warnings
+from typing import Any, Literal
+
+from omegaconf import DictConfig as DictConfig
+from omegaconf import OmegaConf as OmegaConf
+from pydantic import BaseModel, Field, model_validator
+from pydantic import TypeAdapter as TypeAdapter
+from pydantic import ValidationError as ValidationError
+
+from nemo_gym._config.dataset_types import BenchmarkDatasetConfig as BenchmarkDatasetConfig
+from nemo_gym._config.dataset_types import DatasetConfig as DatasetConfig
+from nemo_gym._config.dataset_types import DatasetSource as DatasetSource
+from nemo_gym._config.dataset_types import DatasetType as DatasetType
+from nemo_gym._config.dataset_types import GitlabDatasetSource as GitlabDatasetSource
+from nemo_gym._config.dataset_types import HuggingFaceDatasetSource as HuggingFaceDatasetSource
+from nemo_gym._config.dataset_types import JsonlDatasetGitlabIdentifer as JsonlDatasetGitlabIdentifer
+from nemo_gym._config.dataset_types import JsonlDatasetHuggingFaceIdentifer as JsonlDatasetHuggingFaceIdentifer
+from nemo_gym._config.help import help_text
+from nemo_gym._config.server_types import AgentServerRef as AgentServerRef
+from nemo_gym._config.server_types import BaseRunServerConfig as BaseRunServerConfig
+from nemo_gym._config.server_types import BaseRunServerInstanceConfig as BaseRunServerInstanceConfig
+from nemo_gym._config.server_types import BaseRunServerTypeConfig as BaseRunServerTypeConfig
+from nemo_gym._config.server_types import BaseServerConfig as BaseServerConfig
+from nemo_gym._config.server_types import Domain as Domain
+from nemo_gym._config.server_types import ModelServerRef as ModelServerRef
+from nemo_gym._config.server_types import ResourcesServerInstanceConfig as ResourcesServerInstanceConfig
+from nemo_gym._config.server_types import ResourcesServerRef as ResourcesServerRef
+from nemo_gym._config.server_types import ResourcesServerTypeConfig as ResourcesServerTypeConfig
+from nemo_gym._config.server_types import ResponsesAPIAgentServerInstanceConfig as ResponsesAPIAgentServerInstanceConfig
+from nemo_gym._config.server_types import ResponsesAPIAgentServerTypeConfig as ResponsesAPIAgentServerTypeConfig
+from nemo_gym._config.server_types import ResponsesAPIModelServerInstanceConfig as ResponsesAPIModelServerInstanceConfig
+from nemo_gym._config.server_types import ResponsesAPIModelServerTypeConfig as ResponsesAPIModelServerTypeConfig
+from nemo_gym._config.server_types import ServerInstanceConfig as ServerInstanceConfig
+from nemo_gym._config.server_types import ServerInstanceConfigTypeAdapter as ServerInstanceConfigTypeAdapter
+from nemo_gym._config.server_types import ServerRef as ServerRef
+from nemo_gym._config.server_types import ServerRefTypeAdapter as ServerRefTypeAdapter
+from nemo_gym._config.server_types import is_almost_server as is_almost_server
+from nemo_gym._config.server_types import is_server_ref as is_server_ref
+from nemo_gym._config.server_types import maybe_get_server_instance_config as maybe_get_server_instance_config
+from nemo_gym.errors import AlmostServerError as AlmostServerError
+from nemo_gym.errors import ConfigError as ConfigError
+from nemo_gym.errors import ConfigInterpolationError as ConfigInterpolationError
+from nemo_gym.errors import ConfigMissingValuesError as ConfigMissingValuesError
+from nemo_gym.errors import ConfigPathNotFoundError as ConfigPathNotFoundError
+from nemo_gym.errors import ConfigProblems as ConfigProblems
+from nemo_gym.errors import InheritPathNotFoundError as InheritPathNotFoundError
+from nemo_gym.errors import MalformedConfigPathsError as MalformedConfigPathsError
+from nemo_gym.errors import NoServerInstancesError as NoServerInstancesError
+from nemo_gym.errors import ServerRefNotFoundError as ServerRefNotFoundError
+
+AGENT_REF_KEY = "agent_ref"
+ROLLOUT_PATH_PREFIX = "ng-rollout"
+TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
+
+
+class BaseNeMoGymCLIConfig(BaseModel):
+    """Base of every command's config: validated from the whole global config, whose other keys it ignores."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def show_help_if_asked(cls, data: Any) -> Any:
+        asked = isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help"))
+        if asked or {"-h", "--help"} & set(sys.argv[1:]):
+            sys.stdout.write(help_text(cls))
+            sys.exit(0)
+        return data
+
+
+class UploadJsonlDatasetGitlabConfig(BaseNeMoGymCLIConfig):
+    """Upload a JSONL dataset to a GitLab model registry."""
+
+    dataset_name: str = Field(description="Name of the dataset in the registry.")
+    version: str = Field(description="Version to create, `x.x.x`.")
+    input_jsonl_fpath: str = Field(description="JSONL file to upload.")
+
+
+class DownloadJsonlDatasetGitlabConfig(JsonlDatasetGitlabIdentifer, BaseNeMoGymCLIConfig):
+    """Download a JSONL dataset from a GitLab model registry."""
+
+    output_fpath: str = Field(description="Where to write the file.")
+
+
+class DeleteJsonlDatasetGitlabConfig(BaseNeMoGymCLIConfig):
+    """Delete a dataset from a GitLab model registry."""
+
+    dataset_name: str = Field(description="Name of the dataset in the registry; case matters.")
+
+
+class BaseUploadJsonlDatasetHuggingFaceConfig(BaseNeMoGymCLIConfig):
+    """Upload a JSONL dataset to the Hugging Face hub."""
+
+    hf_token: str = Field(description="Token with write access to the organization.")
+    hf_organization: str = Field(description="Organization that owns the dataset.")
+    hf_collection_name: str = Field(description="Collection the dataset is added to.")
+    hf_collection_slug: str = Field(description="Slug at the end of the collection's URL.")
+    dataset_name: str | None = Field(default=None, description="Name of the dataset; by default the server's.")
+    input_jsonl_fpath: str = Field(description="JSONL file to upload.")
+    resource_config_path: str = Field(description="Config of the resources server, read for its domain.")
+    hf_dataset_prefix: str = Field(default="Nemotron-RL", description="First part of the repository's name.")
+    split: Literal["train", "validation", "test"] = Field(default="train", description="Split of the rows.")
+    create_pr: bool = Field(default=False, description="Open a pull request instead of pushing.")
+    revision: str | None = Field(default=None, description="Branch to push to.")
+    commit_message: str | None = Field(default=None, description="Message of the commit.")
+    commit_description: str | None = Field(default=None, description="Longer description of the commit.")
+
+
+class UploadJsonlDatasetHuggingFaceConfig(BaseUploadJsonlDatasetHuggingFaceConfig):
+    """Upload a JSONL dataset to the Hugging Face hub and delete it from GitLab after a confirmation."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_delete_from_gitlab(cls, data: Any) -> Any:
+        if isinstance(data, dict | DictConfig) and "delete_from_gitlab" in data:
+            raise ValueError("`delete_from_gitlab` is not an option here: this command always offers the deletion")
+        return data
+
+
+class UploadJsonlDatasetHuggingFaceMaybeDeleteConfig(BaseUploadJsonlDatasetHuggingFaceConfig):
+    """Upload a JSONL dataset to the Hugging Face hub."""
+
+    delete_from_gitlab: bool = Field(default=False, description="Delete the dataset from GitLab afterwards.")
+
+
+class DownloadJsonlDatasetHuggingFaceConfig(JsonlDatasetHuggingFaceIdentifer, BaseNeMoGymCLIConfig):
+    """Download a dataset from the Hugging Face hub as JSONL."""
+
+    output_dirpath: str | None = Field(default=None, description="Folder for `<split>.jsonl` or the raw file.")
+    output_fpath: str | None = Field(default=None, description="File to write; needs `split` or `artifact_fpath`.")
+    hf_token: str | None = Field(default=None, description="Token, for private datasets.")
+    split: Literal["train", "validation", "test"] | None = Field(default=None, description="Only this split.")
+
+    @model_validator(mode="after")
+    def check_one_output_and_one_selection(self) -> "DownloadJsonlDatasetHuggingFaceConfig":
+        if bool(self.output_dirpath) == bool(self.output_fpath):
+            raise ValueError("give exactly one of `output_dirpath` and `output_fpath`")
+        if self.artifact_fpath and self.split:
+            raise ValueError("give `artifact_fpath` (a raw file) or `split` (rows of a split), not both")
+        if self.output_fpath and not (self.artifact_fpath or self.split):
+            raise ValueError("`output_fpath` is one file: say which with `split` or `artifact_fpath`")
+        return self
+
+
+class ExporterConfig(BaseModel):
+    """Settings of one place that metrics and rollouts can be sent to."""
+
+    @property
+    def is_available(self) -> bool:
+        raise NotImplementedError
+
+
+class WANDBConfig(ExporterConfig):
+    """Weights & Biases; used when all three are set."""
+
+    wandb_project: str | None = Field(default=None, description="Project to log to.")
+    wandb_name: str | None = Field(default=None, description="Name of the run.")
+    wandb_api_key: str | None = Field(default=None, description="API key.")
+
+    @property
+    def is_available(self) -> bool:
+        return bool(self.wandb_project and self.wandb_name and self.wandb_api_key and self.wandb_api_key != "****")
+
+
+class MLFlowConfig(ExporterConfig):
+    """MLflow; used when all but the token are set."""
+
+    mlflow_tracking_uri: str | None = Field(default=None, description="Address of the tracking server.")
+    mlflow_tracking_token: str | None = Field(default=None, description="Token of the tracking server.")
+    mlflow_experiment_name: str | None = Field(default=None, description="Experiment to log to.")
+    mlflow_run_name: str | None = Field(default=None, description="Name of the run.")
+
+    @property
+    def is_available(self) -> bool:
+        return bool(self.mlflow_tracking_uri and self.mlflow_experiment_name and self.mlflow_run_name)
+
+
+class UploadRolloutsConfigMixin(BaseModel):
+    """Whether rollouts go to the exporters along with the metrics."""
+
+    upload_rollouts: bool = Field(default=True, description="Send rollouts, not only metrics, to the exporters.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def accept_older_name(cls, data: Any) -> Any:
+        if not isinstance(data, dict | DictConfig) or "upload_rollouts_to_wandb" not in data:
+            return data
+        warnings.warn(
+            "`upload_rollouts_to_wandb` is deprecated; use `upload_rollouts`", DeprecationWarning, stacklevel=2
+        )
+        return {"upload_rollouts": data["upload_rollouts_to_wandb"], **data}
+
+
+class AggregateMetricsRequest(BaseModel):
+    """The verify responses of a run, to be summarised by the server that gave them."""
+
+    verify_responses: list[dict[str, Any]]
+
+
+class AggregateMetrics(BaseModel):
+    """The summary of a run: per task, for the whole agent, and the few numbers to look at first."""
+
+    group_level_metrics: list[dict[str, Any]] = Field(default_factory=list)
+    agent_metrics: dict[str, Any] = Field(default_factory=dict)
+    key_metrics: dict[str, Any] = Field(default_factory=dict)

@@ -1,0 +1,337 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process-wide config: read once from the command line, `env.yaml` and config files, then shared by everyone.
+
+This is the only place of the config system that reads `sys.argv`, environment variables and the current folder.
+The work itself is done by `nemo_gym._config`, with explicit arguments.
+"""
+
+import logging
+import os
+import re
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
+from nemo_gym._config import files, includes, overrides, secrets, servers, values
+from nemo_gym._config.defaults import Machine
+from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVER_PORT
+from nemo_gym._config.keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
+from nemo_gym._config.parse import Resolved, Sources, resolve
+from nemo_gym._config.ports import free_port
+from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
+from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
+from nemo_gym._util.keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
+from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
+from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
+from nemo_gym._util.keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
+from nemo_gym._util.keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
+from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
+from nemo_gym.errors import ConfigError, NoServerInstancesError
+
+logger = logging.getLogger(__name__)
+
+NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME = "NEMO_GYM_CONFIG_DICT"
+NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME = "NEMO_GYM_CONFIG_FILE"
+NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME = "NEMO_GYM_CONFIG_PATH"
+
+CONFIG_PATHS_KEY_NAME = "config_paths"
+ENTRYPOINT_KEY_NAME = "entrypoint"
+DEFAULT_HOST_KEY_NAME = "default_host"
+HEAD_SERVER_KEY_NAME = "head_server"
+DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
+HEAD_SERVER_DEPS_KEY_NAME = "head_server_deps"
+PYTHON_VERSION_KEY_NAME = "python_version"
+PIP_INSTALL_VERBOSE_KEY_NAME = "pip_install_verbose"
+USE_ABSOLUTE_IP_KEY_NAME = "use_absolute_ip"
+UV_PIP_SET_PYTHON_KEY_NAME = "uv_pip_set_python"
+SKIP_VENV_IF_PRESENT_KEY_NAME = "skip_venv_if_present"
+HF_TOKEN_KEY_NAME = "hf_token"
+RAY_HEAD_NODE_ADDRESS_KEY_NAME = "ray_head_node_address"
+PORT_RANGE_LOW_KEY_NAME = "port_range_low"
+PORT_RANGE_HIGH_KEY_NAME = "port_range_high"
+DRY_RUN_KEY_NAME = "dry_run"
+MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME = "model_endpoint_readiness_timeout_seconds"
+ALLOW_OPENAI_VERSION_SKEW_KEY_NAME = "allow_openai_version_skew"
+UV_CACHE_DIR_KEY_NAME = "uv_cache_dir"
+UV_VENV_DIR_KEY_NAME = "uv_venv_dir"
+RESULTS_DIR_KEY_NAME = "results_dir"
+CACHE_DIR_KEY_NAME = "cache_dir"
+INHERIT_FROM_KEY_NAME = "_inherit_from"
+COPY_KEY_NAME = "_copy"
+DELETE_KEY_KEY_NAME = "_delete_key"
+NEMO_GYM_LOG_DIR_KEY_NAME = "nemo_gym_log_dir"
+VERBOSE_KEY_NAME = "verbose"
+JSON_KEY_NAME = "json"
+QUERY_KEY_NAME = "query"
+OBSERVABILITY_ENABLED_KEY_NAME = "observability_enabled"
+MODEL_CALL_CAPTURE_DIR_KEY_NAME = "model_call_capture_dir"
+TOKEN_ID_CAPTURE_KEY_NAME = "token_id_capture"
+COMPONENT_NAME_KEY_NAME = "component_name"
+SKIP_VERIFICATION_KEY_NAME = "skip_verification"
+SKIP_VERIFICATION_REWARD_KEY_NAME = "skip_verification_reward"
+ERROR_ON_ALMOST_SERVERS_KEY_NAME = "error_on_almost_servers"
+POLICY_BASE_URL_KEY_NAME = "policy_base_url"
+POLICY_API_KEY_KEY_NAME = "policy_api_key"
+POLICY_API_KEY_NAME = POLICY_API_KEY_KEY_NAME
+POLICY_MODEL_NAME_KEY_NAME = "policy_model_name"
+POLICY_MODEL_KEY_NAME = "policy_model"
+
+
+NEMO_GYM_RESERVED_TOP_LEVEL_KEYS = RESERVED_TOP_LEVEL_KEYS
+
+# Tests replace this, so every reader goes through the accessors below.
+_GLOBAL_CONFIG_DICT: DictConfig | None = None
+
+
+class GlobalConfigDictParserConfig(BaseModel):
+    """What a parse starts from."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    dotenv_path: Path | None = Field(default=None, description="env.yaml to read; by default the first one found.")
+    initial_global_config_dict: DictConfig | None = Field(
+        default=None, description="Values that override files and env.yaml, and that the command line overrides."
+    )
+    skip_load_from_cli: bool = Field(default=False, description="Do not read the command line.")
+    skip_load_from_dotenv: bool = Field(default=False, description="Do not read env.yaml.")
+    hide_secrets: bool = Field(default=False, description="Mask keys, tokens and passwords in the result.")
+    offline: bool = Field(
+        default=False, description="Only resolve: no ports, no host lookup, no exporters, no environment variables."
+    )
+
+    NO_MODEL_GLOBAL_CONFIG_DICT: ClassVar[DictConfig] = OmegaConf.create(
+        {
+            "policy_base_url": "",
+            "policy_api_key": "",
+            "policy_model_name": "",
+            "policy_model": {"responses_api_models": {"dummy_model": {"entrypoint": "app.py"}}},
+        }
+    )
+
+
+class GlobalConfigDictParser(BaseModel):
+    """Turns command line, `env.yaml` and config files into the global config."""
+
+    def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
+        """The complete, checked config; raises every problem it has at once."""
+        parse_config = parse_config or GlobalConfigDictParserConfig()
+        config = self.resolve(parse_config).config
+        if not parse_config.offline:
+            os.environ["UV_CACHE_DIR"] = config[UV_CACHE_DIR_KEY_NAME]
+        if parse_config.hide_secrets:
+            secrets.hide_secrets(config)
+        if not parse_config.offline:
+            _setup_exporters(config)
+        return config
+
+    def parse_no_environment(self, initial_global_config_dict: DictConfig | None = None) -> DictConfig:
+        """As `parse`, without reading the command line or `env.yaml`."""
+        return self.parse(
+            GlobalConfigDictParserConfig(
+                initial_global_config_dict=initial_global_config_dict,
+                skip_load_from_cli=True,
+                skip_load_from_dotenv=True,
+            )
+        )
+
+    def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
+        """The config together with where each of its values came from, without any effect on the process."""
+        roots = component_search_roots()
+        from_cli, deletions = OmegaConf.create({}), tuple[str, ...]()
+        if not parse_config.skip_load_from_cli:
+            from_cli, deletions = self.parse_global_config_dict_from_cli(), _deletions_from_cli()
+        return resolve(
+            Sources(
+                command_line=from_cli,
+                deletions=deletions,
+                initial=parse_config.initial_global_config_dict or OmegaConf.create({}),
+                dotenv_path=None if parse_config.skip_load_from_dotenv else _dotenv_path(parse_config, roots),
+                search_roots=roots,
+            ),
+            _this_machine(offline=parse_config.offline),
+        )
+
+    def parse_global_config_dict_from_cli(self) -> DictConfig:
+        """The overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
+        return OmegaConf.create(overrides.parse_overrides(_override_tokens()).values)
+
+    def load_extra_config_paths(self, config_paths: Sequence[str]) -> tuple[list[str], list[DictConfig]]:
+        """Load `config_paths` and what they include: all paths as loaded, and their configs in merge order."""
+        loaded = includes.load_includes(list(config_paths), component_search_roots())
+        loaded.problems.raise_if_any()
+        return loaded.paths, [file.config for file in loaded.merge_order]
+
+    def filter_for_server_instance_configs(self, global_config_dict: DictConfig) -> list[ServerInstanceConfig]:
+        return servers.server_instances(global_config_dict)
+
+    def raise_on_no_server_instances(self, global_config_dict: DictConfig) -> None:
+        if not servers.server_instances(global_config_dict):
+            loaded = ", ".join(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or []) or "none"
+            raise NoServerInstancesError(
+                "the config defines no server, so there is nothing to start.\n"
+                f"loaded config files: {loaded}\n"
+                "hint: name at least one, as in `+config_paths=[resources_servers/<name>/configs/<name>.yaml]`"
+            )
+
+    def raise_on_missing_values(self, global_config_dict: DictConfig) -> None:
+        values.missing_value_problems(values.read_values(global_config_dict)).raise_if_any()
+
+    def detect_and_report_almost_servers(self, global_config_dict: DictConfig) -> None:
+        """Report blocks that were meant as servers but are not valid; raises unless the config tolerates them."""
+        servers.almost_server_problems(global_config_dict).raise_if_any()
+
+
+def maybe_get_global_config_dict() -> DictConfig | None:
+    """The config of this process, or the one its parent handed down, or None."""
+    global _GLOBAL_CONFIG_DICT
+    if _GLOBAL_CONFIG_DICT is None:
+        handed_down = _handed_down_config()
+        if handed_down is None:
+            return None
+        _use(handed_down)
+    return _GLOBAL_CONFIG_DICT
+
+
+def get_global_config_dict(
+    global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
+    global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
+) -> DictConfig:
+    """The config of this process; parsed on first use, unless a parent process handed it down."""
+    config = maybe_get_global_config_dict()
+    if config is None:
+        set_global_config_dict(global_config_dict_parser_config, global_config_dict_parser_cls)
+        config = maybe_get_global_config_dict()
+    assert config is not None
+    return config
+
+
+def set_global_config_dict(
+    global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
+    global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
+) -> None:
+    """Parse the config and make it the one of this process."""
+    _use(global_config_dict_parser_cls().parse(global_config_dict_parser_config))
+
+
+def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path: str) -> DictConfig:
+    """The innermost block of a server: below its instance name, its type and its implementation."""
+    by_type = next(iter(global_config_dict[top_level_path].values()))
+    inner: DictConfig = next(iter(by_type.values()))
+    return inner
+
+
+def find_open_port(disallowed_ports: Sequence[int] | None = None, max_retries: int = 50) -> int:
+    """A free port in the range of the config, outside `disallowed_ports`."""
+    config = maybe_get_global_config_dict() or OmegaConf.create({})
+    low = config.get(PORT_RANGE_LOW_KEY_NAME) or DEFAULT_PORT_RANGE_LOW
+    high = config.get(PORT_RANGE_HIGH_KEY_NAME) or DEFAULT_PORT_RANGE_HIGH
+    return free_port(low, high, disallowed_ports or (), max_retries)
+
+
+def get_hf_token() -> str | None:
+    """The Hugging Face token of the config, if it has one."""
+    token: str | None = get_global_config_dict().get(HF_TOKEN_KEY_NAME)
+    return token
+
+
+def format_almost_server_warning(server_name: str, error: ValidationError) -> str:
+    """Why a block that was meant as a server is not valid, one line per mistake."""
+    return servers.almost_server_text(server_name, error)
+
+
+def _use(config: DictConfig) -> None:
+    global _GLOBAL_CONFIG_DICT
+    _GLOBAL_CONFIG_DICT = config
+    if config.get(VERBOSE_KEY_NAME):
+        logging.basicConfig(level=logging.DEBUG)
+        logging.getLogger().setLevel(logging.DEBUG)
+
+
+def _handed_down_config() -> DictConfig | None:
+    """What the parent process passed on: as text, or in a file where no other user can read it."""
+    text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
+    if text is None and (path := os.environ.get(NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME)) is not None:
+        try:
+            text = Path(path).read_text()
+        except OSError as error:
+            raise ConfigError(
+                f"{NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME} names the config file {path!r}, which cannot be read: "
+                f"{error.strerror}.\nhint: the process that wrote it has probably ended; start it again"
+            ) from error
+    if text is None:
+        return None
+    config = OmegaConf.create(text)
+    if not isinstance(config, DictConfig):
+        raise ConfigError("the config that the parent process handed down is not a mapping")
+    return config
+
+
+def _dotenv_path(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
+    if parse_config.dotenv_path is not None:
+        return parse_config.dotenv_path
+    return files.first_existing("env.yaml", roots)
+
+
+_OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.@/-]*=")
+
+
+def _run_by_our_cli() -> bool:
+    program = Path(sys.argv[0] if sys.argv else "")
+    return (
+        program.stem in ("gym", "ng")
+        or program.stem.startswith(("ng_", "nemo_gym_"))
+        or program.parts[-3:-1] == ("nemo_gym", "cli")
+    )
+
+
+def _override_tokens() -> list[str]:
+    """The arguments that are overrides. A user's own script has arguments of its own, which are none of ours."""
+    tokens = [token for token in sys.argv[1:] if not token.startswith("-")]
+    if _run_by_our_cli():
+        return tokens
+    return [token for token in tokens if _OVERRIDE.match(token) and overrides.is_override(token)]
+
+
+def _deletions_from_cli() -> tuple[str, ...]:
+    tokens = _override_tokens()
+    return overrides.parse_overrides(tokens).deletions if any(token.startswith("~") for token in tokens) else ()
+
+
+def _this_machine(*, offline: bool) -> Machine:
+    return Machine(
+        cache_dir=CACHE_DIR,
+        results_dir=RESULTS_DIR,
+        working_dir=WORKING_DIR,
+        own_ip=None if offline else _own_ip,
+        open_port=None if offline else free_port,
+    )
+
+
+def _own_ip() -> str:
+    name = socket.gethostname()
+    try:
+        return socket.gethostbyname(name)
+    except OSError as error:
+        raise ConfigError(
+            f"`use_absolute_ip` is set, but the name of this machine, {name!r}, has no address: {error.strerror}.\n"
+            "hint: set `++default_host=<address>` and leave `use_absolute_ip` out"
+        ) from error
+
+
+def _setup_exporters(config: DictConfig) -> None:
+    wanted: dict[str, Any] = {
+        str(key): config[key]
+        for key in config
+        if str(key).startswith(("wandb_", "mlflow_")) and config[key] is not None
+    }
+    if WANDBConfig(**wanted).is_available or MLFlowConfig(**wanted).is_available:
+        from nemo_gym.exporters import setup_exporters
+
+        setup_exporters(config)
