@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls over HTTP: one pooled session, a deadline on every call, and a bounded number of attempts.
+
+A request that may already have run on the other side is repeated only if the caller or its method says that this is
+harmless. HTTP error statuses are answers, not failures: they are returned, never retried here.
+"""
+
+import asyncio
+import logging
+import random
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+from pydantic import BaseModel
+
+from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+
+LOG = logging.getLogger(__name__)
+
+_SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 4.0
+JSON_CONTENT_TYPE = "application/json"
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How the process-wide session is built; limits are for this process."""
+
+    connector_limit: int = 102_400
+    connector_limit_per_host: int = 1024
+    # Below the servers' own keep-alive of 30 s, so that the side that sends is the side that closes first.
+    keepalive_timeout_s: float = 15.0
+    tcp_keepalive_idle_s: int = 60
+    tcp_keepalive_interval_s: int = 10
+    tcp_keepalive_probes: int = 3
+    total_timeout_s: float = 3600.0
+    connect_timeout_s: float = 30.0
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """`unsent` bounds attempts that never reached the server, `repeatable` those that may have."""
+
+    unsent: int = 6
+    repeatable: int = 3
+
+
+def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
+    """A session that sends cookies only as passed and keeps idle connections alive."""
+
+    def open_socket(addr_info: Any) -> socket.socket:
+        family, kind, proto, _, _ = addr_info
+        sock = socket.socket(family=family, type=kind, proto=proto)
+        for option, value in _keepalive_options(settings):
+            sock.setsockopt(*option, value)
+        return sock
+
+    connector = aiohttp.TCPConnector(
+        limit=settings.connector_limit,
+        limit_per_host=settings.connector_limit_per_host,
+        keepalive_timeout=settings.keepalive_timeout_s,
+        socket_factory=open_socket,
+    )
+    return aiohttp.ClientSession(
+        connector=connector,
+        timeout=aiohttp.ClientTimeout(total=settings.total_timeout_s, sock_connect=settings.connect_timeout_s),
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
+
+
+def _keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int], int]]:
+    options = [((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1)]
+    for name, value in (
+        ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_s),
+        ("TCP_KEEPINTVL", settings.tcp_keepalive_interval_s),
+        ("TCP_KEEPCNT", settings.tcp_keepalive_probes),
+    ):
+        if hasattr(socket, name):  # not every platform has all three
+            options.append(((socket.IPPROTO_TCP, getattr(socket, name)), value))
+    return options
+
+
+def json_body(value: Any) -> bytes:
+    """`value` as JSON bytes; of a pydantic model, only what was set."""
+    if isinstance(value, BaseModel):
+        return value.model_dump_json(exclude_unset=True).encode()
+    return orjson.dumps(value, default=_dump_nested, option=orjson.OPT_NON_STR_KEYS)
+
+
+def _dump_nested(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", exclude_unset=True)
+    raise TypeError(f"{type(value).__name__} is not JSON serialisable")
+
+
+async def send(
+    session: aiohttp.ClientSession,
+    method: str,
+    url: str,
+    *,
+    policy: RetryPolicy,
+    idempotent: bool | None = None,
+    **kwargs: Any,
+) -> aiohttp.ClientResponse:
+    """Send one request, again where that is safe; the response's body is not read yet."""
+    may_repeat = method.upper() in _SAFE_TO_REPEAT if idempotent is None else idempotent
+    failure: aiohttp.ClientError
+    attempt = 0
+    while True:
+        attempt += 1
+        try:
+            return await session.request(method, url, **kwargs)
+        except TimeoutError as error:
+            raise ServerDeadlineExceeded(method, str(url), _total_s(session, kwargs)) from error
+        except aiohttp.ClientConnectorError as error:
+            failure, bound = error, policy.unsent
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+            failure, bound = error, policy.repeatable if may_repeat else 1
+        if attempt >= bound:
+            raise ServerUnreachable(method, str(url), repr(failure), attempt) from failure
+        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        LOG.debug("attempt %d of %s %s failed (%r); next in %.2f s", attempt, method, url, failure, pause_s)
+        await asyncio.sleep(pause_s)
+
+
+def _total_s(session: aiohttp.ClientSession, kwargs: dict[str, Any]) -> float:
+    timeout = kwargs.get("timeout") or session.timeout
+    total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
+    return float(total or 0.0)

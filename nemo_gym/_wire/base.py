@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all wire schemas share: base classes, and unions that look at a value once to know which class it is.
+
+The unions replace pydantic's smart union: one call picks the class, so a conversation costs linear time and a bad value
+gives one error that says what is wrong with it. Which value belongs to which class is decided where the classes are.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, NoReturn, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic.json_schema import SkipJsonSchema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+REFUSED = "refused"  # the tag of a value that belongs to no class of a union
+
+
+class WireModel(BaseModel):
+    """A schema of ours that drops fields it does not know: what a client sends."""
+
+
+class OpenModel(BaseModel):
+    """A schema that keeps fields it does not know: what a provider replies."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SelfDescribing(BaseModel):
+    """What tells an object's kind counts as set, so that a dump of only what was set can be read back."""
+
+    _kind_fields: ClassVar[frozenset[str]] = frozenset({"type"})
+
+    def model_post_init(self, context: Any, /) -> None:
+        self.__pydantic_fields_set__.update(self._kind_fields)
+
+
+def fields_of_sdk_object(value: Any) -> Any:
+    """The fields of an openai SDK object; any other value as it is."""
+    if isinstance(value, BaseModel) and not isinstance(value, WireModel | OpenModel):
+        return value.model_dump(exclude_unset=True, by_alias=True)
+    return value
+
+
+class SdkTwin(OpenModel):
+    """A reply's part that callers may also give as the openai SDK's object of the same shape."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_sdk_object(cls, value: Any) -> Any:
+        return fields_of_sdk_object(value)
+
+
+class OpenObject(SdkTwin):
+    """An object of which only `type` is read here; every other field is kept and reads as an attribute."""
+
+    type: str
+
+
+def refusal(kind: str, message: str, **known: Any) -> NoReturn:
+    """Refuse a value while validating: `message` is a template over `known`."""
+    raise PydanticCustomError(kind, message, known or None)
+
+
+class PickBy:
+    """Annotation of a union: `pick(value)` names the member class, or `REFUSED`, for which `refuse(value)` raises.
+
+    An instance of a member keeps its identity, so `pick` sees raw values only. Values are dumped as what they are,
+    which costs no second look and keeps the fields of a subclass.
+    """
+
+    def __init__(self, pick: Callable[[Any], str], refuse: Callable[[Any], NoReturn]) -> None:
+        self._pick, self._refuse = pick, refuse
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members = {_name_of(member): member for member in get_args(source)}
+        choices = {name: handler.generate_schema(member) for name, member in members.items()}
+        refused = SkipJsonSchema[Annotated[Any, BeforeValidator(self._refuse)]]
+        choices[REFUSED] = handler.generate_schema(refused)
+        return core_schema.tagged_union_schema(
+            choices, _discriminator(members, self._pick), serialization=core_schema.simple_ser_schema("any")
+        )
+
+
+def _name_of(member: Any) -> str:
+    return str(member.__name__)
+
+
+def _discriminator(members: Mapping[str, Any], pick: Callable[[Any], str]) -> Callable[[Any], str]:
+    classes = {member: name for name, member in members.items()}
+
+    def tag(value: Any) -> str:
+        if type(value) is dict:
+            return pick(value)
+        name = classes.get(type(value))
+        if name is not None:
+            return name
+        inherited = next((classes[base] for base in type(value).__mro__ if base in classes), None)
+        return inherited or (pick(value) if isinstance(value, Mapping) else REFUSED)
+
+    return tag
+
+
+class _TextOr:
+    """Annotation of a union of a text and something else: errors are about the branch that was meant."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        text, other = (member for member in get_args(source) if member is not type(None))
+        other_tag = "list" if get_origin(other) is list else "object"
+        schema = core_schema.tagged_union_schema(
+            {"str": handler.generate_schema(text), other_tag: handler.generate_schema(other)},
+            lambda value: "str" if isinstance(value, str) else other_tag,
+            serialization=core_schema.simple_ser_schema("any"),
+        )
+        return core_schema.nullable_schema(schema) if type(None) in get_args(source) else schema
+
+
+text_or_other = _TextOr()
+
+
+class KeyedPart(OpenModel):
+    """A content part that reads both as `part.text` and as `part["text"]`, because servers use both."""
+
+    def __getitem__(self, key: str) -> Any:
+        if key not in self:
+            raise KeyError(key)
+        return getattr(self, key)
+
+    def __contains__(self, key: str) -> bool:
+        return key in type(self).model_fields or key in (self.model_extra or {})
+
+    def get(self, key: str, default: Any = None) -> Any:
+        return getattr(self, key) if key in self else default

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Items about tools that a provider or its client runs (search, computer use, MCP, shell, custom tools).
+
+They pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open.
+"""
+
+from typing import Annotated, Any, Literal
+
+from nemo_gym._wire.base import OpenModel, OpenObject, text_or_other
+from nemo_gym._wire.parts import ToolOutputPart
+
+
+class SafetyCheck(OpenModel):
+    id: str
+    code: str | None = None
+    message: str | None = None
+
+
+class Screenshot(OpenModel):
+    type: Literal["computer_screenshot"] = "computer_screenshot"
+    file_id: str | None = None
+    image_url: str | None = None
+
+
+class FileSearchResult(OpenModel):
+    attributes: dict[str, str | float | bool] | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    score: float | None = None
+    text: str | None = None
+
+
+class ShellAction(OpenModel):
+    command: list[str]
+    env: dict[str, str]
+    type: Literal["exec"]
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+
+
+class McpTool(OpenModel):
+    input_schema: Any
+    name: str
+    annotations: Any = None
+    description: str | None = None
+
+
+class NeMoGymResponseMcpCall(OpenModel):
+    id: str
+    arguments: str
+    name: str
+    server_label: str
+    type: Literal["mcp_call"]
+    approval_request_id: str | None = None
+    error: str | None = None
+    output: str | None = None
+    status: str | None = None
+
+
+class NeMoGymResponseMcpListTools(OpenModel):
+    id: str
+    server_label: str
+    tools: list[McpTool]
+    type: Literal["mcp_list_tools"]
+    error: str | None = None
+
+
+class NeMoGymResponseMcpApprovalRequest(OpenModel):
+    arguments: str
+    name: str
+    type: Literal["mcp_approval_request"]
+    id: str | None = None
+    server_label: str | None = None
+
+
+class NeMoGymMcpApprovalResponse(OpenModel):
+    approval_request_id: str
+    approve: bool
+    type: Literal["mcp_approval_response"]
+    id: str | None = None
+    reason: str | None = None
+
+
+class NeMoGymResponseFileSearchToolCall(OpenModel):
+    id: str
+    queries: list[str]
+    status: str
+    type: Literal["file_search_call"]
+    results: list[FileSearchResult] | None = None
+
+
+class NeMoGymResponseFunctionWebSearch(OpenModel):
+    id: str
+    action: OpenObject
+    status: str
+    type: Literal["web_search_call"]
+
+
+class NeMoGymResponseComputerToolCall(OpenModel):
+    id: str
+    action: OpenObject
+    call_id: str
+    pending_safety_checks: list[SafetyCheck]
+    status: str
+    type: Literal["computer_call"]
+
+
+class NeMoGymComputerCallOutput(OpenModel):
+    call_id: str
+    output: Screenshot
+    type: Literal["computer_call_output"]
+    id: str | None = None
+    acknowledged_safety_checks: list[SafetyCheck] | None = None
+    status: str | None = None
+
+
+class NeMoGymImageGenerationCall(OpenModel):
+    id: str
+    status: str
+    type: Literal["image_generation_call"]
+    result: str | None = None
+
+
+class NeMoGymResponseCodeInterpreterToolCall(OpenModel):
+    id: str
+    container_id: str
+    status: str
+    type: Literal["code_interpreter_call"]
+    code: str | None = None
+    outputs: list[OpenObject] | None = None
+
+
+class NeMoGymLocalShellCall(OpenModel):
+    id: str
+    action: ShellAction
+    call_id: str
+    status: str
+    type: Literal["local_shell_call"]
+
+
+class NeMoGymLocalShellCallOutput(OpenModel):
+    id: str
+    output: str
+    type: Literal["local_shell_call_output"]
+    status: str | None = None
+
+
+class NeMoGymResponseCustomToolCall(OpenModel):
+    call_id: str
+    input: str
+    name: str
+    type: Literal["custom_tool_call"]
+    id: str | None = None
+
+
+class NeMoGymResponseCustomToolCallOutput(OpenModel):
+    call_id: str
+    output: Annotated[str | list[ToolOutputPart], text_or_other]
+    type: Literal["custom_tool_call_output"]
+    id: str | None = None

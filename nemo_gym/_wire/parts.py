@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts that message contents and tool outputs are made of, in the Responses dialect."""
+
+from typing import Annotated, Any, Literal, NoReturn, Self
+
+from pydantic import Field, model_validator
+
+from nemo_gym._wire.base import REFUSED, KeyedPart, OpenObject, PickBy, SdkTwin, SelfDescribing, refusal
+
+
+class NeMoGymResponseInputText(KeyedPart):
+    text: str
+    type: Literal["input_text"] = "input_text"
+
+
+class NeMoGymResponseInputImage(KeyedPart):
+    type: Literal["input_image"] = "input_image"
+    detail: Literal["low", "high", "auto"] | None = "auto"
+    file_id: str | None = None
+    image_url: str | None = None
+
+
+class NeMoGymResponseInputFile(KeyedPart):
+    type: Literal["input_file"] = "input_file"
+    file_data: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class NeMoGymInputVideoPart(KeyedPart):
+    """A video by address (`video_url`) or by content (`video`)."""
+
+    type: Literal["input_video"] = "input_video"
+    video_url: str | None = None
+    video: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.video_url is None) == (self.video is None):
+            refusal("video_source", "an input_video part needs exactly one of 'video_url' and 'video'")
+        return self
+
+
+class TopLogprob(SdkTwin):
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob] = Field(default_factory=list)
+
+
+class NeMoGymResponseOutputText(SelfDescribing, KeyedPart):
+    text: str
+    annotations: list[OpenObject] = Field(default_factory=list)
+    type: Literal["output_text"] = "output_text"
+    logprobs: list[TokenLogprob] | None = None
+
+
+class NeMoGymResponseOutputRefusal(SelfDescribing, KeyedPart):
+    refusal: str
+    type: Literal["refusal"] = "refusal"
+
+
+_PARTS = {
+    "input_text": NeMoGymResponseInputText.__name__,
+    "input_image": NeMoGymResponseInputImage.__name__,
+    "input_file": NeMoGymResponseInputFile.__name__,
+    "input_video": NeMoGymInputVideoPart.__name__,
+    "output_text": NeMoGymResponseOutputText.__name__,
+    "refusal": NeMoGymResponseOutputRefusal.__name__,
+}
+
+
+def _parts(*types: str) -> PickBy:
+    names = {name: _PARTS[name] for name in types}
+
+    def pick(part: dict[str, Any]) -> str:
+        part_type = part.get("type")
+        return names.get(part_type, REFUSED) if isinstance(part_type, str) else REFUSED
+
+    def refuse(part: Any) -> NoReturn:
+        found = repr(part["type"]) if isinstance(part, dict) and "type" in part else f"none in a {type(part).__name__}"
+        refusal("content_part_type", "unknown content part type: {found}; known: {known}", found=found, known=known)
+
+    known = ", ".join(types)
+    return PickBy(pick, refuse)
+
+
+NeMoGymContent = Annotated[NeMoGymResponseOutputText | NeMoGymResponseOutputRefusal, _parts("output_text", "refusal")]
+
+InputPart = Annotated[
+    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile | NeMoGymInputVideoPart,
+    _parts("input_text", "input_image", "input_file", "input_video"),
+]
+
+# An assistant turn that a client writes without item id is an easy message, so it may hold what an assistant says.
+EasyPart = Annotated[
+    NeMoGymResponseInputText
+    | NeMoGymResponseInputImage
+    | NeMoGymResponseInputFile
+    | NeMoGymInputVideoPart
+    | NeMoGymResponseOutputText
+    | NeMoGymResponseOutputRefusal,
+    _parts("input_text", "input_image", "input_file", "input_video", "output_text", "refusal"),
+]
+
+ToolOutputPart = Annotated[
+    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile,
+    _parts("input_text", "input_image", "input_file"),
+]
+
+OUTPUT_PART_TYPES = ("output_text", "refusal")

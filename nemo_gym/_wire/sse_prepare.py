@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes a streaming client's Responses request fit the strict schema, and remembers how to talk back to that client.
+
+Coding agents send more than this framework's schema knows: fields, tool kinds, item kinds, tools in namespaces. A plain
+request is refused for them; a streaming one is trimmed, and says what it lost. Values of known fields are left to the
+schema, and so is everything that is not even shaped like what it should be: that error names the place.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym._wire import convert_parts
+from nemo_gym._wire.items import (
+    NeMoGymFunctionCallOutput,
+    NeMoGymResponseFunctionToolCall,
+    NeMoGymResponseOutputMessage,
+    NeMoGymResponseReasoningItem,
+)
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.tokens import TOKEN_METADATA_FIELDS
+
+Json = Mapping[str, Any]
+
+FUNCTIONS = frozenset({"function"})
+CHAT_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output"})
+
+_PARAMS = frozenset(NeMoGymResponseCreateParamsNonStreaming.model_fields) - {"stream"}
+_ITEM_FIELDS = {
+    "message": {*NeMoGymResponseOutputMessage.model_fields, *TOKEN_METADATA_FIELDS},
+    "reasoning": {*NeMoGymResponseReasoningItem.model_fields, *TOKEN_METADATA_FIELDS},
+    "function_call": {*NeMoGymResponseFunctionToolCall.model_fields, *TOKEN_METADATA_FIELDS},
+    "function_call_output": {*NeMoGymFunctionCallOutput.model_fields},
+}
+
+
+@dataclass(frozen=True)
+class Restore:
+    """What `prepare_streaming_request` changed."""
+
+    names: Mapping[str, tuple[str, str]]
+    """Flat tool names, and the namespace and name they stand for."""
+    dropped: tuple[str, ...]
+    """What the request lost, in words, for the log."""
+
+    def item(self, item: Json) -> Json:
+        """An output item as the client knows its tools."""
+        if item["type"] != "function_call" or item["name"] not in self.names:
+            return item
+        namespace, name = self.names[item["name"]]
+        return {**item, "name": name, "namespace": namespace}
+
+
+def prepare_streaming_request(
+    raw: Json, *, tool_types: Collection[str] = FUNCTIONS, item_types: Collection[str] = CHAT_ITEMS
+) -> tuple[dict[str, Any], Restore]:
+    """`raw` without what this side does not know, ready for the strict schema; `raw` itself is left alone.
+
+    By default what every model server can handle is kept; one in front of a Responses endpoint can name more types.
+    """
+    dropped = [f"field {name!r}" for name in raw if name not in _PARAMS and name not in ("stream", "stream_options")]
+    params = {name: value for name, value in raw.items() if name in _PARAMS}
+    given = raw.get("input")
+    items = given if isinstance(given, list) else []
+    tools = _Tools(tool_types, dropped)
+    tools.add_all([*(raw.get("tools") or []), *_additional_tools(items)])
+    if isinstance(given, list):
+        kept = [_item(index, item, item_types, dropped) for index, item in enumerate(items)]
+        _hoist_instructions(params, [item for item in kept if item is not None])
+    _set_tools(params, tools, dropped)
+    return params, Restore(tools.names, tuple(dropped))
+
+
+class _Tools:
+    """The tools of a request in one flat list."""
+
+    def __init__(self, types: Collection[str], dropped: list[str]) -> None:
+        self.flat: list[Any] = []
+        self.names: dict[str, tuple[str, str]] = {}
+        self._taken: set[str] = set()
+        self._types, self._dropped = types, dropped
+
+    def add_all(self, tools: list[Any], namespace: str | None = None) -> None:
+        for tool in tools:
+            if not _is_shaped(tool):
+                self.flat.append(tool)
+            elif tool.get("type") == "namespace":
+                self.add_all(tool.get("tools") or [], tool.get("name"))
+            else:
+                self._add(tool, namespace)
+
+    def _add(self, tool: Json, namespace: str | None) -> None:
+        kind, name = tool.get("type"), tool.get("name") or ""
+        flat = flat_name(name, namespace)
+        if kind not in self._types or (flat and flat in self._taken):
+            self._dropped.append(f"tool {flat!r} of type {kind!r}")
+            return
+        self._taken.add(flat)
+        if namespace:
+            self.names[flat] = (namespace, name)
+        self.flat.append(_function_tool(tool, flat) if kind == "function" else dict(tool))
+
+    def knows(self, choice: Json) -> bool:
+        name = choice.get("name")
+        return choice.get("type") in self._types and (
+            name is None or flat_name(name, choice.get("namespace")) in self._taken
+        )
+
+
+def _is_shaped(value: Any) -> bool:
+    """Whether `value` is an object whose few keys that are read here can be read."""
+    if not isinstance(value, Mapping):
+        return False
+    words = all(isinstance(value.get(key), str | None) for key in ("type", "name", "namespace", "role"))
+    return words and isinstance(value.get("tools"), list | None)
+
+
+def flat_name(name: str, namespace: str | None) -> str:
+    return f"{namespace}__{name}" if namespace else name
+
+
+def _function_tool(tool: Json, name: str) -> dict[str, Any]:
+    described = {"description": tool["description"]} if tool.get("description") is not None else {}
+    settings = {"parameters": tool.get("parameters"), "strict": tool.get("strict")}
+    return {"type": "function", "name": name, **described, **settings}
+
+
+def _additional_tools(items: list[Any]) -> list[Any]:
+    hoisted = [item for item in items if _is_shaped(item) and item.get("type") == "additional_tools"]
+    return [tool for item in hoisted for tool in item.get("tools") or []]
+
+
+def _item(index: int, item: Any, item_types: Collection[str], dropped: list[str]) -> Any:
+    """The item without what is unknown about it; None if it is unknown itself."""
+    if not _is_shaped(item):
+        return item
+    kind = item.get("type") or "message"
+    if kind == "additional_tools":
+        return None
+    if kind not in item_types:
+        dropped.append(f"input item {index} of type {kind!r}")
+        return None
+    known = _ITEM_FIELDS.get(kind, item.keys())
+    kept = {name: value for name, value in item.items() if name in known}
+    if kind == "function_call" and item.get("namespace"):
+        kept["name"] = flat_name(item.get("name") or "", item["namespace"])
+    if kind == "reasoning":
+        # A client that keeps no state on the server sends reasoning back without its id.
+        kept = {**kept, "id": item.get("id") or f"rs_{index}", "summary": item.get("summary") or []}
+    return kept
+
+
+def _hoist_instructions(params: dict[str, Any], items: list[Any]) -> None:
+    """Move the system and developer messages that open the conversation into the instructions."""
+    texts = [params["instructions"]] if params.get("instructions") else []
+    hoisted = 0
+    for item in items:
+        text = _instruction(item)
+        if text is None:
+            break
+        texts.append(text)
+        hoisted += 1
+    if hoisted:
+        params["instructions"] = "\n\n".join(texts)
+    params["input"] = items[hoisted:]
+
+
+def _instruction(item: Any) -> str | None:
+    if not _is_shaped(item) or item.get("role") not in ("system", "developer"):
+        return None
+    content = item.get("content")
+    if isinstance(content, list) and not all(isinstance(part, Mapping) for part in content):
+        return None
+    return convert_parts.text_only(content) if isinstance(content, str | list) else None
+
+
+def _set_tools(params: dict[str, Any], tools: _Tools, dropped: list[str]) -> None:
+    choice = params.pop("tool_choice", None)
+    if not tools.flat:
+        params.pop("tools", None)
+        params.pop("parallel_tool_calls", None)
+        return
+    params["tools"] = tools.flat
+    kept = choice if choice is None or isinstance(choice, str) else _choice(choice, tools)
+    if kept is not None:
+        params["tool_choice"] = kept
+    elif choice is not None:
+        dropped.append(f"tool_choice {choice!r}")
+
+
+def _choice(choice: Any, tools: _Tools) -> Any:
+    if not _is_shaped(choice):
+        return choice
+    if choice.get("type") == "allowed_tools":
+        given = choice.get("tools") or []
+        allowed = [_flat_choice(tool) for tool in given if _is_shaped(tool) and tools.knows(tool)]
+        return {**choice, "tools": allowed} if allowed else None
+    return _flat_choice(choice) if tools.knows(choice) else None
+
+
+def _flat_choice(choice: Json) -> dict[str, Any]:
+    kept = {name: value for name, value in choice.items() if name != "namespace"}
+    return {**kept, "name": flat_name(choice["name"], choice.get("namespace"))} if choice.get("name") else kept

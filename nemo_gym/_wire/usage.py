@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token counts of a reply, and their sum over the turns of a rollout."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Self
+
+from pydantic import BeforeValidator, Field
+
+from nemo_gym._wire.base import SdkTwin
+
+
+class NeMoGymResponseInputTokensDetails(SdkTwin):
+    cached_tokens: int | None = None
+
+
+class NeMoGymResponseOutputTokensDetails(SdkTwin):
+    reasoning_tokens: int | None = None
+
+
+def _null_as_unknown(details: Any) -> Any:
+    return {} if details is None else details
+
+
+class NeMoGymResponseUsage(SdkTwin):
+    """Token counts; a detail that the provider did not give is None, not zero."""
+
+    input_tokens: int
+    input_tokens_details: Annotated[NeMoGymResponseInputTokensDetails, BeforeValidator(_null_as_unknown)] = Field(
+        default_factory=NeMoGymResponseInputTokensDetails
+    )
+    output_tokens: int
+    output_tokens_details: Annotated[NeMoGymResponseOutputTokensDetails, BeforeValidator(_null_as_unknown)] = Field(
+        default_factory=NeMoGymResponseOutputTokensDetails
+    )
+    total_tokens: int
+
+    @classmethod
+    def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
+        """The sum of those that are known; None if none is."""
+        known = [usage for usage in usages if usage is not None]
+        if not known:
+            return None
+        return cls(
+            input_tokens=sum(usage.input_tokens for usage in known),
+            input_tokens_details=NeMoGymResponseInputTokensDetails(
+                cached_tokens=_sum_if_known(usage.input_tokens_details.cached_tokens for usage in known)
+            ),
+            output_tokens=sum(usage.output_tokens for usage in known),
+            output_tokens_details=NeMoGymResponseOutputTokensDetails(
+                reasoning_tokens=_sum_if_known(usage.output_tokens_details.reasoning_tokens for usage in known)
+            ),
+            total_tokens=sum(usage.total_tokens for usage in known),
+        )
+
+
+def _sum_if_known(counts: Iterable[int | None]) -> int | None:
+    total = 0
+    for count in counts:
+        if count is None:
+            return None
+        total += count
+    return total
+
+
+def accumulate_response_usage(
+    total: NeMoGymResponseUsage | None, additional: NeMoGymResponseUsage | None
+) -> NeMoGymResponseUsage | None:
+    """`total` plus one more reply's usage; either may be None, and a detail unknown in one is unknown in the sum."""
+    return NeMoGymResponseUsage.sum_from_list([total, additional])

@@ -1,0 +1,301 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The schemas of the Responses and Chat Completions dialects, and the client that calls an endpoint speaking them.
+
+The schemas are ours, not the openai SDK's, which this module does not import. They live in `nemo_gym._wire` and carry
+this module's name, so that pickles and tracebacks show where to import them from.
+"""
+
+import asyncio
+import logging
+import random
+from datetime import UTC, datetime
+from typing import Any
+
+from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
+from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+
+from nemo_gym._transport.backoff import backoff_s, retry_after_s
+from nemo_gym._transport.errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._wire.chat import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionMessage,
+    NeMoGymChatCompletionMessageCustomToolCall,
+    NeMoGymChatCompletionMessageForTraining,
+    NeMoGymChatCompletionMessageToolCall,
+    NeMoGymChoice,
+    NeMoGymFunction,
+)
+from nemo_gym._wire.chat_params import (
+    NeMoGymChatCompletionAssistantMessageForTrainingParam,
+    NeMoGymChatCompletionAssistantMessageParam,
+    NeMoGymChatCompletionContentPartFileParam,
+    NeMoGymChatCompletionContentPartImageParam,
+    NeMoGymChatCompletionContentPartInputAudioParam,
+    NeMoGymChatCompletionContentPartTextParam,
+    NeMoGymChatCompletionContentPartVideoUrlParam,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymChatCompletionCustomToolParam,
+    NeMoGymChatCompletionDeveloperMessageParam,
+    NeMoGymChatCompletionMessageCustomToolCallParam,
+    NeMoGymChatCompletionMessageParam,
+    NeMoGymChatCompletionMessageToolCallFunctionParam,
+    NeMoGymChatCompletionMessageToolCallParam,
+    NeMoGymChatCompletionSystemMessageParam,
+    NeMoGymChatCompletionToolMessageParam,
+    NeMoGymChatCompletionToolParam,
+    NeMoGymChatCompletionUserMessageParam,
+    NeMoGymFunctionDefinition,
+)
+from nemo_gym._wire.hosted import (
+    NeMoGymComputerCallOutput,
+    NeMoGymImageGenerationCall,
+    NeMoGymLocalShellCall,
+    NeMoGymLocalShellCallOutput,
+    NeMoGymMcpApprovalResponse,
+    NeMoGymResponseCodeInterpreterToolCall,
+    NeMoGymResponseComputerToolCall,
+    NeMoGymResponseCustomToolCall,
+    NeMoGymResponseCustomToolCallOutput,
+    NeMoGymResponseFileSearchToolCall,
+    NeMoGymResponseFunctionWebSearch,
+    NeMoGymResponseMcpApprovalRequest,
+    NeMoGymResponseMcpCall,
+    NeMoGymResponseMcpListTools,
+)
+from nemo_gym._wire.item_unions import (
+    NeMoGymResponseInput,
+    NeMoGymResponseInputItem,
+    NeMoGymResponseOutputItem,
+    NeMoGymResponseUnknownItem,
+)
+from nemo_gym._wire.items import (
+    RESPONSES_TO_TRAIN,
+    NeMoGymEasyInputMessage,
+    NeMoGymEasyInputMessageForTraining,
+    NeMoGymFunctionCallOutput,
+    NeMoGymMessage,
+    NeMoGymMessageForTraining,
+    NeMoGymReasoningText,
+    NeMoGymResponseFunctionToolCall,
+    NeMoGymResponseFunctionToolCallForTraining,
+    NeMoGymResponseOutputMessage,
+    NeMoGymResponseOutputMessageForTraining,
+    NeMoGymResponseReasoningItem,
+    NeMoGymResponseReasoningItemForTraining,
+    NeMoGymSummary,
+    training_variant_of,
+)
+from nemo_gym._wire.params import (
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym._wire.parts import (
+    NeMoGymContent,
+    NeMoGymInputVideoPart,
+    NeMoGymResponseInputFile,
+    NeMoGymResponseInputImage,
+    NeMoGymResponseInputText,
+    NeMoGymResponseOutputRefusal,
+    NeMoGymResponseOutputText,
+)
+from nemo_gym._wire.response import (
+    NeMoGymResponse,
+)
+from nemo_gym._wire.tokens import (
+    REQUIRED_TOKEN_METADATA_FIELDS,
+    TOKEN_METADATA_FIELDS,
+    RoutedExperts,
+    TokenIDLogProbMixin,
+    TokenIDLogProbTypedDictMixin,
+)
+from nemo_gym._wire.tools import (
+    NeMoGymFunctionToolParam,
+)
+from nemo_gym._wire.usage import (
+    NeMoGymResponseInputTokensDetails,
+    NeMoGymResponseOutputTokensDetails,
+    NeMoGymResponseUsage,
+    accumulate_response_usage,
+)
+from nemo_gym.errors import ServerCallError
+from nemo_gym.http_session import is_global_aiohttp_client_request_debug_enabled
+from nemo_gym.server_utils import get_response_json, raise_for_status, request
+
+__all__ = [
+    "RATE_LIMIT_ERROR_CODES",
+    "REQUIRED_TOKEN_METADATA_FIELDS",
+    "RESPONSES_TO_TRAIN",
+    "RETRY_ERROR_CODES",
+    "TOKEN_METADATA_FIELDS",
+    "NeMoGymAsyncOpenAI",
+    "NeMoGymChatCompletion",
+    "NeMoGymChatCompletionAssistantMessageForTrainingParam",
+    "NeMoGymChatCompletionAssistantMessageParam",
+    "NeMoGymChatCompletionContentPartFileParam",
+    "NeMoGymChatCompletionContentPartImageParam",
+    "NeMoGymChatCompletionContentPartInputAudioParam",
+    "NeMoGymChatCompletionContentPartTextParam",
+    "NeMoGymChatCompletionContentPartVideoUrlParam",
+    "NeMoGymChatCompletionCreateParamsNonStreaming",
+    "NeMoGymChatCompletionCustomToolParam",
+    "NeMoGymChatCompletionDeveloperMessageParam",
+    "NeMoGymChatCompletionMessage",
+    "NeMoGymChatCompletionMessageCustomToolCall",
+    "NeMoGymChatCompletionMessageCustomToolCallParam",
+    "NeMoGymChatCompletionMessageForTraining",
+    "NeMoGymChatCompletionMessageParam",
+    "NeMoGymChatCompletionMessageToolCall",
+    "NeMoGymChatCompletionMessageToolCallFunctionParam",
+    "NeMoGymChatCompletionMessageToolCallParam",
+    "NeMoGymChatCompletionSystemMessageParam",
+    "NeMoGymChatCompletionToolMessageParam",
+    "NeMoGymChatCompletionToolParam",
+    "NeMoGymChatCompletionUserMessageParam",
+    "NeMoGymChoice",
+    "NeMoGymComputerCallOutput",
+    "NeMoGymContent",
+    "NeMoGymEasyInputMessage",
+    "NeMoGymEasyInputMessageForTraining",
+    "NeMoGymFunction",
+    "NeMoGymFunctionCallOutput",
+    "NeMoGymFunctionDefinition",
+    "NeMoGymFunctionToolParam",
+    "NeMoGymImageGenerationCall",
+    "NeMoGymInputVideoPart",
+    "NeMoGymLocalShellCall",
+    "NeMoGymLocalShellCallOutput",
+    "NeMoGymMcpApprovalResponse",
+    "NeMoGymMessage",
+    "NeMoGymMessageForTraining",
+    "NeMoGymReasoningText",
+    "NeMoGymResponse",
+    "NeMoGymResponseCodeInterpreterToolCall",
+    "NeMoGymResponseComputerToolCall",
+    "NeMoGymResponseCreateParamsNonStreaming",
+    "NeMoGymResponseCustomToolCall",
+    "NeMoGymResponseCustomToolCallOutput",
+    "NeMoGymResponseFileSearchToolCall",
+    "NeMoGymResponseFunctionToolCall",
+    "NeMoGymResponseFunctionToolCallForTraining",
+    "NeMoGymResponseFunctionWebSearch",
+    "NeMoGymResponseInput",
+    "NeMoGymResponseInputFile",
+    "NeMoGymResponseInputImage",
+    "NeMoGymResponseInputItem",
+    "NeMoGymResponseInputText",
+    "NeMoGymResponseInputTokensDetails",
+    "NeMoGymResponseMcpApprovalRequest",
+    "NeMoGymResponseMcpCall",
+    "NeMoGymResponseMcpListTools",
+    "NeMoGymResponseOutputItem",
+    "NeMoGymResponseOutputMessage",
+    "NeMoGymResponseOutputMessageForTraining",
+    "NeMoGymResponseOutputRefusal",
+    "NeMoGymResponseOutputText",
+    "NeMoGymResponseOutputTokensDetails",
+    "NeMoGymResponseReasoningItem",
+    "NeMoGymResponseReasoningItemForTraining",
+    "NeMoGymResponseUnknownItem",
+    "NeMoGymResponseUsage",
+    "NeMoGymSummary",
+    "RoutedExperts",
+    "TokenIDLogProbMixin",
+    "TokenIDLogProbTypedDictMixin",
+    "accumulate_response_usage",
+    "training_variant_of",
+]
+
+LOG = logging.getLogger(__name__)
+
+RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
+RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
+_INTERNAL_ERROR = 500
+_MAX_INTERNAL_ERRORS = 3
+_RNG = random.Random()
+
+
+class NeMoGymAsyncOpenAI(BaseModel):
+    """A client of one OpenAI-compatible endpoint. Every call returns the reply's JSON object.
+
+    A busy or failing endpoint is asked again a bounded number of times, after a pause that it may choose itself
+    (`Retry-After`). An error status is then raised as an aiohttp `ClientResponseError` with the body in
+    `response_content`.
+    """
+
+    base_url: str
+    api_key: str = Field(repr=False)
+    internal: bool = False
+    default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
+    max_attempts: PositiveInt = 6
+    """Most attempts at one call; after three answers with status 500 it ends earlier."""
+    timeout_s: PositiveFloat = 3600.0
+    """Deadline of one call, all attempts and pauses together."""
+
+    async def create_models(self, **kwargs: Any) -> dict[str, Any]:
+        return await self._call("GET", f"{self._root}/models", params=kwargs or None)
+
+    async def create_chat_completion(self, **kwargs: Any) -> dict[str, Any]:
+        return await self._call("POST", f"{self._root}/chat/completions", json=kwargs)
+
+    async def create_completion(self, **kwargs: Any) -> dict[str, Any]:
+        return await self._call("POST", f"{self._root}/completions", json=kwargs)
+
+    async def create_response(self, **kwargs: Any) -> dict[str, Any]:
+        return await self._call("POST", f"{self._root}/responses", json=kwargs)
+
+    async def create_tokenize(self, **kwargs: Any) -> dict[str, Any]:
+        # vLLM serves it beside its OpenAI routes, not under them.
+        return await self._call("POST", f"{self._root.removesuffix('/v1')}/tokenize", json=kwargs)
+
+    @property
+    def _root(self) -> str:
+        return self.base_url.rstrip("/")
+
+    async def _call(self, method: str, url: str, **kwargs: Any) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
+        give_up_at = asyncio.get_running_loop().time() + self.timeout_s
+        try:
+            async with asyncio.timeout_at(give_up_at):
+                response = await self._answer(method, url, give_up_at, headers=headers, **kwargs)
+                await raise_for_status(response)
+                reply = await get_response_json(response)
+        except ServerCallError:
+            raise
+        except TimeoutError as error:
+            raise ServerDeadlineExceeded(method, url, self.timeout_s) from error
+        except (ClientPayloadError, ClientConnectionError) as error:
+            raise ServerUnreachable(method, url, f"the answer broke off: {error!r}") from error
+        if isinstance(reply, dict):
+            return reply
+        found = f"expected an object, got {type(reply).__name__}"
+        body = await response.read()
+        raise InvalidServerReply(method, url, response.status, str(response.content_type), body, found)
+
+    async def _answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
+        """The first answer that another attempt would not change, or the last one."""
+        internal_errors = 0
+        for attempt in range(1, self.max_attempts + 1):
+            # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
+            response = await request(method, url, _internal=self.internal, _idempotent=True, **request_kwargs)
+            internal_errors += response.status == _INTERNAL_ERROR
+            is_last = attempt == self.max_attempts or internal_errors == _MAX_INTERNAL_ERRORS
+            if response.status not in RETRY_ERROR_CODES or is_last:
+                break
+            pause_s = retry_after_s(response.headers, datetime.now(UTC))
+            if pause_s is None:
+                pause_s = backoff_s(attempt, _RNG)
+            if asyncio.get_running_loop().time() + pause_s >= give_up_at:
+                break
+            body = await response.read()  # also hands the connection back to the pool
+            LOG.warning(
+                "%s %s answered %d (attempt %d); next in %.1f s", method, url, response.status, attempt, pause_s
+            )
+            if is_global_aiohttp_client_request_debug_enabled():
+                LOG.warning("body of that answer: %r", body)
+            await asyncio.sleep(pause_s)
+        return response
+
+
+for _name in __all__:
+    _value = globals()[_name]
+    if isinstance(_value, type) and _value.__module__.startswith("nemo_gym._wire."):
+        _value.__module__ = __name__

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Responses ↔ Chat Completions, for model servers whose endpoint only speaks chat.
+
+What each direction keeps and loses is said in `nemo_gym._wire.convert_to_chat` and `nemo_gym._wire.convert_from_chat`.
+Subclasses change how one kind of item is written by overriding its `_format_…` method, and how reasoning is told from
+text by overriding `_extract_reasoning_from_content`.
+"""
+
+from collections.abc import Iterable, Mapping
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel
+
+from nemo_gym._wire import convert_from_chat as from_chat
+from nemo_gym._wire import convert_params, convert_think
+from nemo_gym._wire import convert_to_chat as to_chat
+from nemo_gym._wire.chat import NeMoGymChatCompletion, NeMoGymChoice
+from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
+from nemo_gym._wire.convert_plain import field, plain
+from nemo_gym._wire.convert_state import ResponsesConverterState as ResponsesConverterState
+from nemo_gym._wire.errors import InvalidModelReply as InvalidModelReply
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.response import NeMoGymResponse
+
+VLLMConverterResponsesToChatCompletionsState = ResponsesConverterState
+
+
+class ResponsesConverter(BaseModel):
+    """Converts requests on their way to a chat endpoint, and its replies on their way back."""
+
+    return_token_id_information: bool
+    """Carry token ids and log-probs: from items onto assistant messages, from a reply onto its last item."""
+    uses_reasoning_parser: bool = True
+    """Closed `<think>` blocks in a reply are reasoning. Otherwise they stay in the text."""
+
+    def responses_to_chat_completion_create_params(
+        self, responses_create_params: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymChatCompletionCreateParamsNonStreaming:
+        state = ResponsesConverterState(return_token_id_information=self.return_token_id_information)
+        for item in to_chat.input_items(responses_create_params):
+            self._format_item(item, state)
+        state.flush_assistant()
+        return to_chat.create_params(responses_create_params, state.messages)
+
+    def _format_item(self, item: dict[str, Any], state: ResponsesConverterState) -> None:
+        match item.get("type") or "message":
+            case "message":
+                self._format_message(item, state)
+            case "reasoning":
+                self._format_reasoning(item, state)
+            case "function_call":
+                self._format_function_call(item, state)
+            case "function_call_output":
+                self._format_function_call_output(item, state)
+            case kind:
+                raise NotImplementedError(
+                    f"an input item of type {kind!r} has no form in the Chat Completions API.\n"
+                    "hint: use a model server that speaks the Responses API, or leave the item out"
+                )
+
+    def _format_message(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
+        to_chat.add_message(m, state)
+
+    def _format_reasoning(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
+        to_chat.add_reasoning(m, state)
+
+    def _format_function_call(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
+        to_chat.add_function_call(m, state)
+
+    def _format_function_call_output(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
+        to_chat.add_function_call_output(m, state)
+
+    def chat_completion_to_response(
+        self,
+        responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
+        chat_completion: NeMoGymChatCompletion,
+    ) -> NeMoGymResponse:
+        output = self.postprocess_chat_response(from_chat.first_choice(chat_completion))
+        return from_chat.response(responses_create_params, chat_completion, output, f"resp_{uuid4().hex}", int(time()))
+
+    def postprocess_chat_response(self, choice: NeMoGymChoice) -> list[Any]:
+        """The output items of a reply."""
+        return self.postprocess_assistant_message_dict(plain(field(choice, "message")))
+
+    def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
+        """The items of an assistant message, from a reply or from a history."""
+        text, refusal = from_chat.message_text(message_dict)
+        thoughts = from_chat.reasoning_field(message_dict)
+        if self.uses_reasoning_parser:
+            found, text = self._extract_reasoning_from_content(text)
+            # A server that fills its reasoning field may leave the same reasoning in the text.
+            thoughts = [thought for thought in thoughts if thought not in found] + found
+        items = from_chat.assistant_items(message_dict, thoughts, text, refusal, lambda: uuid4().hex)
+        return from_chat.with_tokens(items, message_dict) if self.return_token_id_information else items
+
+    def chat_completion_to_responses_create_params(
+        self, chat_completion_create_params: NeMoGymChatCompletionCreateParamsNonStreaming
+    ) -> NeMoGymResponseCreateParamsNonStreaming:
+        given = {
+            name: getattr(chat_completion_create_params, name) for name in _set_fields(chat_completion_create_params)
+        }
+        items = self.chat_completions_messages_to_responses_items(given.pop("messages"))
+        return NeMoGymResponseCreateParamsNonStreaming(input=items, **convert_params.responses_params(plain(given)))
+
+    def chat_completions_messages_to_responses_items(self, messages: Iterable[Any]) -> list[Any]:
+        """The items of a chat history."""
+        items: list[Any] = []
+        for message in map(plain, messages):
+            if message["role"] == "assistant":
+                items += self.postprocess_assistant_message_dict(message)
+            else:
+                items.append(from_chat.other_item(message))
+        return items
+
+    @staticmethod
+    def _wrap_reasoning_in_think_tags(texts: Iterable[str]) -> str:
+        return convert_think.wrap(texts)
+
+    def _extract_reasoning_from_content(self, content: str) -> tuple[list[str], str]:
+        """The reasoning inside `content`, and `content` without it."""
+        return self._parse_think_tags(content)
+
+    @staticmethod
+    def _parse_think_tags(content: str) -> tuple[list[str], str]:
+        return convert_think.parse(content)
+
+
+VLLMConverter = ResponsesConverter
+
+
+def split_responses_input_output_items(items: Iterable[Any]) -> tuple[list[Any], list[Any]]:
+    """What was given to the model, and everything from its first own item on."""
+    listed = list(items)
+    cut = next((index for index, item in enumerate(listed) if _is_the_models(item)), len(listed))
+    return listed[:cut], listed[cut:]
+
+
+def _is_the_models(item: Any) -> bool:
+    fields = item if isinstance(item, Mapping) else dict(item)
+    kind = str(fields.get("type") or "message")
+    if kind == "message":
+        return bool(fields.get("role", "assistant") == "assistant")
+    return kind == "reasoning" or kind.endswith("_call")
+
+
+def _set_fields(params: BaseModel) -> list[str]:
+    return [name for name, _ in params if name in params.model_fields_set]
+
+
+def _usage_detail(usage: Any, *path: str) -> int | None:
+    """A detail of a usage object such as `prompt_tokens_details`, `cached_tokens`; None where it is not reported."""
+    return from_chat.usage_detail(usage, *path)

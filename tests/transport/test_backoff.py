@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a caller waits before it tries again."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym._transport.backoff import FIRST_PAUSE_S, LONGEST_PAUSE_S, backoff_s, retry_after_s
+
+NOW = datetime(2025, 1, 1, 12, 0, tzinfo=UTC)
+
+
+class Highest(random.Random):
+    def uniform(self, a: float, b: float) -> float:
+        return b
+
+
+def test_the_pause_doubles_up_to_a_bound():
+    pauses = [backoff_s(attempt, Highest()) for attempt in range(1, 9)]
+    assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
+
+
+@given(attempt=st.integers(1, 10_000), seed=st.integers())
+def test_the_pause_is_spread_between_half_and_all_of_its_bound(attempt, seed):
+    pause = backoff_s(attempt, random.Random(seed))
+    assert FIRST_PAUSE_S / 2 <= pause <= LONGEST_PAUSE_S
+    assert backoff_s(attempt, Highest()) / 2 <= pause <= backoff_s(attempt, Highest())
+
+
+@pytest.mark.parametrize("name", ["Retry-After", "retry-after", "RETRY-AFTER"])
+def test_seconds_are_honoured_whatever_the_case_of_the_header(name):
+    assert retry_after_s({"Date": "x", name: " 7 "}, NOW) == 7
+
+
+def test_a_date_is_honoured():
+    assert retry_after_s({"Retry-After": format_datetime(NOW + timedelta(seconds=9), usegmt=True)}, NOW) == 9
+
+
+def test_a_date_without_zone_is_in_utc():
+    assert retry_after_s({"Retry-After": "Wed, 01 Jan 2025 12:00:05 -0000"}, NOW) == 5
+
+
+@pytest.mark.parametrize("value", ["-3", "Wed, 01 Jan 2020 12:00:00 GMT"])
+def test_a_moment_in_the_past_means_at_once(value):
+    assert retry_after_s({"Retry-After": value}, NOW) == 0
+
+
+@pytest.mark.parametrize("value", ["86400", "inf", "Wed, 01 Jan 2031 12:00:00 GMT"])
+def test_a_server_cannot_make_us_wait_for_a_day(value):
+    assert retry_after_s({"Retry-After": value}, NOW) == LONGEST_PAUSE_S
+
+
+@pytest.mark.parametrize("headers", [{}, {"Retry-After": "soon"}, {"Retry-After": ""}, {"Retry-After": "nan"}])
+def test_no_readable_wish_is_none(headers):
+    assert retry_after_s(headers, NOW) is None
+
+
+@given(st.text())
+def test_no_header_value_breaks_it(value):
+    wanted = retry_after_s({"Retry-After": value}, NOW)
+    assert wanted is None or 0 <= wanted <= LONGEST_PAUSE_S

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every call ends: by an answer, a deadline, or after a bounded number of attempts."""
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from nemo_gym._transport import http
+from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+
+
+class Misbehaving:
+    """A TCP server that follows a script: one entry a connection."""
+
+    def __init__(self, *script: str) -> None:
+        self.script, self.seen = list(script), 0
+        self.writers = list[asyncio.StreamWriter]()
+
+    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writers.append(writer)
+        head = await reader.readuntil(b"\r\n\r\n")
+        if b"content-length" in head.lower():
+            await reader.read(1)
+        self.seen += 1
+        behaviour = self.script.pop(0) if self.script else "answer"
+        if behaviour == "answer":
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok")
+            await writer.drain()
+        elif behaviour == "hang":
+            await asyncio.Event().wait()
+        writer.close()
+
+
+@asynccontextmanager
+async def serving(*script: str):
+    peer = Misbehaving(*script)
+    server = await asyncio.start_server(peer.handle, "127.0.0.1", 0)
+    try:
+        yield peer, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/"
+    finally:
+        server.close()
+        for writer in peer.writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def session(**settings):
+    made = http.build_session(http.SessionSettings(**settings))
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def test_a_post_that_may_have_run_is_not_repeated():
+    async with serving("disconnect") as (peer, url), session() as client:
+        with pytest.raises(ServerUnreachable, match="1 attempt"):
+            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x")
+        assert peer.seen == 1
+
+
+async def test_a_post_that_is_said_to_be_harmless_is_repeated_a_bounded_number_of_times():
+    async with serving("disconnect", "disconnect") as (peer, url), session() as client:
+        reply = await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x", idempotent=True)
+        assert (await reply.read(), peer.seen) == (b"ok", 3)
+    async with serving(*["disconnect"] * 9) as (peer, url), session() as client:
+        with pytest.raises(ServerUnreachable, match="3 attempts"):
+            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x", idempotent=True)
+        assert peer.seen == 3
+
+
+async def test_a_get_is_repeated():
+    async with serving("disconnect") as (peer, url), session() as client:
+        await http.send(client, "GET", url, policy=http.RetryPolicy())
+        # aiohttp repeats an idempotent call once by itself when a kept connection broke.
+        assert peer.seen >= 2
+
+
+async def test_a_refused_connection_is_tried_a_bounded_number_of_times(unused_tcp_port, monkeypatch):
+    monkeypatch.setattr(http, "_FIRST_PAUSE_S", 0.001)
+    async with session() as client:
+        with pytest.raises(ServerUnreachable, match="4 attempts") as caught:
+            await http.send(
+                client, "POST", f"http://127.0.0.1:{unused_tcp_port}/", policy=http.RetryPolicy(unsent=4), data=b"x"
+            )
+    assert str(unused_tcp_port) in str(caught.value)
+    assert "hint" in str(caught.value)
+
+
+async def test_a_server_that_never_answers_meets_the_deadline():
+    async with serving("hang") as (_, url), session(total_timeout_s=0.1) as client:
+        with pytest.raises(ServerDeadlineExceeded, match=r"0\.1 s"):
+            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x")
+
+
+class Inner(BaseModel):
+    a: int = 1
+    b: str = "unset"
+
+
+@given(st.integers(), st.text())
+def test_models_are_sent_without_what_was_never_set(number, text):
+    assert json.loads(http.json_body(Inner(a=number))) == {"a": number}
+    assert json.loads(http.json_body({"inner": [Inner(b=text)]})) == {"inner": [{"b": text}]}
