@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What nearly every verifier does before it compares: get the assistant's text, drop the thinking, find the answer.
+
+All functions take whatever a model may write, return None (or an empty result) when there is nothing to find, and run
+in linear time. Deciding whether an answer is right is left to the environment.
+"""
+
+import math
+import re
+import string
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+
+_THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
+# Escaped characters are consumed as pairs, so that `\{` and `\}` do not count as braces.
+_BOX_TOKEN = re.compile(r"\\(?:boxed|fbox)\s*+\{|\\.|[{}]", re.DOTALL)
+_FENCE = re.compile(r"[ \t]*+(`{3,}|~{3,})[ \t]*+([^\n]*)")
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+\u2212]?(?:(?:[0-9]{1,3}(?:,[0-9]{3})++(?![0-9])|[0-9]++)(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][-+]?[0-9]++)?"
+)
+_MAX_INT_DIGITS = 4000
+_EDGES = string.whitespace + ".,;:!?\"'`*_"
+
+
+class FunctionCall(NamedTuple):
+    """A tool call that the model made."""
+
+    name: str
+    arguments: dict[str, Any] | None
+    """None if they are not a JSON object; `error` says why."""
+    error: str | None
+    call_id: str
+
+
+def assistant_text(response: Any) -> str:
+    """All text the assistant wrote in a response (an object or its dict), messages separated by newlines."""
+    return "\n".join(_message_texts(response))
+
+
+def last_assistant_text(response: Any) -> str:
+    """The text of the assistant's last message; empty if it wrote none."""
+    return next(reversed(list(_message_texts(response))), "")
+
+
+def function_calls(response: Any) -> list[FunctionCall]:
+    """The tool calls of a response in order, with their arguments parsed."""
+    return [
+        FunctionCall(str(_get(item, "name")), *_arguments(_get(item, "arguments")), str(_get(item, "call_id") or ""))
+        for item in _get(response, "output") or ()
+        if _get(item, "type") == "function_call"
+    ]
+
+
+def strip_thinking(text: str) -> str:
+    """`text` without `<think>…</think>` and `<thinking>…</thinking>`.
+
+    Thinking that was never closed has no answer after it, so it goes to the end; a closing tag without an opening one
+    ends thinking that began in the prompt, so what stands before it goes too.
+    """
+    kept: list[str] = []
+    start, thinking = 0, False
+    for tag in _THINK_TAG.finditer(text):
+        if tag[1]:
+            if not thinking:
+                kept.clear()
+            start, thinking = tag.end(), False
+        elif not thinking:
+            kept.append(text[start : tag.start()])
+            thinking = True
+    if not thinking:
+        kept.append(text[start:])
+    return "".join(kept).strip()
+
+
+def boxed(text: str) -> str | None:
+    r"""The content of the last complete `\boxed{…}` or `\fbox{…}`."""
+    return next(reversed(all_boxed(text)), None)
+
+
+def all_boxed(text: str) -> list[str]:
+    r"""The contents of all complete `\boxed{…}` and `\fbox{…}`, in order; of nested ones, the innermost."""
+    spans: list[tuple[int, int]] = []
+    opened: list[int] = []  # where the content of an open box begins; -1 for any other brace
+    for token in _BOX_TOKEN.finditer(text):
+        symbol = token[0]
+        if symbol == "{":
+            opened.append(-1)
+        elif symbol.endswith("{") and len(symbol) > 2:
+            opened.append(token.end())
+        elif symbol == "}" and opened:
+            start = opened.pop()
+            holds_a_box = spans and spans[-1][0] > start
+            if start >= 0 and not holds_a_box:
+                spans.append((start, token.start()))
+    return [text[start:end].strip() for start, end in spans]
+
+
+def labelled_answer(text: str, label: str = "Answer") -> str | None:
+    """What follows the last `Answer:`, up to the end of the line; without the markdown around it.
+
+    The label may be in any case, in bold, and part of a phrase (`Final answer: X`, `The answer is: X`). If nothing
+    follows on its line, the next line that is not empty counts.
+    """
+    words = r"\s++".join(map(re.escape, label.split()))
+    pattern = re.compile(rf"(?<![^\W_]){words}(?![^\W_])(?:\s++is\b)?[*_ \t]*+[:\uff1a][*_]*+\s*+", re.IGNORECASE)
+    end = len(text)
+    for match in reversed(list(pattern.finditer(text))):
+        answer = _without_markdown(text[match.end() : end].partition("\n")[0])
+        if answer:
+            return answer
+        end = match.start()
+    return None
+
+
+def tagged(text: str, tag: str) -> str | None:
+    """The content of the last complete `<tag>…</tag>`."""
+    pattern = re.compile(rf"<(/?){re.escape(tag)}\s*+>", re.IGNORECASE)
+    start: int | None = None
+    content: str | None = None
+    for match in pattern.finditer(text):
+        if not match[1]:
+            start = match.end()
+        elif start is not None:
+            content, start = text[start : match.start()], None
+    return content.strip() if content is not None else None
+
+
+def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None:
+    """The content of the last complete fenced block; with `lang`, of the last one in that (or one of those) languages.
+
+    A block that was never closed was cut off, so it does not count.
+    """
+    wanted = None if lang is None else {one.lower() for one in ([lang] if isinstance(lang, str) else lang)}
+    last = None
+    for language, content in _code_blocks(text):
+        if wanted is None or language in wanted:
+            last = content
+    return last
+
+
+def normalize_text(text: str) -> str:
+    """`text` for a lenient comparison: Unicode compatibility forms unified, case folded, runs of white space made one
+    space, quotes, markdown and punctuation at the edges removed."""
+    unified = text
+    # Folding can create new compatibility forms and the other way round; a second pass settles both.
+    for _ in range(2):
+        unified = unicodedata.normalize("NFKC", unified.casefold())
+    return " ".join(unified.split()).strip(_EDGES)
+
+
+def last_number(text: str) -> int | float | None:
+    """The last number: an int if written as one, thousands separators allowed, never glued to a word before it."""
+    last: int | float | None = None
+    for match in _NUMBER.finditer(text):
+        written = match[0].replace(",", "").replace("\u2212", "-")
+        value = int(written) if _is_short_int(written) else float(written)
+        if math.isfinite(value):
+            last = value
+    return last
+
+
+def _is_short_int(written: str) -> bool:
+    return len(written) <= _MAX_INT_DIGITS and written.lstrip("+-").isdigit()
+
+
+def _get(value: Any, name: str) -> Any:
+    """A field of something that may be a model or its dict, and of which only some kinds have the field."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def _message_texts(response: Any) -> Iterator[str]:
+    for item in _get(response, "output") or ():
+        if _get(item, "role") == "assistant":
+            content = _get(item, "content") or ""
+            text = content if isinstance(content, str) else "".join(_part_texts(content))
+            if text:
+                yield text
+
+
+def _part_texts(parts: Iterable[Any]) -> Iterator[str]:
+    return (_get(part, "text") or "" for part in parts if _get(part, "type") == "output_text")
+
+
+def _arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:
+    if isinstance(raw, Mapping):
+        return dict(raw), None
+    if not raw or not str(raw).strip():
+        return {}, None
+    try:
+        parsed = orjson.loads(str(raw))
+    except orjson.JSONDecodeError as error:
+        return None, f"not valid JSON: {error}"
+    return (parsed, None) if isinstance(parsed, dict) else (None, f"not a JSON object but a {type(parsed).__name__}")
+
+
+def _without_markdown(answer: str) -> str:
+    answer = answer.strip().strip("*").strip()
+    if len(answer) > 2 and answer[0] == answer[-1] == "`":
+        answer = answer[1:-1].strip()
+    return answer
+
+
+def _code_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Language (lower case) and content of every complete block."""
+    fence, language, lines = "", "", list[str]()
+    for line in text.replace("\r\n", "\n").split("\n"):
+        match = _FENCE.fullmatch(line)
+        if not fence:
+            # What stands between backticks on one line is inline code, not the start of a block.
+            if match and not (match[1][0] == "`" and "`" in match[2]):
+                fence, lines = match[1], []
+                language = (match[2].split() or [""])[0].lower()
+        elif match and not match[2].strip() and match[1].startswith(fence):
+            yield language, "\n".join(lines)
+            fence = ""
+        else:
+            lines.append(line)

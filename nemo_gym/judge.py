@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calls to a judge model from `verify`, and what becomes of a rollout whose judge failed.
+
+An answer that could not be judged is not a wrong answer: it is reported as a failure that can be judged again later
+(`gym eval reverify --judge-failed-only`). Prompts and verdict formats are each environment's own.
+"""
+
+import functools
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import aiohttp
+import orjson
+from pydantic import BaseModel
+from starlette.responses import JSONResponse
+
+from nemo_gym._util import aio
+from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
+from nemo_gym.errors import JudgeError as JudgeError
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+
+LOG = logging.getLogger(__name__)
+
+JUDGE_FAILED = "judge_failed"
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+T = TypeVar("T")
+
+
+async def call_judge(
+    server_client: ServerClient, *, server_name: str, url_path: str, json: Any, response_model: type[ModelT]
+) -> ModelT:
+    """POST `json` to a judge model server; whatever prevents a valid reply is a JudgeError."""
+    try:
+        response = await server_client.post(server_name=server_name, url_path=url_path, json=json)
+        await raise_for_status(response)
+        return response_model.model_validate(await _reply(response))
+    except JudgeError:
+        raise
+    except Exception as error:
+        raise JudgeError(f"judge {server_name!r} gave no usable reply at {url_path}: {_described(error)}") from error
+
+
+async def reraise_judge_errors(coro: Awaitable[T]) -> T:
+    """The result of `coro`, a call to a judge made in any other way; whatever goes wrong in it is a JudgeError."""
+    try:
+        return await coro
+    except JudgeError:
+        raise
+    except Exception as error:
+        raise JudgeError(f"the judge call failed: {_described(error)}") from error
+
+
+def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
+    """A `verify` handler that answers 200 when `fn` raises JudgeError, so that the rollout is kept and judged again.
+
+    The reply is the request with reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take `body`,
+    `request` and `response` in any order; FastAPI sees the same signature as before.
+    """
+    call = fn if inspect.iscoroutinefunction(fn) else functools.partial(aio.in_thread, fn)
+    signature = _resolved_signature(fn)
+
+    @functools.wraps(fn)
+    async def guarded(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return await call(*args, **kwargs)
+        except JudgeError as error:
+            LOG.warning("an answer could not be judged: %s", error, exc_info=error)
+            return _OrjsonResponse(_failed(_body_of(signature, args, kwargs), error))
+
+    # FastAPI reads hints from here, and would look up names written as strings in this module instead of `fn`'s.
+    guarded.__signature__ = signature  # type: ignore[attr-defined]
+    return guarded
+
+
+class _OrjsonResponse(JSONResponse):
+    """Log-probs may be -inf, which plain JSON cannot hold; orjson writes null."""
+
+    def render(self, content: Any) -> bytes:
+        return orjson.dumps(content)
+
+
+def _failed(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
+    return {
+        **(body.model_dump(mode="json") if body is not None else {}),
+        REWARD_KEY_NAME: 0.0,
+        NG_FAILURE_CLASS_KEY: JUDGE_FAILED,
+        NG_FAILURE_JUDGE_ERROR_KEY: str(error),
+    }
+
+
+def _body_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseModel | None:
+    """The request among the arguments; servers are models too, so `self` is passed over."""
+    arguments = signature.bind_partial(*args, **kwargs).arguments
+    candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
+    return next((value for value in candidates if isinstance(value, BaseModel)), None)
+
+
+def _resolved_signature(fn: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(fn, eval_str=True)
+    except NameError:  # a name that exists only while type checking; FastAPI decides whether it needs it
+        return inspect.signature(fn)
+
+
+async def _reply(response: Any) -> Any:
+    try:
+        return await get_response_json(response)
+    except (TypeError, AttributeError, ValueError) as unreadable:
+        # A stand-in for a response may offer `json` alone.
+        try:
+            return await response.json()
+        except (TypeError, AttributeError, ValueError, aiohttp.ClientError):
+            raise unreadable from None
+
+
+def _described(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prompt files: YAML with a `user` and an optional `system` template that turn the fields of a row into messages.
+
+`{field}` stands for a top-level key of the row; literal braces are doubled. Values are inserted as they are: braces
+inside them mean nothing.
+"""
+
+import functools
+import logging
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError
+
+from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._util.keys import PROMPT_CONFIG_USED_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
+
+LOG = logging.getLogger(__name__)
+_SHOWN = 20
+
+
+class PromptError(ConfigError, ValueError):
+    """A prompt cannot be used, or does not fit the rows it is used for."""
+
+
+class PromptConfig(BaseModel):
+    """The templates of one prompt file."""
+
+    user: str = Field(description="Template of the user message.")
+    system: str | None = Field(default=None, description="Template of the system message; none is sent without it.")
+
+
+@functools.lru_cache(maxsize=256)
+def load_prompt_config(path: str | Path) -> PromptConfig:
+    """The prompt in the YAML file `path`, looked up in the search roots; read once per process."""
+    file = _resolve_under_cwd_or_install(path)
+    if not file.is_file():
+        raise ConfigPathNotFoundError(
+            f"prompt file {str(path)!r} was not found.\n"
+            f"searched: {', '.join(map(str, component_search_roots())) if not Path(path).is_absolute() else file}\n"
+            f"hint: give an absolute path, or one relative to the current folder or to the install folder"
+        )
+    return _parsed(file)
+
+
+def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The messages that `row` gives: a system message if there is a template for it, and a user message."""
+    templates = {"system": prompt_config.system, "user": prompt_config.user}
+    return [
+        {"role": role, "content": _filled(template, row, role)}
+        for role, template in templates.items()
+        if template is not None
+    ]
+
+
+def apply_prompt_to_row(
+    prompt_config: PromptConfig | dict[str, Any],
+    row: dict[str, Any] | PromptConfig,
+    prompt_config_path: str | Path | None = None,
+) -> dict[str, Any]:
+    """A copy of `row` whose `responses_create_params.input` is the filled prompt.
+
+    The other create params stay. With `prompt_config_path`, the row also says which prompt was used. PromptError if the
+    row has an input already. Prompt and row can be told apart, so they may also come the other way round.
+    """
+    prompt, row = (row, prompt_config) if isinstance(row, PromptConfig) else (prompt_config, row)
+    if not isinstance(prompt, PromptConfig) or not isinstance(row, dict):
+        raise TypeError(f"a PromptConfig and a row are expected, not {type(prompt).__name__} and {type(row).__name__}")
+    if _has_input(row):
+        raise PromptError(_input_conflict("the row already has"))
+    create_params = {**(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}), "input": fill_prompt(prompt, row)}
+    used = {PROMPT_CONFIG_USED_KEY_NAME: str(prompt_config_path)} if prompt_config_path is not None else {}
+    return {**row, RESPONSES_CREATE_PARAMS_KEY_NAME: create_params, **used}
+
+
+def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_config: PromptConfig | None = None) -> None:
+    """PromptError with the indices of all rows that have an input already or, given a prompt, lack its fields."""
+    conflicts: list[int] = []
+    for index, row in enumerate(rows):
+        if _has_input(row):
+            conflicts.append(index)
+        elif prompt_config is not None:
+            try:
+                fill_prompt(prompt_config, row)
+            except PromptError as error:
+                raise PromptError(f"row {index}: {error}") from error
+    if conflicts:
+        shown = ", ".join(map(str, conflicts[:_SHOWN])) + (", …" if len(conflicts) > _SHOWN else "")
+        raise PromptError(_input_conflict(f"{len(conflicts)} rows (indices {shown}) already have"))
+
+
+def _parsed(file: Path) -> PromptConfig:
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        prompt = PromptConfig.model_validate(content)
+    except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+        raise PromptError(
+            f"{file} is not a prompt file: {error}\n"
+            f"hint: it is YAML with a text under `user` and, if wanted, one under `system`"
+        ) from error
+    unknown = sorted(map(str, content.keys() - PromptConfig.model_fields.keys()))
+    if unknown:
+        LOG.warning("%s: unknown keys are ignored: %s", file, ", ".join(unknown))
+    return prompt
+
+
+def _filled(template: str, row: Mapping[str, Any], role: str) -> str:
+    try:
+        return template.format_map(row)
+    except (KeyError, AttributeError, IndexError, TypeError) as error:
+        missing = error.args[0] if error.args else error
+        raise PromptError(
+            f"the {role} prompt asks for {missing!r}, which the row does not have.\n"
+            f"available fields: {', '.join(map(str, row)) or 'none'}\n"
+            f"hint: literal braces are doubled: '{{{{' and '}}}}'"
+        ) from error
+    except ValueError as error:
+        raise PromptError(
+            f"the {role} prompt is not a valid template: {error}\nhint: literal braces are doubled: '{{{{' and '}}}}'"
+        ) from error
+
+
+def _has_input(row: Mapping[str, Any]) -> bool:
+    return bool((row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}).get("input"))
+
+
+def _input_conflict(who: str) -> str:
+    return (
+        f"{who} an input under `{RESPONSES_CREATE_PARAMS_KEY_NAME}`, which a prompt would replace.\n"
+        f"hint: use rows without `{RESPONSES_CREATE_PARAMS_KEY_NAME}.input`, or leave the prompt out"
+    )

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics over rollouts: pass@k and its relatives for `compute_metrics`, the summary behind `/aggregate_metrics`, and
+reward profiles of whole runs.
+
+The arithmetic is in `nemo_gym._metrics`. A value that is NaN or infinite is never counted: it is left out of the metric
+it would have gone into, and a warning in the log names its field.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import Field
+
+from nemo_gym._metrics import aggregate as _aggregate
+from nemo_gym._metrics import pass_majority as _pass_majority
+from nemo_gym._metrics import profile as _profile
+from nemo_gym._metrics import select as _select
+from nemo_gym._util.files import write_atomically
+from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym.config_types import AggregateMetrics, BaseNeMoGymCLIConfig
+from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_for
+
+Tasks = Sequence[Sequence[dict[str, Any]]]
+"""The rollouts of every task, as verify responses."""
+ScoreFn = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""The scores of one rollout, by name."""
+
+
+class RewardProfileConfig(BaseNeMoGymCLIConfig):
+    """Profile the rewards of a finished run, task by task and agent by agent."""
+
+    materialized_inputs_jsonl_fpath: str = Field(description="The `*_materialized_inputs.jsonl` file of the run.")
+    rollouts_jsonl_fpath: str = Field(description="The rollouts file of the run.")
+    allow_partial_rollouts: bool = Field(
+        default=False, description="Profile what is there although some planned rollouts have no result."
+    )
+    pass_threshold: float | None = Field(
+        default=None, description="Add the share of rollouts of every task whose reward reaches this value."
+    )
+
+
+class RewardProfiler:
+    """Turns the rollouts of a run into statistics per task and per agent."""
+
+    def profile_from_data(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        results: Iterable[Mapping[str, Any]],
+        allow_partial_rollouts: bool = False,
+        pass_threshold: float | None = None,
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Entries per task and per agent.
+
+        `rows` are the materialized inputs, `results` the rollouts, in any order. Raises ValueError unless they match
+        one to one by task and rollout index; with `allow_partial_rollouts`, rows may lack a result.
+        """
+        profile = _profile.profile(rows, results, allow_partial=allow_partial_rollouts, pass_threshold=pass_threshold)
+        return profile.tasks, profile.agents
+
+    def write_to_disk(
+        self,
+        group_level_metrics: Iterable[Mapping[str, Any]],
+        agent_level_metrics: Iterable[Mapping[str, Any]],
+        base_output_fpath: str | Path,
+    ) -> tuple[Path, Path]:
+        """Write the entries, without histograms, beside the rollouts file; returns the two paths."""
+        tasks_path = reward_profiling_path_for(base_output_fpath)
+        agents_path = agent_metrics_path_for(base_output_fpath)
+        write_rows(tasks_path, map(_profile.without_histograms, group_level_metrics))
+        agents = [_profile.without_histograms(entry) for entry in agent_level_metrics]
+        write_atomically(agents_path, orjson.dumps(agents, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        return tasks_path, agents_path
+
+    def run_from_config(self, config: RewardProfileConfig) -> tuple[Path, Path]:
+        """Read the files of a run, profile them and write the result beside the rollouts file."""
+        tasks, agents = self.profile_from_data(
+            read_rows(config.materialized_inputs_jsonl_fpath),
+            read_rows(config.rollouts_jsonl_fpath, torn_tail_ok=True),
+            allow_partial_rollouts=config.allow_partial_rollouts,
+            pass_threshold=config.pass_threshold,
+        )
+        return self.write_to_disk(tasks, agents, config.rollouts_jsonl_fpath)
+
+
+def compute_pass_majority_metrics(
+    tasks: Tasks, score_fn: ScoreFn | None = None, answer_key: str | None = None
+) -> tuple[dict[str, Any], list[list[dict[str, Any]]], list[str], int]:
+    """pass@k, pass@1[avg-of-k] and, with `answer_key`, majority@k of every score, in percent.
+
+    `score_fn` gives the scores of a rollout; the default is its reward, as `accuracy`. `answer_key` names the field of
+    the extracted answer; null means that there is none, which is scored as `no_answer`.
+
+    For every k up to the largest number of rollouts of a task (tasks with fewer than k are left out of that k):
+
+    - `pass@k/<score>`: 1 - C(wrong, k)/C(n, k) where all scores of the task are 0 or 1, else the best of the first k
+    - `pass@1[avg-of-k]/<score>`: the mean of the first k; for k >= 2 with `/std_dev_across_runs` and
+      `/std_err_across_runs`, the spread of the first k entries of `per_sample_aggregate`
+    - `majority@k/<score>`: the score of the commonest (answer, score) pair of the first k, ties averaged, 0 if none
+    - `per_sample_aggregate`: for every score, the mean over tasks of their 1st, 2nd, ... rollout
+
+    Returns the metrics, the scores of every rollout, the names of the scores, and the largest k.
+    """
+    result = _pass_majority.pass_majority(tasks, score_fn, answer_key)
+    return result.metrics, result.scores, result.score_names, result.max_k
+
+
+def add_avg_sample_std_dev(
+    metrics: dict[str, Any],
+    all_score_dicts: Sequence[Sequence[dict[str, Any]]],
+    score_names: Sequence[str],
+    max_k: int,
+) -> dict[str, Any]:
+    """Add `pass@1[avg-of-k]/<score>/avg_sample_std_dev` for k >= 2 to `metrics`, which is also returned.
+
+    It is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
+    """
+    metrics.update(_pass_majority.avg_sample_std_dev(all_score_dicts, score_names, max_k))
+    return metrics
+
+
+def compute_subset_metrics(
+    tasks: Tasks, subset_key: str, score_fn: ScoreFn | None = None, answer_key: str | None = None
+) -> dict[str, Any]:
+    """The metrics of `compute_pass_majority_metrics` for every value of `subset_key`, as `<subset>/<metric>`.
+
+    A task belongs to the first value that its rollouts carry; tasks that carry none are in no subset.
+    """
+    return _pass_majority.subset_metrics(tasks, subset_key, score_fn, answer_key)
+
+
+def highest_k_metrics(
+    metrics: Mapping[str, Any],
+    pattern: str,
+    score_names: Collection[str] | None = None,
+    exclude_names: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """The metrics that match `pattern`, such as `"pass@1[avg-of-{k}]"`, for the highest k there is.
+
+    Without `score_names`, all scores but not their spreads; a spread is asked for as `"accuracy/std_dev_across_runs"`.
+    """
+    return _select.highest_k(metrics, pattern, score_names, exclude_names)
+
+
+class AggregateMetricsMixin:
+    """What a server adds to the metrics of its rollouts."""
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """The server's own metrics over the verify responses of every task, in order of task and rollout index.
+
+        The special key `per_task_metrics`, a list with one mapping per task, goes into the entries of the tasks.
+        """
+        return {}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """The few metrics to look at first."""
+        return _select.means(agent_metrics)
+
+
+def compute_aggregate_metrics(
+    verify_responses: Sequence[dict[str, Any]],
+    compute_metrics_fn: Callable[[list[list[dict[str, Any]]]], dict[str, Any]] | None = None,
+    get_key_metrics_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
+) -> AggregateMetrics:
+    """Statistics of all numeric fields, over all rollouts and per task, with the server's own metrics merged in.
+
+    A response without a task or rollout index counts as index 0; the same pair twice is a ValueError.
+    """
+    result = _aggregate.aggregate(verify_responses, compute_metrics_fn, get_key_metrics_fn)
+    return AggregateMetrics(group_level_metrics=result.tasks, agent_metrics=result.agent, key_metrics=result.key)

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Aggregation of verify responses."""
+
+import random
+
+import pytest
+
+from nemo_gym._metrics.aggregate import Aggregate, aggregate
+
+
+def response(task, rollout, reward, **fields):
+    return {"_ng_task_index": task, "_ng_rollout_index": rollout, "reward": reward, **fields}
+
+
+def test_no_responses_give_an_empty_result():
+    assert aggregate([], compute_metrics=lambda tasks: {"called": 1}) == Aggregate([], {}, {})
+
+
+def test_all_rollouts_together_and_every_task_apart():
+    found = aggregate([response(0, 0, 1.0), response(0, 1, 0.0), response(7, 0, 1.0)])
+    assert found.agent["mean/reward"] == pytest.approx(2 / 3)
+    assert found.agent["max/reward"] == 1.0
+    assert [(entry["_ng_task_index"], entry["mean/reward"]) for entry in found.tasks] == [(0, 0.5), (7, 1.0)]
+    assert found.key == {"mean/reward": pytest.approx(2 / 3)}
+
+
+def test_histograms_stay_out():
+    found = aggregate([response(0, 0, 1.0)])
+    assert not [name for name in (*found.agent, *found.tasks[0]) if name.startswith("histogram/")]
+
+
+def test_a_gap_in_the_indices_is_a_missing_rollout():
+    entry = aggregate([response(0, 0, 1.0), response(0, 2, 1.0)]).tasks[0]
+    assert (entry["num_rollouts"], entry["expected_num_rollouts"], entry["missing_num_rollouts"]) == (2, 3, 1)
+
+
+def test_own_metrics_see_tasks_and_rollouts_in_order_whatever_came_first():
+    responses = [response(task, rollout, 0.0) for task in range(3) for rollout in range(2)]
+    random.Random(1).shuffle(responses)
+    seen = []
+    aggregate(responses, compute_metrics=lambda tasks: seen.extend(tasks) or {})
+    order = [[(one["_ng_task_index"], one["_ng_rollout_index"]) for one in task] for task in seen]
+    assert order == [[(0, 0), (0, 1)], [(1, 0), (1, 1)], [(2, 0), (2, 1)]]
+
+
+def test_own_metrics_join_and_override_and_key_metrics_see_the_result():
+    found = aggregate(
+        [response(0, 0, 1.0)],
+        compute_metrics=lambda tasks: {"mean/reward": 42.0, "own": 1},
+        key_metrics=lambda metrics: {"key": metrics["own"] + metrics["mean/reward"]},
+    )
+    assert found.agent["mean/reward"] == 42.0
+    assert found.key == {"key": 43.0}
+
+
+@pytest.mark.parametrize(
+    "per_task", [[{"f1": 1}, {"f1": 2}], {0: {"f1": 1}, 4: {"f1": 2}}, {"0": {"f1": 1}, "4": {"f1": 2}}]
+)
+def test_metrics_per_task_go_into_the_entries_of_the_tasks(per_task):
+    found = aggregate(
+        [response(0, 0, 1.0), response(4, 0, 1.0)], compute_metrics=lambda tasks: {"per_task_metrics": per_task}
+    )
+    assert [entry["f1"] for entry in found.tasks] == [1, 2]
+    assert "per_task_metrics" not in found.agent
+
+
+def test_a_wrong_number_of_metrics_per_task_is_an_error():
+    with pytest.raises(ValueError, match="2 entries in 'per_task_metrics' for 1 tasks"):
+        aggregate([response(0, 0, 1.0)], compute_metrics=lambda tasks: {"per_task_metrics": [{}, {}]})
+
+
+def test_duplicates_are_an_error():
+    with pytest.raises(ValueError, match="0:0"):
+        aggregate([{"reward": 1.0}, {"reward": 0.0}])

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pass@k and majority@k over tasks."""
+
+import logging
+import math
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_gym._metrics.pass_majority import avg_sample_std_dev, pass_majority, subset_metrics
+
+
+def task(*rewards, **fields):
+    return [{"reward": reward, **fields} for reward in rewards]
+
+
+def test_two_tasks_by_hand():
+    metrics = pass_majority([task(1.0, 0.0), task(1.0, 1.0)]).metrics
+    assert metrics == {
+        "pass@1/accuracy": 75.0,
+        "pass@2/accuracy": 100.0,
+        "pass@1[avg-of-1]/accuracy": 100.0,
+        "pass@1[avg-of-2]/accuracy": 75.0,
+        "per_sample_aggregate": {"accuracy": [100.0, 50.0]},
+        # sample deviation of 100 and 50; divided by the root of 2
+        "pass@1[avg-of-2]/accuracy/std_dev_across_runs": pytest.approx(35.35533905932738),
+        "pass@1[avg-of-2]/accuracy/std_err_across_runs": pytest.approx(25.0),
+    }
+
+
+def test_majority_and_no_answer_by_hand():
+    tasks = [
+        [{"reward": 1.0, "answer": "4"}, {"reward": 0.0, "answer": "5"}, {"reward": 1.0, "answer": "4"}],
+        [{"reward": 0.0, "answer": None}, {"reward": 0.0, "answer": None}, {"reward": 1.0, "answer": "7"}],
+    ]
+    result = pass_majority(tasks, answer_key="answer")
+    assert result.score_names == ["accuracy", "no_answer"]
+    assert result.max_k == 3
+    assert [result.metrics[f"majority@{k}/accuracy"] for k in (1, 2, 3)] == [50.0, 25.0, 100.0]
+    assert result.metrics["pass@1[avg-of-3]/no_answer"] == pytest.approx(100 / 3)
+    assert result.scores[1][0] == {"accuracy": 0.0, "no_answer": 1.0}
+
+
+def test_without_an_answer_key_there_is_no_majority():
+    assert not [name for name in pass_majority([task(1, 0)]).metrics if "majority" in name or "no_answer" in name]
+
+
+def test_tasks_with_fewer_than_k_rollouts_are_left_out_of_k():
+    metrics = pass_majority([task(1.0, 1.0), task(0.0)]).metrics
+    assert metrics["pass@1/accuracy"] == 50.0
+    assert metrics["pass@2/accuracy"] == 100.0
+    assert metrics["pass@1[avg-of-2]/accuracy"] == 100.0
+    assert metrics["per_sample_aggregate"]["accuracy"] == [50.0, 100.0]
+
+
+def test_a_score_function_gives_the_names():
+    result = pass_majority([task(0.5, 1.0)], score_fn=lambda rollout: {"f1": rollout["reward"], "solved": True})
+    assert result.score_names == ["f1", "solved"]
+    assert result.metrics["pass@2/f1"] == 100.0
+    assert result.metrics["pass@1/f1"] == 50.0
+    assert result.metrics["pass@1/solved"] == 100.0
+
+
+def test_no_tasks_give_no_metrics():
+    result = pass_majority([])
+    assert (result.metrics, result.scores, result.score_names, result.max_k) == ({}, [], [], 0)
+
+
+def test_a_task_without_rollouts_changes_nothing():
+    assert pass_majority([[], task(1.0)]).metrics == pass_majority([task(1.0)]).metrics
+
+
+def test_nan_is_left_out_and_named_in_a_warning(caplog):
+    with caplog.at_level(logging.WARNING):
+        metrics = pass_majority([task(1.0, math.nan), task(0.0, 0.0)]).metrics
+    assert metrics["pass@1/accuracy"] == 50.0
+    assert "'accuracy' (1)" in caplog.text
+
+
+def test_a_missing_score_is_left_out():
+    assert pass_majority([[{"reward": 1.0}, {}]]).metrics["pass@1/accuracy"] == 100.0
+
+
+def test_the_spread_within_tasks_is_averaged_over_tasks():
+    scores = [[{"accuracy": 1.0}, {"accuracy": 0.0}], [{"accuracy": 1.0}, {"accuracy": 1.0}]]
+    assert avg_sample_std_dev(scores, ["accuracy"], 2) == {
+        "pass@1[avg-of-2]/accuracy/avg_sample_std_dev": pytest.approx(100 * math.sqrt(0.5) / 2)
+    }
+
+
+def test_subsets_are_computed_apart():
+    tasks = [task(1.0, 1.0, level="easy"), task(0.0, 0.0, level="hard"), task(1.0, 0.0)]
+    metrics = subset_metrics(tasks, "level")
+    assert metrics["easy/pass@1/accuracy"] == 100.0
+    assert metrics["hard/pass@2/accuracy"] == 0.0
+    assert {name.split("/")[0] for name in metrics} == {"easy", "hard"}
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=1, max_size=6))
+def test_all_values_are_percentages_and_pass_never_falls(rewards):
+    metrics = pass_majority([task(*runs) for runs in rewards]).metrics
+    curve = [metrics[f"pass@{k}/accuracy"] for k in (1, 2, 3, 4)]
+    assert all(0 <= value <= 100 for value in curve)
+    assert all(later >= earlier - 1e-9 for earlier, later in pairwise(curve))
+    assert metrics["pass@1/accuracy"] == pytest.approx(metrics["pass@1[avg-of-4]/accuracy"])

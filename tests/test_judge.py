@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Judge calls, and handlers that survive a judge's failure. Where it matters, the judge is a real server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import math
+from unittest.mock import AsyncMock, MagicMock
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from fastapi import FastAPI, Request, Response
+from fastapi.testclient import TestClient
+from pydantic import BaseModel, ConfigDict
+
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    SimpleResourcesServer,
+)
+from nemo_gym.errors import JudgeError as ErrorOfTheTree
+from nemo_gym.judge import JudgeError, call_judge, judge_failsafe, reraise_judge_errors
+from nemo_gym.server_utils import ServerClient
+
+
+class Verdict(BaseModel):
+    label: str
+
+
+class VerifyRequest(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+    answer: str
+    log_prob: float = 0.0
+
+
+class VerifyResponse(VerifyRequest):
+    reward: float
+
+
+def client_that_gets(response=None, error=None):
+    client = MagicMock(spec=ServerClient)
+    client.post = AsyncMock(return_value=response, side_effect=error)
+    return client
+
+
+async def ask(client):
+    return await call_judge(
+        client, server_name="judge", url_path="/v1/responses", json={"input": "?"}, response_model=Verdict
+    )
+
+
+@pytest.fixture
+async def judge_reply():
+    """Asks a real server that answers with the given body and status."""
+
+    async def reply_with(body, status=200):
+        async def handler(request):
+            return web.Response(body=body, status=status, content_type="application/json")
+
+        app = web.Application()
+        app.router.add_post("/v1/responses", handler)
+        async with TestServer(app) as server, aiohttp.ClientSession() as session:
+            client = MagicMock(spec=ServerClient)
+            client.post = lambda server_name, url_path, json: session.post(server.make_url(url_path), json=json)
+            return await ask(client)
+
+    return reply_with
+
+
+async def test_a_valid_reply_becomes_the_model(judge_reply):
+    assert await judge_reply(b'{"label": "[[A=B]]"}') == Verdict(label="[[A=B]]")
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "why"),
+    [
+        (b'"overloaded"', 500, "500"),
+        (b'{"verdict": "yes"}', 200, "label"),
+        (b"not json", 200, "not json"),
+        (b"", 200, "judge"),
+    ],
+)
+async def test_any_other_reply_is_a_judge_error_with_its_cause(judge_reply, body, status, why):
+    with pytest.raises(JudgeError, match=r"judge 'judge' gave no usable reply at /v1/responses") as raised:
+        await judge_reply(body, status)
+    assert why in str(raised.value)
+    assert raised.value.__cause__ is not None
+
+
+@pytest.mark.parametrize("error", [aiohttp.ClientConnectionError("refused"), TimeoutError(), RuntimeError("boom")])
+async def test_no_reply_is_a_judge_error(error):
+    with pytest.raises(JudgeError) as raised:
+        await ask(client_that_gets(error=error))
+    assert raised.value.__cause__ is error
+
+
+async def test_cancellation_is_not_a_judge_error():
+    with pytest.raises(asyncio.CancelledError):
+        await ask(client_that_gets(error=asyncio.CancelledError()))
+
+
+async def test_a_judge_error_from_below_passes_unchanged():
+    error = JudgeError("inner")
+    with pytest.raises(JudgeError) as raised:
+        await ask(client_that_gets(error=error))
+    assert raised.value is error
+
+
+def test_the_error_is_the_one_of_the_error_tree():
+    assert JudgeError is ErrorOfTheTree
+
+
+async def test_the_call_reaches_the_server_as_given():
+    response = AsyncMock(ok=True)
+    response.read = AsyncMock(return_value=b'{"label": "x"}')
+    client = client_that_gets(response)
+    await ask(client)
+    client.post.assert_awaited_once_with(server_name="judge", url_path="/v1/responses", json={"input": "?"})
+
+
+@pytest.mark.parametrize("kind", [MagicMock, AsyncMock])
+@pytest.mark.parametrize("body", [b'{"label": "x"}', '{"label": "x"}'])
+async def test_a_stand_in_that_can_only_be_read_will_do(kind, body):
+    response = kind()
+    response.read = AsyncMock(return_value=body)
+    assert await ask(client_that_gets(response)) == Verdict(label="x")
+
+
+@pytest.mark.parametrize("kind", [MagicMock, AsyncMock])
+async def test_a_stand_in_that_only_has_json_will_do(kind):
+    response = kind()
+    response.json = AsyncMock(return_value={"label": "x"})
+    assert await ask(client_that_gets(response)) == Verdict(label="x")
+
+
+async def test_a_stand_in_with_an_error_status_fails():
+    response = AsyncMock(ok=False, status=503, reason="busy")
+    response.raise_for_status = MagicMock(side_effect=aiohttp.ClientResponseError(MagicMock(), (), status=503))
+    response.read = AsyncMock(return_value=b"busy")
+    with pytest.raises(JudgeError, match="503"):
+        await ask(client_that_gets(response))
+
+
+async def test_results_pass_and_errors_of_a_judge_call_become_judge_errors():
+    async def value():
+        return 7
+
+    async def broken():
+        raise ValueError("no label in the reply")
+
+    assert await reraise_judge_errors(value()) == 7
+    with pytest.raises(JudgeError, match="ValueError: no label in the reply"):
+        await reraise_judge_errors(broken())
+
+
+async def test_a_judge_error_inside_a_judge_call_is_not_wrapped_again():
+    error = JudgeError("inner")
+    with pytest.raises(JudgeError) as raised:
+        await reraise_judge_errors(AsyncMock(side_effect=error)())
+    assert raised.value is error
+
+
+class Server(BaseModel):
+    """Like a real server: a model with bound handlers."""
+
+    async def verify(self, body: VerifyRequest) -> VerifyResponse:
+        return score(body)
+
+    async def verify_with_all(self, request: Request, response: Response, body: VerifyRequest) -> VerifyResponse:
+        response.set_cookie("seen", request.url.path.strip("/"))
+        return score(body)
+
+    def verify_sync(self, body: VerifyRequest) -> VerifyResponse:
+        return score(body)
+
+
+def score(body):
+    if body.answer == "unjudged":
+        raise JudgeError("the judge is down")
+    if body.answer == "bug":
+        raise KeyError("bug")
+    return VerifyResponse(**body.model_dump(), reward=1.0)
+
+
+@pytest.fixture
+def client():
+    server, app = Server(), FastAPI()
+    app.post("/verify")(judge_failsafe(server.verify))
+    app.post("/verify_with_all")(judge_failsafe(server.verify_with_all))
+    app.post("/verify_sync")(judge_failsafe(server.verify_sync))
+    return TestClient(app, raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize("path", ["/verify", "/verify_with_all", "/verify_sync"])
+def test_a_guarded_handler_answers_as_before(client, path):
+    reply = client.post(path, json={"answer": "4"})
+    assert (reply.status_code, reply.json()) == (200, {"answer": "4", "log_prob": 0.0, "reward": 1.0})
+
+
+@pytest.mark.parametrize("path", ["/verify", "/verify_with_all", "/verify_sync"])
+def test_a_judge_that_fails_gives_a_row_for_the_failures_file(client, path):
+    reply = client.post(path, json={"answer": "unjudged", "task_id": 3})
+    assert reply.status_code == 200
+    assert reply.json() == {
+        "answer": "unjudged",
+        "log_prob": 0.0,
+        "task_id": 3,
+        "reward": 0.0,
+        "_ng_failure_class": "judge_failed",
+        "_ng_failure_judge_error": "the judge is down",
+    }
+
+
+def test_request_and_response_are_injected(client):
+    assert client.post("/verify_with_all", json={"answer": "4"}).cookies["seen"] == "verify_with_all"
+
+
+def test_a_bad_request_is_still_refused(client):
+    assert client.post("/verify", json={"wrong": 1}).status_code == 422
+
+
+def test_a_bug_in_the_verifier_is_not_hidden(client):
+    assert client.post("/verify", json={"answer": "bug"}).status_code == 500
+
+
+def test_the_failure_is_logged_with_its_traceback(client, caplog):
+    with caplog.at_level(logging.WARNING):
+        client.post("/verify", json={"answer": "unjudged"})
+    assert "the judge is down" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+async def test_numbers_that_json_cannot_hold_become_null():
+    reply = await judge_failsafe(Server().verify)(body=VerifyRequest(answer="unjudged", log_prob=-math.inf))
+    assert json.loads(reply.body)["log_prob"] is None
+
+
+async def test_a_function_that_takes_self_is_guarded_too():
+    reply = await judge_failsafe(Server.verify)(Server(), VerifyRequest(answer="unjudged"))
+    assert json.loads(reply.body)["answer"] == "unjudged"
+
+
+async def test_a_hint_that_cannot_be_resolved_does_not_prevent_guarding():
+    async def verify(body: OnlyKnownToTypeCheckers):  # noqa: F821
+        return body
+
+    assert await judge_failsafe(verify)(3) == 3
+
+
+def test_a_resources_server_reports_a_failed_judge_over_http():
+    class JudgedServer(SimpleResourcesServer):
+        async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+            raise JudgeError("the judge is down")
+
+    config = BaseResourcesServerConfig(host="127.0.0.1", port=0, entrypoint="app.py", name="judged")
+    server = JudgedServer(config=config, server_client=MagicMock(spec=ServerClient))
+    response = {
+        "id": "r",
+        "created_at": 0,
+        "model": "m",
+        "object": "response",
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+    with TestClient(server.setup_webserver()) as client:
+        reply = client.post("/verify", json={"responses_create_params": {"input": "?"}, "response": response})
+    assert reply.status_code == 200
+    assert reply.json()["_ng_failure_class"] == "judge_failed"
+    assert reply.json()["responses_create_params"]["input"] == "?"
