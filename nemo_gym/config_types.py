@@ -45,6 +45,8 @@ from nemo_gym._config.server_types import ServerRefTypeAdapter as ServerRefTypeA
 from nemo_gym._config.server_types import is_almost_server as is_almost_server
 from nemo_gym._config.server_types import is_server_ref as is_server_ref
 from nemo_gym._config.server_types import maybe_get_server_instance_config as maybe_get_server_instance_config
+from nemo_gym._util.rollout_paths import ROLLOUT_PATH_PREFIX as ROLLOUT_PATH_PREFIX
+from nemo_gym._util.rollout_paths import TOKEN_CAPTURE_PATH_SEGMENT as TOKEN_CAPTURE_PATH_SEGMENT
 from nemo_gym.errors import AlmostServerError as AlmostServerError
 from nemo_gym.errors import ConfigError as ConfigError
 from nemo_gym.errors import ConfigInterpolationError as ConfigInterpolationError
@@ -57,8 +59,6 @@ from nemo_gym.errors import NoServerInstancesError as NoServerInstancesError
 from nemo_gym.errors import ServerRefNotFoundError as ServerRefNotFoundError
 
 AGENT_REF_KEY = "agent_ref"
-ROLLOUT_PATH_PREFIX = "ng-rollout"
-TOKEN_CAPTURE_PATH_SEGMENT = "training-token-capture"
 
 
 class BaseNeMoGymCLIConfig(BaseModel):

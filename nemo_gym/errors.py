@@ -11,7 +11,12 @@
     │   ├── ServerRefNotFoundError    (ValueError)         a reference to a server that no config defines
     │   ├── InheritPathNotFoundError  (ValueError)         `_inherit_from` / `_copy` of something that is not there
     │   ├── AlmostServerError         (ValueError)         a block that was meant as a server but does not validate
+    │   ├── PromptError, SkillError   (ValueError)         in `nemo_gym.prompt`, `nemo_gym.skills`
     │   └── ConfigProblems            (ValueError)         several of the above at once
+    ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
+    ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
+    ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
+    ├── SandboxError                                       in `nemo_gym.sandbox`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward

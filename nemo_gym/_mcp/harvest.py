@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the tools of an app: its POST routes, described by the OpenAPI document that FastAPI makes of them.
+
+Routes with path or query parameters are not tools: a tool call has arguments and nothing else. A route that looks like
+a tool but cannot be called as one is an error, so that no tool is missing in silence.
+"""
+
+import copy
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from fastapi.routing import APIRoute
+from pydantic.errors import PydanticUserError
+
+from nemo_gym._mcp.schema import NotAnObject, object_schema
+from nemo_gym._mcp.types import ANY_ARGUMENTS, RESERVED_TOOL_NAMES, MCPCatchall, MCPTool
+from nemo_gym.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+_CATCHALL = re.compile(r"/\{[^/{}]+\}")
+_RESERVED_PATHS = frozenset(f"/{name}" for name in RESERVED_TOOL_NAMES - {"mcp"})
+
+
+@dataclass(frozen=True)
+class Harvest:
+    """What the routes of an app offer."""
+
+    tools: list[MCPTool]
+    catchall: MCPCatchall | None
+
+
+@dataclass(frozen=True)
+class _Operation:
+    """One POST endpoint as its OpenAPI document describes it."""
+
+    path: str
+    content: Mapping[str, Any]
+    components: Mapping[str, Any]
+
+
+class _NotExposable(Exception):
+    """Why a route cannot be a tool."""
+
+
+def harvest(app: FastAPI) -> Harvest:
+    """The tools that the routes of `app` stand for; raises ConfigError with every route that cannot be one."""
+    tools, problems = list[MCPTool](), list[str]()
+    for route in app.routes:
+        try:
+            tools.extend(_tools_of(route))
+        except _NotExposable as problem:
+            problems.append(str(problem))
+    if problems:
+        raise ConfigError(
+            "some routes cannot be offered over MCP:\n"
+            + "\n".join(f"- {problem}" for problem in problems)
+            + "\nhint: let these handlers take one pydantic model as body, or set `expose_tools_over_mcp: false`"
+        )
+    return Harvest(tools, next((found for route in reversed(app.routes) if (found := _catchall(route))), None))
+
+
+def check_tools(tools: Sequence[MCPTool]) -> None:
+    """Raise ConfigError for tools that clients could not tell apart or may not call."""
+    paths: dict[str, str] = {}
+    for tool in tools:
+        if not isinstance(tool, MCPTool):
+            raise ConfigError(
+                f"`mcp_tools` returned {tool!r}, which is not a tool.\n"
+                "hint: return items of `harvested`, or make one with `catchall.tool(name, description, input_schema)`"
+            )
+        if tool.name in RESERVED_TOOL_NAMES:
+            raise ConfigError(
+                f"POST {tool.path!r} cannot be offered over MCP: the tool name {tool.name!r} is reserved "
+                f"(reserved: {', '.join(sorted(RESERVED_TOOL_NAMES))}).\nhint: rename the route"
+            )
+        if tool.name in paths:
+            raise ConfigError(
+                f"two routes cannot both be offered over MCP as tool {tool.name!r}: "
+                f"POST {paths[tool.name]!r} and POST {tool.path!r}.\nhint: rename one of them"
+            )
+        paths[tool.name] = tool.path
+
+
+def _tools_of(route: Any) -> Iterator[MCPTool]:
+    if getattr(route, "path", None) in _RESERVED_PATHS:  # spares the long schemas of verify
+        return
+    for operation in _operations(route):
+        if _may_be_tool(operation.path) and _has_arguments_only(operation):
+            yield MCPTool(
+                name=operation.path.strip("/").replace("/", "_"),
+                path=operation.path,
+                description=operation.content.get("description", ""),
+                input_schema=_input_schema(operation),
+            )
+
+
+def _may_be_tool(path: str) -> bool:
+    return path not in _RESERVED_PATHS and not path.startswith("/v1/") and "{" not in path
+
+
+def _operations(route: Any) -> Iterator[_Operation]:
+    """The POST endpoints of `route`, which may be a router that was included."""
+    if isinstance(route, APIRoute) and not route.include_in_schema:
+        route = copy.copy(route)
+        route.include_in_schema = True
+    try:
+        document = get_openapi(title="tools", version="0", routes=[route])
+    except PydanticUserError as error:
+        raise _NotExposable(f"POST {route.path!r}: its types have no JSON schema ({error})") from error
+    components = document.get("components", {}).get("schemas", {})
+    for path, methods in document["paths"].items():
+        if "post" in methods:
+            yield _Operation(path, methods["post"], components)
+
+
+def _has_arguments_only(operation: _Operation) -> bool:
+    parameters = operation.content.get("parameters", ())
+    if any(parameter["in"] == "query" for parameter in parameters):
+        LOG.warning("POST %s is not offered over MCP: it takes query parameters", operation.path)
+        return False
+    for parameter in parameters:
+        if parameter.get("required"):
+            raise _NotExposable(f"POST {operation.path!r}: it requires the {parameter['in']} {parameter['name']!r}")
+    return True
+
+
+def _input_schema(operation: _Operation) -> Mapping[str, Any]:
+    body = operation.content.get("requestBody")
+    if body is None:
+        return ANY_ARGUMENTS  # the handler may read the body by itself
+    if "application/json" not in body["content"]:
+        raise _NotExposable(f"POST {operation.path!r}: its body is {', '.join(body['content'])}, not JSON")
+    try:
+        return object_schema(body["content"]["application/json"]["schema"], operation.components)
+    except NotAnObject as error:
+        raise _NotExposable(f"POST {operation.path!r}: its body is not a JSON object but {error}") from error
+
+
+def _catchall(route: Any) -> MCPCatchall | None:
+    if isinstance(route, APIRoute) and "POST" in (route.methods or ()) and _CATCHALL.fullmatch(route.path_format):
+        return MCPCatchall(route.path, route.description)
+    return None

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The messages of MCP that tools need, as JSON-RPC: one decoded message in, one reply out, no transport.
+
+A tool that fails gives a result with `isError`, for the model to read; a message that cannot be served gives a
+JSON-RPC error, for the client.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym._mcp.types import MCPTool
+
+LOG = logging.getLogger(__name__)
+
+PROTOCOL_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+UNSUPPORTED_PROTOCOL_VERSION = -32022
+# The band -32000..-32019 is left to implementations; the first two are taken by SDKs.
+SESSION_REFUSED = -32010
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool answered, as the text that the model reads."""
+
+    text: str
+    is_error: bool = False
+
+
+@dataclass(frozen=True)
+class ToolSession:
+    """One caller's view of a server: its tools, and how to run one of them."""
+
+    server_name: str
+    server_version: str
+    tools: Sequence[MCPTool]
+    run: Callable[[MCPTool, Mapping[str, Any]], Awaitable[ToolResult]]
+
+
+class RpcError(Exception):
+    """A message that cannot be served."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(code, message, data)
+        self.code, self.message, self.data = code, message, data
+
+
+async def answer(message: Any, session: ToolSession) -> dict[str, Any] | None:
+    """The reply to one message; None for a notification or a response, which get none."""
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        return error_reply(None, RpcError(INVALID_REQUEST, 'not a JSON-RPC 2.0 message: "jsonrpc" must be "2.0"'))
+    if "method" not in message and ("result" in message or "error" in message):
+        return None
+    if "id" not in message:
+        return None
+    request_id = message["id"]
+    if not _is_request_id(request_id):
+        return error_reply(
+            None, RpcError(INVALID_REQUEST, f"a request id is a string or an integer, not {request_id!r}")
+        )
+    try:
+        result = await _result(message, session)
+    except RpcError as error:
+        return error_reply(request_id, error)
+    return {"jsonrpc": "2.0", "id": request_id, "result": result}
+
+
+def error_reply(request_id: str | int | None, error: RpcError) -> dict[str, Any]:
+    """`error` as a JSON-RPC message."""
+    content: dict[str, Any] = {"code": error.code, "message": error.message}
+    if error.data is not None:
+        content["data"] = error.data
+    return {"jsonrpc": "2.0", "id": request_id, "error": content}
+
+
+def _is_request_id(value: Any) -> bool:
+    return isinstance(value, str | int) and not isinstance(value, bool)
+
+
+async def _result(message: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
+    method, params = message.get("method"), message.get("params")
+    if not isinstance(method, str):
+        raise RpcError(INVALID_REQUEST, f"a request names its method with a string, not {method!r}")
+    if not isinstance(params, dict | None):
+        raise RpcError(INVALID_PARAMS, f"the params of {method!r} must be an object")
+    match method:
+        case "initialize":
+            return _initialize(params or {}, session)
+        case "ping":
+            return {}
+        case "tools/list":
+            return {"tools": [_listed(tool) for tool in session.tools]}
+        case "tools/call":
+            return await _call(params or {}, session)
+    raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}: this server offers tools only")
+
+
+def _initialize(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
+    asked = params.get("protocolVersion")
+    return {
+        "protocolVersion": asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[-1],
+        "capabilities": {"tools": {"listChanged": False}},
+        "serverInfo": {"name": session.server_name, "version": session.server_version},
+    }
+
+
+def _listed(tool: MCPTool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
+
+
+async def _call(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
+    name, arguments = params.get("name"), params.get("arguments")
+    if not isinstance(arguments, dict | None):
+        raise RpcError(INVALID_PARAMS, f"the arguments of tool {name!r} must be an object")
+    tool = next((tool for tool in session.tools if tool.name == name), None)
+    if tool is None:
+        offered = ", ".join(repr(tool.name) for tool in session.tools) or "none"
+        raise RpcError(INVALID_PARAMS, f"unknown tool {name!r}; tools of this session: {offered}")
+    outcome = await session.run(tool, arguments or {})
+    return {"content": [{"type": "text", "text": outcome.text}], "isError": outcome.is_error}

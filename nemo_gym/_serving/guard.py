@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stands in front of every handler: errors become JSON, and bodies have a size bound. Pure ASGI.
+
+The text of a 500 is what a model reads as its tool's output, so it says what happened in one line; the traceback goes
+to the log.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import orjson
+from fastapi.encoders import jsonable_encoder
+from fastapi.exceptions import RequestValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOG = logging.getLogger(__name__)
+
+
+class ErrorsAsJson:
+    """Turns what a handler raises into a 500 whose body is a JSON string."""
+
+    def __init__(self, app: ASGIApp, *, server_name: str) -> None:
+        self._app = app
+        self._server_name = server_name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        started = False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, watched_send)
+        except Exception as error:
+            LOG.exception("%s: %s %s failed", self._server_name, scope["method"], scope["path"])
+            if started:
+                raise  # part of a reply is out: only a broken connection tells the client
+            await json_reply(500, describe(error, self._server_name))(scope, receive, send)
+        return None
+
+
+def describe(error: Exception, server_name: str) -> str:
+    """One line for the caller: the inner server's own words where another server failed."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        content = getattr(error, "response_content", None)
+        inner = content.decode("utf-8", errors="replace") if isinstance(content, bytes) else error.message
+        url = error.request_info.real_url if error.request_info else "an unknown URL"
+        return f"{server_name!r} called {url}, which answered {error.status}: {inner}"
+    return repr(error)
+
+
+class BodyLimit:
+    """Refuses a request whose body is larger than `limit_bytes`, before it is held in memory."""
+
+    def __init__(self, app: ASGIApp, *, limit_bytes: int) -> None:
+        self._app = app
+        self._limit = limit_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        if declared.isdigit():
+            if int(declared) > self._limit:
+                return await self._refuse(int(declared))(scope, receive, send)
+            return await self._app(scope, receive, send)
+        received = 0
+
+        async def counted_receive() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._limit:
+                raise _BodyTooLarge(received)
+            return message
+
+        try:
+            return await self._app(scope, counted_receive, send)
+        except _BodyTooLarge as error:
+            return await self._refuse(error.size)(scope, receive, send)
+
+    def _refuse(self, size: int) -> Response:
+        return json_reply(
+            413,
+            {
+                "detail": f"the request body has {size} bytes or more; this server takes at most {self._limit}. "
+                "hint: raise `max_request_body_bytes` in the config of the server"
+            },
+        )
+
+
+class _BodyTooLarge(Exception):
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.size = size
+
+
+def validation_reply(on_error: Callable[[str], None]) -> Callable[[Request, Exception], Any]:
+    """A handler for bad request bodies: the standard 422, with contexts that are always serialisable."""
+
+    async def reply(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        problems = [_serialisable(problem) for problem in error.errors()]
+        fields = "; ".join(f"{'.'.join(map(str, p.get('loc', ())))}: {p.get('msg')}" for p in problems[:5])
+        on_error(f"{request.method} {request.url.path}: invalid body: {fields}")
+        return json_reply(422, {"detail": problems})
+
+    return reply
+
+
+def _serialisable(problem: dict[str, Any]) -> Any:
+    context = {key: str(value) for key, value in problem.get("ctx", {}).items()}
+    return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
+
+
+def json_reply(status: int, content: Any) -> Response:
+    """`content` as a JSON response."""
+    return Response(
+        orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS),
+        status_code=status,
+        media_type="application/json",
+    )

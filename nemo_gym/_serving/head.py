@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The head server's app: it knows the config and the addresses of a run. Secrets are for holders of the run token."""
+
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+
+from nemo_gym._serving.route import GymRoute
+from nemo_gym._serving.run_token import HEADER, same_token
+
+
+def head_app(
+    config_yaml: Callable[[bool], str], instances: Callable[[], list[dict[str, Any]]], token: str | None
+) -> FastAPI:
+    """An app that serves `config_yaml(with_secrets)` and `instances()`; without a token nobody sees secrets."""
+    app = FastAPI()
+    app.router.route_class = GymRoute
+
+    async def liveness() -> dict[str, str]:
+        return {"status": "ok"}
+
+    async def global_config_dict_yaml(request: Request) -> str:
+        return config_yaml(token is not None and same_token(request.headers.get(HEADER), token))
+
+    async def server_instances() -> list[dict[str, Any]]:
+        return instances()
+
+    app.get("/")(liveness)
+    app.get("/global_config_dict_yaml")(global_config_dict_yaml)
+    app.get("/server_instances")(server_instances)
+    return app

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of resources servers: tools, state per session, and `verify`, which turns a response into a reward."""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+from nemo_gym._mcp.types import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
+from nemo_gym._mcp.types import MCPServerMetadata as MCPServerMetadata
+from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
+from nemo_gym.judge import judge_failsafe
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics
+from nemo_gym.rollout_correlation import RolloutContextMiddleware
+from nemo_gym.server_utils import BaseServer, SimpleServer
+
+NEMO_GYM_MCP_SESSION_TOKEN_HEADER = SESSION_TOKEN_HEADER
+NEMO_GYM_MCP_METADATA_KEY = METADATA_KEY
+RESERVED_MCP_TOOL_NAMES = RESERVED_TOOL_NAMES
+
+
+class ReverifyMode(str, Enum):  # noqa: UP042  `str(ReverifyMode.STATELESS)` is part of the contract
+    """Whether stored responses can be scored again later."""
+
+    STATELESS = "stateless"
+    """`verify` needs nothing but its request."""
+    UNSUPPORTED = "unsupported"
+    """`verify` needs the live session of the rollout."""
+    UNKNOWN = "unknown"
+    """The author did not say."""
+
+
+class BaseResourcesServerConfig(BaseRunServerInstanceConfig):
+    """Config of a resources server."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
+
+    expose_tools_over_mcp: bool = False
+    """Offer the tools over MCP at `/mcp` as well."""
+
+
+class BaseRunRequest(BaseModel):
+    """What an agent is asked to play: the create params of a task."""
+
+    responses_create_params: NeMoGymResponseCreateParamsNonStreaming
+
+
+class BaseVerifyRequest(BaseRunRequest):
+    """A task and the response to it."""
+
+    response: NeMoGymResponse
+
+
+class BaseVerifyResponse(BaseVerifyRequest):
+    """A task, the response to it and its reward."""
+
+    reward: float
+
+
+class BaseMultiRewardVerifyResponse(BaseVerifyResponse):
+    """A reward that is made up of named parts."""
+
+    reward_components: dict[str, float]
+
+
+class BaseSeedSessionRequest(BaseModel):
+    """What a session needs to begin; servers with state add fields of the task."""
+
+
+class BaseSeedSessionResponse(BaseModel):
+    """What a session tells the agent when it begins."""
+
+
+def normalize_tool_name(name: str, server_name: str | None = None) -> str:
+    """`name` without the namespace `mcp__<server>__` that MCP clients put in front."""
+    prefix = "mcp__"
+    if not name.startswith(prefix):
+        return name
+    if server_name is not None:
+        return name.removeprefix(f"{prefix}{server_name}__")
+    _, separator, tool = name[len(prefix) :].partition("__")
+    return tool if separator else name
+
+
+class BaseResourcesServer(BaseServer):
+    """Any server of type `resources_servers`."""
+
+    config: BaseResourcesServerConfig
+
+
+class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleServer):
+    """A resources server: override `verify`, and add routes for tools in `setup_webserver`."""
+
+    config: BaseResourcesServerConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the endpoints that every resources server has."""
+        app = self.new_app()
+        self.setup_session_middleware(app)
+        app.add_middleware(RolloutContextMiddleware)
+        app.post("/seed_session")(self.seed_session)
+        app.post("/verify")(judge_failsafe(self.verify))
+        app.post("/aggregate_metrics")(self.aggregate_metrics)
+        app.get("/reverify_mode")(self.get_reverify_mode)
+        return app
+
+    async def seed_session(self, body: BaseSeedSessionRequest) -> BaseSeedSessionResponse:
+        """Begin a session; a server without state has nothing to do."""
+        return BaseSeedSessionResponse()
+
+    @abstractmethod
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        """Score a response."""
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest) -> AggregateMetrics:
+        """Metrics over many verify responses."""
+        return await asyncio.to_thread(
+            compute_aggregate_metrics,
+            body.verify_responses,
+            compute_metrics_fn=self.compute_metrics,
+            get_key_metrics_fn=self.get_key_metrics,
+        )
+
+    async def get_reverify_mode(self) -> str:
+        """Whether stored responses can be scored again."""
+        return self.config.REVERIFY_MODE.value
+
+    def normalize_tool_name(self, name: str) -> str:
+        """A tool's name as this server registered it."""
+        return normalize_tool_name(name, self.config.name)
+
+    def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
+        """The tools to offer over MCP: `harvested`, found from the routes, unless this is overridden.
+
+        A route `/{path}` comes as `catchall`; `catchall.tool(name, description, input_schema)` is a tool that it runs.
+        """
+        return harvested
+
+    def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None:
+        """The names of the tools that the session may use; None for all."""
+        return None

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of agent servers: the loop that plays a model against a world. `POST /run` is one rollout."""
+
+import asyncio
+import functools
+import inspect
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import Body as Body
+from fastapi import FastAPI, Request
+
+from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
+from nemo_gym.config_types import (
+    ROLLOUT_PATH_PREFIX,
+    TOKEN_CAPTURE_PATH_SEGMENT,
+    AggregateMetrics,
+    AggregateMetricsRequest,
+    BaseRunServerInstanceConfig,
+)
+from nemo_gym.global_config import get_first_server_config_dict
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics
+from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body, rollout_context
+from nemo_gym.server_utils import BaseServer, SimpleServer, apply_rollout_prefix, rollout_path_prefix
+
+
+class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
+    """Config of an agent server."""
+
+    skip_verification: bool = False
+    """Collect responses without scoring them."""
+    skip_verification_reward: float = 0.0
+    """The reward that an unscored rollout carries."""
+    token_id_capture: bool = False
+    """Record token ids of this agent's model calls, if the run captures them."""
+
+
+class BaseResponsesAPIAgent(BaseServer):
+    """Any server of type `responses_api_agents`."""
+
+    config: BaseResponsesAPIAgentConfig
+
+
+class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, SimpleServer):
+    """An agent server: override `responses` (the loop) and `run` (a whole rollout with its reward)."""
+
+    config: BaseResponsesAPIAgentConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the endpoints that every agent has."""
+        app = self.new_app()
+        self.setup_session_middleware(app)
+        rollout = f"/{ROLLOUT_PATH_PREFIX}/{{rollout_id}}"
+        for prefix in ("", rollout, f"{rollout}/{TOKEN_CAPTURE_PATH_SEGMENT}"):
+            app.post(f"{prefix}/v1/responses")(self.responses)
+        app.post("/run")(self._run_in_rollout_context())
+        app.post("/aggregate_metrics")(self.aggregate_metrics)
+        return app
+
+    @abstractmethod
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        """Play the model until it is done, and return everything it said."""
+
+    @abstractmethod
+    async def run(self, body: BaseRunRequest = Body()) -> BaseVerifyResponse:
+        """One rollout: seed the session, play, verify."""
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
+        """Metrics over many rollouts of this agent."""
+        if self.config.skip_verification:
+            warnings.warn(
+                f"agent {self.config.name!r} skips verification: its rollouts carry no scores to aggregate",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return AggregateMetrics()
+        return await asyncio.to_thread(
+            compute_aggregate_metrics,
+            body.verify_responses,
+            compute_metrics_fn=self.compute_metrics,
+            get_key_metrics_fn=self.get_key_metrics,
+        )
+
+    def _run_in_rollout_context(self) -> Callable[..., Any]:
+        run = self.run
+
+        @functools.wraps(run)
+        async def run_in_context(*args: Any, **kwargs: Any) -> Any:
+            bodies = (value for value in (*args, *kwargs.values()) if isinstance(value, BaseRunRequest))
+            body = next(bodies, None)
+            with rollout_context(maybe_rollout_id_from_run_body(body) if body is not None else None):
+                return await run(*args, **kwargs)
+
+        # FastAPI reads the signature through __wrapped__; pin it so that a mixin's wrapper cannot hide it.
+        run_in_context.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]
+        return run_in_context
+
+    # --- correlation of model calls with rollouts --------------------------------------------------------------------
+
+    def _global_settings(self) -> Mapping[str, Any]:
+        settings: Any = getattr(self.server_client, "global_config_dict", None)  # a stand-in client may have none
+        return settings if hasattr(settings, "get") else {}
+
+    def _model_call_capture_enabled(self) -> bool:
+        return self._global_settings().get("observability_enabled") is True
+
+    def _token_id_capture_enabled(self) -> bool:
+        block = self._global_settings().get("token_id_capture")
+        if block is None or not hasattr(block, "get") or block.get("enabled") is not True:
+            return False
+        return self.config.token_id_capture or block.get("all_agents") is True
+
+    def _capture_correlation_enabled(self) -> bool:
+        return self._model_call_capture_enabled() or self._token_id_capture_enabled()
+
+    def rollout_id_from_run(self, body: BaseRunRequest | Mapping[str, Any]) -> str | None:
+        """The rollout id of a run request; None when nothing is captured by it."""
+        return maybe_rollout_id_from_run_body(body) if self._capture_correlation_enabled() else None
+
+    def url_path_for_run(self, url_path: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
+        """`url_path` with the prefix of the rollout that `body` asks for."""
+        prefix = rollout_path_prefix(self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled())
+        return f"{prefix}{url_path}"
+
+    def url_path_for_request(self, url_path: str, request: Request) -> str:
+        """`url_path` with the prefix under which `request` itself came in."""
+        rollout_id = request.path_params.get("rollout_id")
+        if not isinstance(rollout_id, str):
+            return url_path
+        capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in request.url.path
+        return f"{rollout_path_prefix(rollout_id, token_capture=capture)}{url_path}"
+
+    def base_url_for_run(self, base_url: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
+        """`base_url` with the prefix of the rollout that `body` asks for."""
+        return apply_rollout_prefix(
+            base_url, self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled()
+        )
+
+    def resolve_model_base_url(self, model_server_name: str, rollout_id: str | None = None) -> str:
+        """The `/v1` URL of a model server, for clients that speak OpenAI by themselves."""
+        config = get_first_server_config_dict(self.server_client.global_config_dict, model_server_name)
+        base_url = f"{self.server_client._build_server_base_url(config)}/v1"
+        return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of model servers: OpenAI Responses, Chat Completions and Anthropic Messages in front of any LLM.
+
+A server implements `responses` and `chat_completions`; the other dialect and all streaming are derived from these.
+Streams are the finished reply, replayed as events.
+"""
+
+import inspect
+import logging
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import cache
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from fastapi import Body as Body
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from omegaconf import DictConfig
+from pydantic import BaseModel, TypeAdapter
+
+from nemo_gym._serving.guard import describe, json_reply
+from nemo_gym._serving.route import parsed, validated
+from nemo_gym._wire.anthropic import AnthropicMessagesRequest
+from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
+from nemo_gym._wire.sse_chat import chat_chunks, chat_failed
+from nemo_gym._wire.sse_prepare import prepare_streaming_request
+from nemo_gym._wire.sse_responses import responses_events, responses_failed
+from nemo_gym.anthropic_converter import messages_to_responses_create_params, response_to_anthropic_message
+from nemo_gym.config_types import BaseRunServerInstanceConfig
+from nemo_gym.model_call_capture import CaptureStore as CaptureStore
+from nemo_gym.model_call_capture import ModelCallCaptureConfig as ModelCallCaptureConfig
+from nemo_gym.model_call_capture import ModelCallRecord as ModelCallRecord
+from nemo_gym.model_call_capture import _CaptureMiddleware as _CaptureMiddleware
+from nemo_gym.model_call_capture import aggregate_model_call_metrics as aggregate_model_call_metrics
+from nemo_gym.model_call_capture import merge_model_call_capture_into_record as merge_model_call_capture_into_record
+from nemo_gym.model_call_capture import read_model_call_records as read_model_call_records
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.server_utils import BaseServer, SimpleServer
+from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_sink
+
+LOG = logging.getLogger(__name__)
+
+
+class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
+    """Config of a model server."""
+
+
+class BaseResponsesAPIModel(BaseServer):
+    """Any server of type `responses_api_models`."""
+
+    config: BaseResponsesAPIModelConfig
+
+
+@cache
+def _adapter(model: type[BaseModel]) -> TypeAdapter[Any]:
+    return TypeAdapter(model)
+
+
+class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
+    """A model server: override `responses` and `chat_completions`, each with or without a `request` parameter."""
+
+    config: BaseResponsesAPIModelConfig
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the endpoints of all three dialects."""
+        app = self.new_app()
+        app.add_middleware(_CaptureMiddleware, **self._capture())
+        self.setup_session_middleware(app)
+        app.post("/v1/chat/completions")(self.chat_completions_dispatch)
+        app.post("/v1/responses")(self.responses_dispatch)
+        app.post("/v1/messages")(self.messages)
+        return app
+
+    @abstractmethod
+    async def chat_completions(
+        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        """Answer a Chat Completions request."""
+
+    @abstractmethod
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        """Answer a Responses request."""
+
+    # --- the three dialects ------------------------------------------------------------------------------------------
+
+    async def responses_dispatch(self, request: Request) -> Response:
+        """`POST /v1/responses`: strict without `stream`, tolerant and as events with it."""
+        raw = parsed(await request.body())
+        if not (isinstance(raw, dict) and raw.get("stream")):
+            body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
+            return _json(await self._answer(self.responses, request, body))
+        params, restore = prepare_streaming_request(raw)
+        body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), params)
+        return await self._stream(
+            lambda: self._answer(self.responses, request, body),
+            lambda reply: responses_events(reply, restore),
+            lambda message: responses_failed(
+                message, response_id=f"resp_{uuid4().hex}", created_at=int(time()), model=params.get("model")
+            ),
+        )
+
+    async def chat_completions_dispatch(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`: as one object, or as chunks if `stream` is true."""
+        raw = parsed(await request.body())
+        adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
+        if not (isinstance(raw, dict) and raw.get("stream") is True):
+            return _json(await self._answer(self.chat_completions, request, validated(adapter, raw)))
+        options = raw.pop("stream_options", None) or {}
+        body = validated(adapter, {**raw, "stream": False})
+        return await self._stream(
+            lambda: self._answer(self.chat_completions, request, body),
+            lambda reply: chat_chunks(reply, include_usage=bool(options.get("include_usage"))),
+            chat_failed,
+        )
+
+    async def messages(self, request: Request) -> Response:
+        """`POST /v1/messages`: Anthropic's dialect, by way of `responses`."""
+        asked = validated(_adapter(AnthropicMessagesRequest), parsed(await request.body()))
+
+        async def answer() -> dict[str, Any]:
+            reply = await self._answer(self.responses, request, messages_to_responses_create_params(asked))
+            return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
+
+        if asked.stream:
+            return await self._stream(answer, anthropic_events, anthropic_failed)
+        return json_reply(200, await answer())
+
+    async def _answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
+        if _takes_request(getattr(handler, "__func__", handler)):
+            return await handler(request=request, body=body)
+        return await handler(body=body)
+
+    async def _stream(
+        self,
+        answer: Callable[[], Awaitable[Any]],
+        events: Callable[[Any], Iterator[bytes]],
+        failed: Callable[[str], Iterator[bytes]],
+    ) -> Response:
+        """The reply as events. A failure of the backend is an event too: by then clients expect a stream."""
+        try:
+            body = b"".join(events(await answer()))
+        except Exception as error:
+            LOG.exception("%s: a streamed call failed", self.config.name)
+            body = b"".join(failed(describe(error, self.config.name)))
+        return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
+
+    # --- capture -----------------------------------------------------------------------------------------------------
+
+    def _capture(self) -> dict[str, Any]:
+        """What of this server's calls is recorded, and where."""
+        settings = getattr(self.server_client, "global_config_dict", None)
+        if not isinstance(settings, Mapping | DictConfig):  # a stand-in client has none
+            settings = {}
+        return {
+            "store": ModelCallCaptureConfig.from_global_config(settings).open_store(),
+            "model_ref": {"type": "responses_api_models", "name": self.config.name},
+            "token_sink": open_token_sink(TokenIdCaptureConfig.from_global_config(settings)),
+        }
+
+
+@cache
+def _takes_request(function: Callable[..., Any]) -> bool:
+    return "request" in inspect.signature(function).parameters
+
+
+def _json(reply: Any) -> Response:
+    if isinstance(reply, Response):
+        return reply
+    if isinstance(reply, BaseModel):
+        return Response(reply.model_dump_json(), media_type="application/json")
+    return json_reply(200, reply)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Offer the tools of a resources server over MCP at `/mcp`, without a line in the server itself.
+
+A session begins with `/seed_session`, whose reply says how to reach the tools; a tool called over MCP sees the same
+session as one called over REST. The protocol is in `nemo_gym._mcp`.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.routing import Route
+
+from nemo_gym._mcp.calls import SessionCookie, ToolRunner
+from nemo_gym._mcp.endpoint import McpEndpoint
+from nemo_gym._mcp.harvest import check_tools, harvest
+from nemo_gym._mcp.protocol import ToolSession
+from nemo_gym._mcp.session import SessionEndpoints
+from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
+from nemo_gym._mcp.types import MCPCatchall as MCPCatchall
+from nemo_gym._mcp.types import MCPTool as MCPTool
+from nemo_gym._transport.http import SessionSettings
+from nemo_gym._version import __version__
+from nemo_gym.errors import ConfigError
+
+LOG = logging.getLogger(__name__)
+
+
+class _Config(Protocol):
+    name: str
+    host: str
+    port: int
+    expose_tools_over_mcp: bool
+
+
+class _ResourcesServer(Protocol):
+    """The part of `SimpleResourcesServer` that is needed here, which cannot be imported: it is built on our caller."""
+
+    @property
+    def config(self) -> _Config: ...
+    def get_session_middleware_key(self) -> str: ...
+    def setup_session_middleware(self, app: FastAPI) -> None: ...
+    def normalize_tool_name(self, name: str) -> str: ...
+    def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]: ...
+    def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None: ...
+
+
+def maybe_auto_expose(server: Any, app: FastAPI) -> None:
+    """Add `/mcp` to the finished routes of `app` if the config of `server` has `expose_tools_over_mcp`.
+
+    Raises ConfigError for routes that cannot be offered as tools. A second call changes nothing.
+    """
+    if not server.config.expose_tools_over_mcp or getattr(app.state, "nemo_gym_mcp_exposed", False):
+        return
+    if app.middleware_stack is not None:
+        raise RuntimeError("tools can be offered over MCP only before the app has served its first request")
+    tools = _tools(server, app)
+    app.state.nemo_gym_mcp_exposed = True
+    server.setup_session_middleware(app)
+    signer = GrantSigner(server.get_session_middleware_key())
+    _add_endpoint(server, app, signer, tools)
+    _add_session_endpoints(server, app, signer)
+
+
+def _tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:
+    name = server.config.name
+    try:
+        found = harvest(app)
+        tools = server.mcp_tools(found.tools, found.catchall)
+        check_tools(tools)
+    except ConfigError as error:
+        raise ConfigError(f"server {name!r}: {error}") from error
+    if not tools:
+        LOG.warning("server %r has `expose_tools_over_mcp`, but no tools to offer", name)
+    return tools
+
+
+def _add_endpoint(server: _ResourcesServer, app: FastAPI, signer: GrantSigner, tools: list[MCPTool]) -> None:
+    config, key = server.config, server.get_session_middleware_key()
+    runner = ToolRunner(
+        app=app,
+        server=(config.host, config.port),
+        cookie=SessionCookie(name=key, secret=key),
+        timeout_s=SessionSettings.total_timeout_s,
+    )
+
+    def open_session(grant: Grant) -> ToolSession:
+        return ToolSession(
+            server_name=config.name,
+            server_version=__version__,
+            tools=[tool for tool in tools if grant.allows(tool.name)],
+            run=lambda tool, arguments: runner.run(grant.session_id, tool, arguments),
+        )
+
+    endpoint = McpEndpoint(signer, open_session)
+    # In front of everything else: a server's own `/{path}` would take these requests.
+    app.router.routes[:0] = [Route(path, endpoint, include_in_schema=False) for path in (URL_PATH, f"{URL_PATH}/")]
+
+
+def _add_session_endpoints(server: _ResourcesServer, app: FastAPI, signer: GrantSigner) -> None:
+    def metadata(session_id: str, seed_body: Mapping[str, Any]) -> dict[str, Any]:
+        allowed = server.mcp_allowed_tools_for_session(seed_body)
+        token = signer.token(Grant(session_id, None if allowed is None else frozenset(allowed)))
+        return MCPServerMetadata(server_name=server.config.name, headers={SESSION_TOKEN_HEADER: token}).model_dump()
+
+    # Last in the list is next to the routes, where the session is known.
+    app.user_middleware.append(Middleware(SessionEndpoints, metadata=metadata, tool_name=server.normalize_tool_name))

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which rollout a piece of code is working for: the id of a run request, and a context that carries it across awaits.
+
+What is recorded under the id lives in `nemo_gym.model_call_capture` and `nemo_gym.token_id_capture`.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from nemo_gym._util.keys import (
+    ATTEMPT_INDEX_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+from nemo_gym._util.rollout_paths import compose_rollout_id, split_rollout_prefix, without_rollout_prefix
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+_CURRENT_ROLLOUT_ID: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", default=None)
+
+
+def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
+    """The rollout id that a run request or a result row stands for; None if it carries no indices.
+
+    Raises ValueError for an id that cannot be a path segment.
+    """
+    return compose_rollout_id(
+        _field(body, ROLLOUT_ID_KEY_NAME),
+        _field(body, TASK_INDEX_KEY_NAME),
+        _field(body, ROLLOUT_INDEX_KEY_NAME),
+        _field(body, ATTEMPT_INDEX_KEY_NAME),
+    )
+
+
+def current_rollout_id() -> str | None:
+    """The rollout that the running code works for, if any."""
+    return _CURRENT_ROLLOUT_ID.get()
+
+
+@contextmanager
+def rollout_context(rollout_id: str | None) -> Iterator[str | None]:
+    """Everything started inside works for `rollout_id`, or for no rollout if it is None."""
+    token = _CURRENT_ROLLOUT_ID.set(rollout_id)
+    try:
+        yield rollout_id
+    finally:
+        _CURRENT_ROLLOUT_ID.reset(token)
+
+
+class RolloutContextMiddleware:
+    """Strip `/ng-rollout/<id>` from the request path and run the rest of the app inside that rollout's context."""
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self.app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        split = split_rollout_prefix(scope["path"])
+        if split.rollout_id is None:
+            await self.app(scope, receive, send)
+            return
+        with rollout_context(split.rollout_id):
+            await self.app(without_rollout_prefix(scope, split), receive, send)
+
+
+def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
+    if isinstance(body, Mapping):
+        return body.get(key)
+    if body.model_extra and key in body.model_extra:
+        return body.model_extra[key]
+    # Pydantic allows no field name with a leading underscore, so a declared index is reached through its alias.
+    for name, field in type(body).model_fields.items():
+        if key in (field.alias, field.validation_alias, field.serialization_alias):
+            return getattr(body, name)
+    return None

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How servers run and how they call each other: the client side, and the classes that every server builds on.
+
+Calls have a deadline and a bounded number of attempts. What starts, watches and stops a whole set of servers is not
+here but in `nemo_gym.cli` and `nemo_gym._serving`.
+"""
+
+import logging
+import os
+import sys
+import urllib.error
+import urllib.request
+from abc import abstractmethod
+from pathlib import Path
+from threading import Thread
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+import uvicorn
+from aiohttp import ClientResponse, ClientResponseError
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, PrivateAttr
+
+from nemo_gym._serving import binding, head, run_token
+from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
+from nemo_gym._serving.logs import prefix_output
+from nemo_gym._serving.route import GymRoute
+from nemo_gym._serving.session import SessionCookieMiddleware
+from nemo_gym._transport import http, local
+from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
+from nemo_gym._util import rollout_paths
+from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
+from nemo_gym.config_types import AgentServerRef as AgentServerRef
+from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
+from nemo_gym.config_types import ModelServerRef as ModelServerRef
+from nemo_gym.config_types import ResourcesServerRef as ResourcesServerRef
+from nemo_gym.global_config import (
+    HEAD_SERVER_KEY_NAME,
+    GlobalConfigDictParserConfig,
+    get_first_server_config_dict,
+    get_global_config_dict,
+    maybe_get_global_config_dict,
+)
+from nemo_gym.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
+from nemo_gym.http_session import get_global_aiohttp_client, is_global_aiohttp_client_request_debug_enabled
+from nemo_gym.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
+from nemo_gym.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
+from nemo_gym.http_session import set_global_aiohttp_client as set_global_aiohttp_client
+from nemo_gym.process_env import (
+    ENTRYPOINT_ENV,
+    INSTANCE_NAME_ENV,
+    IS_WORKER_ENV,
+    NUM_WORKERS_ENV,
+    is_nemo_gym_fastapi_worker,
+    run_token_header,
+    run_token_path,
+)
+from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
+from nemo_gym.process_env import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
+from nemo_gym.rollout_correlation import current_rollout_id
+from nemo_gym.secret_utils import recursively_hide_secrets
+
+LOG = logging.getLogger(__name__)
+
+MAX_NUM_TRIES = 3
+_MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
+_LOCAL_KWARGS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
+
+ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
+
+
+async def request(
+    method: str, url: str, _internal: bool = False, *, _idempotent: bool | None = None, **kwargs: Any
+) -> ClientResponse:
+    """Send one request through the process-wide session.
+
+    A call that never reached the server is tried again a few times; one that may have run there is repeated only if
+    its method or `_idempotent` says that this is harmless. Error statuses are returned, not raised.
+    """
+    if "json" in kwargs and (body := kwargs.pop("json")) is not None:
+        kwargs["data"] = http.json_body(body)
+        kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
+    if is_global_aiohttp_client_request_debug_enabled():
+        LOG.info("%s %s", method, url)
+    return await http.send(
+        get_global_aiohttp_client(),
+        method,
+        url,
+        policy=http.RetryPolicy(repeatable=MAX_NUM_TRIES),
+        idempotent=_idempotent,
+        **kwargs,
+    )
+
+
+async def raise_for_status(response: ClientResponse) -> None:
+    """Raise for an error status, with the body that came with it in `response_content`."""
+    if response.ok:
+        return
+    content: Any = await response.read()
+    if not isinstance(content, bytes):  # a stand-in that offers only the stream
+        content = await response.content.read()
+    try:
+        response.raise_for_status()
+    except ClientResponseError as error:
+        raise ServerResponseError(*_request_line(response), error.status, error.message, content) from error
+    raise ServerResponseError(*_request_line(response), response.status, str(response.reason or ""), content)
+
+
+async def get_response_json(response: ClientResponse) -> Any:
+    """The parsed JSON body of `response`."""
+    body = await response.read()
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raw = body if isinstance(body, bytes) else str(body).encode()
+        raise InvalidServerReply(
+            *_request_line(response), response.status, str(response.content_type), raw, str(error)
+        ) from error
+
+
+def _request_line(response: ClientResponse) -> tuple[str, str]:
+    return str(response.method), str(response.url)
+
+
+def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """The path prefix that tells a server for which rollout a call is made; empty without an id."""
+    return rollout_paths.rollout_path_prefix(rollout_id, token_capture=token_capture)
+
+
+def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
+    """`base_url` with the rollout prefix in front of its path."""
+    return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
+
+
+class _Address:
+    __slots__ = ("base_url", "host", "port", "server_type")
+
+    def __init__(self, server_type: str, host: str, port: int, base_url: str) -> None:
+        self.server_type, self.host, self.port, self.base_url = server_type, host, port, base_url
+
+
+class ServerClient(BaseModel):
+    """Calls servers by their name in the config."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    head_server_config: BaseServerConfig
+    global_config_dict: DictConfig
+    _addresses: dict[str, _Address] = PrivateAttr(default_factory=dict)
+
+    @classmethod
+    def load_head_server_config(cls) -> BaseServerConfig:
+        """Where the head server is, by the config of this process or the default address."""
+        known = maybe_get_global_config_dict()
+        if known is None:
+            known = get_global_config_dict(GlobalConfigDictParserConfig(offline=True))
+        return BaseServerConfig.model_validate(OmegaConf.to_container(known[HEAD_SERVER_KEY_NAME], resolve=True))
+
+    @classmethod
+    def load_from_global_config(cls, head_server_config: BaseServerConfig | None = None) -> "ServerClient":
+        """A client for the servers that a running head server knows."""
+        where = head_server_config or cls.load_head_server_config()
+        url = f"http://{where.host}:{where.port}/global_config_dict_yaml"
+        try:
+            with urllib.request.urlopen(
+                urllib.request.Request(url, headers=run_token_header(where)), timeout=30
+            ) as response:
+                text = orjson.loads(response.read())
+        except (urllib.error.URLError, OSError) as error:
+            raise ValueError(
+                f"no head server answers at {url}: {error}\n"
+                "hint: start the servers first (`gym env start` or `ng_run`), with the same `head_server` host and port"
+            ) from error
+        return cls(head_server_config=where, global_config_dict=OmegaConf.create(text))
+
+    def _build_server_base_url(self, server_config_dict: DictConfig) -> str:
+        return f"http://{server_config_dict.host}:{server_config_dict.port}"
+
+    def _address_of(self, server_name: str) -> _Address:
+        address = self._addresses.get(server_name)
+        if address is None:
+            config = get_first_server_config_dict(self.global_config_dict, server_name)
+            server_type = next(iter(self.global_config_dict[server_name]), "")
+            url = self._build_server_base_url(config)
+            parts = urlsplit(url)
+            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url)
+            self._addresses[server_name] = address
+        return address
+
+    async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> ClientResponse:
+        """Call a server. One in this process is called without a socket."""
+        address = self._address_of(server_name)
+        path = self._with_rollout_prefix(address, url_path)
+        app = local.hosted_app(address.host, address.port)
+        if app is None or not _LOCAL_KWARGS.issuperset(kwargs):
+            return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
+        return await _call_locally(app, address, method, path, **kwargs)
+
+    def _with_rollout_prefix(self, address: _Address, url_path: str) -> str:
+        rollout_id = current_rollout_id()
+        if rollout_id is None or not self.global_config_dict.get("observability_enabled"):
+            return url_path
+        wanted = address.server_type == "resources_servers" or (
+            address.server_type == "responses_api_models" and url_path in _MODEL_ENDPOINTS
+        )
+        return f"{rollout_path_prefix(rollout_id)}{url_path}" if wanted else url_path
+
+    async def get(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """GET from a server."""
+        return await self.request(server_name, url_path, "GET", **kwargs)
+
+    async def post(self, server_name: str, url_path: str, **kwargs: Any) -> ClientResponse:
+        """POST to a server; a pydantic `json` is sent without what was never set."""
+        return await self.request(server_name, url_path, "POST", **kwargs)
+
+    def poll_for_status(self, server_name: str) -> ServerStatus:
+        """Whether a server answers at all, within 5 seconds."""
+        if server_name == HEAD_SERVER_KEY_NAME:
+            url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
+        else:
+            url = self._address_of(server_name).base_url
+        try:
+            with urllib.request.urlopen(f"{url}/", timeout=5):
+                return "success"
+        except urllib.error.HTTPError:
+            return "success"  # any status is an answer
+        except TimeoutError:
+            return "timeout"
+        except urllib.error.URLError as error:
+            return "timeout" if isinstance(error.reason, TimeoutError) else "connection_error"
+        except OSError:
+            return "connection_error"
+        except ValueError:
+            return "unknown_error"
+
+
+async def _call_locally(
+    app: local.App, address: _Address, method: str, path: str, *, json: Any = None, data: Any = None, **kwargs: Any
+) -> ClientResponse:
+    headers = dict(kwargs.pop("headers", None) or {})
+    if json is not None:
+        data = http.json_body(json)
+        headers.setdefault("content-type", http.JSON_CONTENT_TYPE)
+    timeout = kwargs.pop("timeout", None)
+    total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
+    reply: Any = await local.call(  # behaves as a ClientResponse does
+        app,
+        method,
+        f"{address.base_url}{path}",
+        path,
+        server=(address.host, address.port),
+        body=data.encode() if isinstance(data, str) else data or b"",
+        headers=headers,
+        timeout_s=float(total or http.SessionSettings.total_timeout_s),
+        **kwargs,
+    )
+    return reply  # type: ignore[no-any-return]
+
+
+def setup_server_client(head_server_config: BaseServerConfig | None = None) -> ServerClient:
+    """A client for the running servers, in a process whose HTTP session is ready."""
+    client = ServerClient.load_from_global_config(head_server_config)
+    get_global_aiohttp_client()
+    return client
+
+
+def get_server_url(server_name: str) -> str:
+    """The base URL of a server of this process's config."""
+    config = get_first_server_config_dict(get_global_config_dict(), server_name)
+    return f"http://{config['host']}:{config['port']}"
+
+
+class ServerInstanceDisplayConfig(BaseModel):
+    """One running server, as the head server lists it."""
+
+    config_path: str | None = None
+    dir_path: Path | None = None
+    entrypoint: str | None = None
+    host: str | None = None
+    name: str | None = None
+    pid: int | None = None
+    port: int | None = None
+    process_name: str | None = None
+    server_type: str | None = None
+    start_time: float | None = None
+    status: ServerStatus | None = None
+    uptime_seconds: float | None = None
+    url: str | None = None
+
+
+class BaseServer(BaseModel):
+    """Anything that listens on a port and has a config."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    config: BaseRunServerInstanceConfig
+
+    @classmethod
+    def load_config_from_global_config(cls) -> BaseRunServerInstanceConfig:
+        """The config of the instance that this process was started for."""
+        return cls.config_of_instance(get_global_config_dict(), os.environ[INSTANCE_NAME_ENV])
+
+    @classmethod
+    def config_of_instance(cls, global_config_dict: DictConfig, name: str) -> BaseRunServerInstanceConfig:
+        """The config of instance `name`, as the type that this class declares for it."""
+        given = OmegaConf.to_container(get_first_server_config_dict(global_config_dict, name), resolve=True)
+        assert isinstance(given, dict)
+        declared: type[BaseRunServerInstanceConfig] = cls.model_fields["config"].annotation  # type: ignore[assignment]
+        return declared.model_validate({**given, "name": name})
+
+    def setup_liveness(self, app: FastAPI) -> None:
+        """`GET /` says that the server is up."""
+
+        async def liveness() -> dict[str, str]:
+            return {"status": "ok"}
+
+        app.get("/")(liveness)
+
+
+class SimpleServer(BaseServer):
+    """A server of the three kinds: an app of its own, a session cookie, and a client for the other servers."""
+
+    server_client: ServerClient
+
+    @abstractmethod
+    def setup_webserver(self) -> FastAPI:
+        """The app with this server's endpoints."""
+
+    @staticmethod
+    def new_app() -> FastAPI:
+        """An app whose plain JSON handlers take the short way."""
+        app = FastAPI()
+        app.router.route_class = GymRoute
+        return app
+
+    def get_session_middleware_key(self) -> str:
+        """The name of the session cookie."""
+        return f"{type(self).__name__}___{self.config.name}"
+
+    def setup_session_middleware(self, app: FastAPI) -> None:
+        """Give every request a session, kept by a cookie; a second call changes nothing."""
+        if getattr(app.state, "nemo_gym_session_middleware_installed", False):
+            return
+        app.state.nemo_gym_session_middleware_installed = True
+        key = self.get_session_middleware_key()
+        app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=key, id_key=SESSION_ID_KEY)
+
+    def setup_exception_middleware(self, app: FastAPI) -> None:
+        """Errors become JSON, bad bodies a 422, oversized ones a 413."""
+        app.add_exception_handler(
+            RequestValidationError, validation_reply(lambda text: LOG.warning("%s: %s", self.config.name, text))
+        )
+        app.add_middleware(BodyLimit, limit_bytes=self.config.max_request_body_bytes)
+        app.add_middleware(ErrorsAsJson, server_name=self.config.name)
+
+    def setup_profiling(self, app: FastAPI, profiling_config: Any) -> None:
+        """Profile every call; `GET /stats` writes what was measured so far."""
+        from nemo_gym.profiling import Profiler  # yappi is only there where someone profiles
+
+        profiler = Profiler(name=self.config.name, base_profile_dir=profiling_config.profiling_results_dirpath)
+        profiler.attach(app)
+
+    def set_ulimit(self, target_soft_limit: int = 65535) -> None:
+        """Allow this process as many open files as it may have, at least up to `target_soft_limit`."""
+        import resource  # not on every platform
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = target_soft_limit if hard == resource.RLIM_INFINITY else min(target_soft_limit, hard)
+        if soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+    def prefix_server_logs(self) -> None:
+        """Put the instance name in front of every line this process prints."""
+        prefix_output(f"({self.config.name}) ")
+
+    def finished_app(self, global_config_dict: DictConfig) -> FastAPI:
+        """The app with everything around its endpoints: MCP, liveness, errors, profiling."""
+        app = self.setup_webserver()
+        if getattr(self.config, "expose_tools_over_mcp", False):
+            from nemo_gym.mcp_auto_exposure import maybe_auto_expose  # only servers that ask for it need it
+
+            maybe_auto_expose(self, app)
+        self.setup_liveness(app)
+        if global_config_dict.get("profiling_enabled"):
+            self.setup_profiling(app, global_config_dict)
+        self.setup_exception_middleware(app)
+        return app
+
+    @classmethod
+    def from_global_config(cls, global_config_dict: DictConfig, name: str) -> "SimpleServer":
+        """Instance `name` of this class, wired to the other servers of the config."""
+        head_config = BaseServerConfig.model_validate(
+            OmegaConf.to_container(global_config_dict[HEAD_SERVER_KEY_NAME], resolve=True)
+        )
+        client = ServerClient(head_server_config=head_config, global_config_dict=global_config_dict)
+        return cls(config=cls.config_of_instance(global_config_dict, name), server_client=client)
+
+    @classmethod
+    def run_webserver(cls) -> FastAPI | None:
+        """Run the instance that this process was started for; a worker process gets the app back instead."""
+        global_config_dict = get_global_config_dict()
+        server = cls.from_global_config(global_config_dict, os.environ[INSTANCE_NAME_ENV])
+        if global_config_dict.get("dry_run"):
+            return None
+        server.set_ulimit()
+        server.prefix_server_logs()
+        if is_nemo_gym_fastapi_worker():
+            return server.finished_app(global_config_dict)
+        if (server.config.num_workers or 1) > 1:
+            server._run_workers()
+            return None
+        app = server.finished_app(global_config_dict)
+        sock = binding.bind(server.config.host, server.config.port, server.config.name)
+        binding.uvicorn_server(app, server.config.host, server.config.port).run(sockets=[sock])
+        return None
+
+    def _run_workers(self) -> None:
+        """Let uvicorn start workers that import this server's module, which must end with the entrypoint idiom."""
+        entrypoint = Path(sys.modules[type(self).__module__].__file__ or "").absolute()
+        folder = entrypoint.parent
+        workers = self.config.num_workers or 1
+        os.environ.update({IS_WORKER_ENV: "1", ENTRYPOINT_ENV: str(entrypoint), NUM_WORKERS_ENV: str(workers)})
+        uvicorn.run(
+            f"{folder.parent.name}.{folder.name}.{entrypoint.stem}:app",
+            host=self.config.host,
+            port=self.config.port,
+            workers=workers,
+            loop="uvloop",
+            http="httptools",
+            access_log=False,
+            log_level="warning",
+            timeout_keep_alive=binding.KEEP_ALIVE_S,
+        )
+
+
+class HeadServer(BaseServer):
+    """Knows the config and the addresses of a run."""
+
+    config: BaseServerConfig  # type: ignore[assignment]
+    _server_instances: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+
+    @classmethod
+    def run_webserver(cls) -> tuple[uvicorn.Server, Thread, "HeadServer"]:
+        """Serve in a daemon thread. The caller sets `should_exit` on the server to stop it."""
+        where = BaseServerConfig.model_validate(
+            OmegaConf.to_container(get_global_config_dict()[HEAD_SERVER_KEY_NAME], resolve=True)
+        )
+        head_server = cls(config=where)
+        sock = binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME)
+        server = binding.uvicorn_server(head_server.setup_webserver(), where.host, where.port, quiet_signals=True)
+        thread = Thread(target=server.run, kwargs={"sockets": [sock]}, name="head-server", daemon=True)
+        thread.start()
+        return server, thread, head_server
+
+    def setup_webserver(self) -> FastAPI:
+        """The app, with a new run token in the user's token file."""
+        token = run_token.create_token(run_token_path(self.config))
+        return head.head_app(self.global_config_dict_yaml, self.get_server_instances, token)
+
+    def global_config_dict_yaml(self, with_secrets: bool = True) -> str:
+        """The config of the run as YAML, interpolations as they were written."""
+        config = get_global_config_dict()
+        if not with_secrets:
+            config = config.copy()
+            recursively_hide_secrets(config)
+        return OmegaConf.to_yaml(config)
+
+    def set_server_instances(self, instances: list[dict[str, Any]]) -> None:
+        """Tell which servers the run has."""
+        self._server_instances = instances
+
+    def get_server_instances(self) -> list[dict[str, Any]]:
+        """Which servers the run has."""
+        return self._server_instances
+
+
+# --- Ray, where something needs it ------------------------------------------------------------------------------------
+
+
+def initialize_ray() -> None:
+    """Join the run's Ray cluster, or start a local one and note its address in the config. Does nothing twice."""
+    from nemo_gym.ray_utils import join_or_start_cluster
+
+    join_or_start_cluster(get_global_config_dict())
+
+
+def maybe_ray_cluster_exit() -> None:
+    """Stop the local Ray cluster that this process started, if it did."""
+    from nemo_gym.ray_utils import stop_own_cluster
+
+    stop_own_cluster()

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a test of a server needs: replies and tool calls to score, servers in this process, a scripted model."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from pydantic import PrivateAttr
+
+from nemo_gym._transport import local
+from nemo_gym.base_resources_server import SimpleResourcesServer
+from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
+from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    NeMoGymResponseFunctionToolCall,
+    NeMoGymResponseOutputMessage,
+    NeMoGymResponseOutputText,
+    NeMoGymResponseReasoningItem,
+    NeMoGymResponseUsage,
+    NeMoGymSummary,
+)
+from nemo_gym.server_utils import ServerClient, SimpleServer
+
+_numbers = itertools.count(1)
+# Apps in this process are found by address; a host name that no resolver knows keeps them apart from real ones.
+_TEST_HOST = "nemo-gym-testing"
+
+_HEAD = BaseServerConfig(host=_TEST_HOST, port=0)
+S = TypeVar("S", bound=SimpleServer)
+ClassWithConfig = tuple[type[SimpleServer], dict[str, Any]]
+
+_TYPES: tuple[tuple[type[SimpleServer], str], ...] = (
+    (SimpleResourcesServer, "resources_servers"),
+    (SimpleResponsesAPIAgent, "responses_api_agents"),
+    (SimpleResponsesAPIModel, "responses_api_models"),
+)
+
+
+def message(text: str) -> NeMoGymResponseOutputMessage:
+    """An assistant message."""
+    return NeMoGymResponseOutputMessage(
+        id=f"msg_{next(_numbers)}", content=[NeMoGymResponseOutputText(text=text, annotations=[])]
+    )
+
+
+def tool_call(
+    name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
+) -> NeMoGymResponseFunctionToolCall:
+    """A function call; `arguments` as text are taken as they are, valid or not."""
+    call_id = call_id or f"call_{next(_numbers)}"
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return NeMoGymResponseFunctionToolCall(arguments=text, call_id=call_id, name=name, id=call_id, status="completed")
+
+
+def reasoning(text: str) -> NeMoGymResponseReasoningItem:
+    """A reasoning item."""
+    return NeMoGymResponseReasoningItem(id=f"rs_{next(_numbers)}", summary=[NeMoGymSummary(text=text)])
+
+
+def reply(*parts: Any, usage: NeMoGymResponseUsage | None = None, **fields: Any) -> NeMoGymResponse:
+    """A model's response made of `parts`: strings are assistant messages, the rest output items."""
+    output = [message(part) if isinstance(part, str) else part for part in parts]
+    defaults = {
+        "id": f"resp_{next(_numbers)}",
+        "created_at": 0.0,
+        "model": "scripted",
+        "object": "response",
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+    return NeMoGymResponse(**{**defaults, "output": output, "usage": usage, **fields})
+
+
+def asked(prompt: str | Sequence[Any], **params: Any) -> NeMoGymResponseCreateParamsNonStreaming:
+    """The create params of a task."""
+    content = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
+    return NeMoGymResponseCreateParamsNonStreaming(input=content, **params)
+
+
+class ScriptedModel(SimpleResponsesAPIModel):
+    """A model server that gives the replies of a script in order, and an error when it runs out of them."""
+
+    config: BaseResponsesAPIModelConfig
+    _replies: list[NeMoGymResponse] = PrivateAttr(default_factory=list)
+    _requests: list[NeMoGymResponseCreateParamsNonStreaming] = PrivateAttr(default_factory=list)
+
+    @property
+    def requests(self) -> list[NeMoGymResponseCreateParamsNonStreaming]:
+        """What the model was asked so far."""
+        return self._requests
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        self._requests.append(body)
+        if not self._replies:
+            raise AssertionError(f"the scripted model was called {len(self._requests)} times; its script is shorter")
+        return self._replies.pop(0)
+
+    async def chat_completions(
+        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        raise AssertionError("the scripted model answers /v1/responses only")
+
+
+def scripted_model(*replies: NeMoGymResponse | str) -> ScriptedModel:
+    """A model that gives `replies`, one a call."""
+    model = build_server(ScriptedModel, name="policy_model")
+    model._replies.extend(reply(item) if isinstance(item, str) else item for item in replies)
+    return model
+
+
+def server_config(cls: type[SimpleServer], *, name: str = "test_server", **fields: Any) -> Any:
+    """The config object that `cls` declares, with `fields` and what every config must have."""
+    declared: Any = cls.model_fields["config"].annotation
+    return declared(**{"host": _TEST_HOST, "port": next(_numbers), "entrypoint": "app.py", "name": name, **fields})
+
+
+def build_server(cls: type[S], *, name: str = "test_server", **config: Any) -> S:
+    """A server of class `cls` that knows no other servers."""
+    client = ServerClient(head_server_config=_HEAD, global_config_dict=OmegaConf.create({}))
+    return cls(config=server_config(cls, name=name, **config), server_client=client)
+
+
+@asynccontextmanager
+async def running(
+    *,
+    global_config: dict[str, Any] | None = None,
+    **servers: SimpleServer | type[SimpleServer] | ClassWithConfig,
+) -> AsyncIterator[ServerClient]:
+    """Run `servers` in this process, without sockets; the client calls them by their names.
+
+    A server is a class, a class with its config fields, or an instance.
+    """
+    instances = {name: _instance(name, given) for name, given in servers.items()}
+    config = OmegaConf.create({**(global_config or {}), **{n: _config_block(s) for n, s in instances.items()}})
+    client = ServerClient(head_server_config=_HEAD, global_config_dict=config)
+    async with AsyncExitStack() as stack:
+        for server in instances.values():
+            server.server_client = client
+            app = server.finished_app(config)
+            await stack.enter_async_context(app.router.lifespan_context(app))
+            local.host_app(server.config.host, server.config.port, app)
+            stack.callback(local.unhost_app, server.config.host, server.config.port)
+        yield client
+
+
+def _instance(name: str, given: Any) -> SimpleServer:
+    if isinstance(given, SimpleServer):
+        given.config.name, given.config.host, given.config.port = name, _TEST_HOST, next(_numbers)
+        return given
+    cls, fields = given if isinstance(given, tuple) else (given, {})
+    server: SimpleServer = build_server(cls, name=name, **fields)
+    return server
+
+
+def _config_block(server: SimpleServer) -> dict[str, Any]:
+    server_type = next(name for base, name in _TYPES if isinstance(server, base))
+    impl = type(server).__module__.split(".")[-2:][0]
+    return {server_type: {impl: server.config.model_dump(mode="json", exclude={"name"})}}

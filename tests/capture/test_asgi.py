@@ -1,0 +1,389 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capture middleware: what it lets through unchanged, what it records, and what it never loses."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from nemo_gym._capture.asgi import CaptureMiddleware, error_category_of
+from nemo_gym._capture.store import CaptureStore
+from nemo_gym._capture.tokens import FileTokenStore
+
+TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
+MODEL_REF = {"type": "responses_api_models", "name": "policy_model"}
+
+
+def model_app() -> FastAPI:
+    app = FastAPI()
+
+    @app.post("/v1/responses")
+    async def responses(request: Request) -> Response:
+        body = await request.json()
+        if status := body.get("fail_with"):
+            return JSONResponse({"error": "no"}, status_code=status)
+        # Spaces and key order that no JSON writer of ours would choose: the bytes have to arrive as they are.
+        return Response(b'{ "b": 1,\n "a": "\xc3\xa9" }', media_type="application/json")
+
+    @app.post("/v1/chat/completions")
+    async def chat() -> StreamingResponse:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield b'data: {"choices": []}\n\n'
+            yield b"data: [DONE]\n\n"
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    @app.get("/v1/responses")
+    async def listing(request: Request) -> str:
+        return request.url.path
+
+    @app.post("/tokens/v1/responses")
+    async def unrelated() -> str:
+        return "unrelated"
+
+    return app
+
+
+def client_for(app: Any) -> httpx.AsyncClient:
+    transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
+    return httpx.AsyncClient(transport=transport, base_url="http://model")
+
+
+async def exchange(app: Any, events: list[dict[str, Any]], path: str = "/ng-rollout/1-0/v1/responses") -> list[Any]:
+    """Play one request by hand: `events` are what `receive` returns, the result is what was sent."""
+    sent: list[Any] = []
+    pending = iter(events)
+
+    async def receive() -> Any:
+        return next(pending)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": []}
+    await app(scope, receive, send)
+    return sent
+
+
+def wait_for_writes(middleware: CaptureMiddleware) -> None:
+    middleware._writer.shutdown(wait=True)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> CaptureStore:
+    return CaptureStore(tmp_path)
+
+
+async def test_without_a_store_the_prefix_is_still_stripped():
+    async with client_for(CaptureMiddleware(model_app())) as client:
+        for prefix in ("", "/ng-rollout/1-0", "/ng-rollout/1-0/training-token-capture"):
+            reply = await client.post(f"{prefix}/v1/responses", json={})
+            assert (reply.status_code, reply.json()) == (200, {"b": 1, "a": "é"})
+
+
+async def test_a_call_is_recorded_under_its_rollout_before_the_caller_has_the_answer(store: CaptureStore):
+    async with client_for(CaptureMiddleware(model_app(), store=store, model_ref=MODEL_REF)) as client:
+        reply = await client.post("/ng-rollout/1-0/v1/responses", json={"input": "hi"})
+        (call,) = store.read("1-0").calls
+    assert reply.content == b'{ "b": 1,\n "a": "\xc3\xa9" }'
+    assert (call.dialect, call.model_ref, call.status_code, call.error_category) == ("responses", MODEL_REF, 200, None)
+    assert (call.request, call.response) == ({"input": "hi"}, {"b": 1, "a": "é"})
+    assert call.started_at is not None
+    assert call.completed_at is not None
+    assert call.started_at <= call.completed_at
+    assert call.latency_ttft_ms is not None
+    assert call.latency_ms is not None
+    assert 0 <= call.latency_ttft_ms <= call.latency_ms
+    assert not store.is_incomplete("1-0")
+
+
+async def test_a_stream_is_recorded_as_its_text(store: CaptureStore):
+    async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
+        reply = await client.post("/ng-rollout/1-0/v1/chat/completions", json={"stream": True})
+    (call,) = store.read("1-0").calls
+    assert call.dialect == "chat_completions"
+    assert call.response == reply.text == 'data: {"choices": []}\n\ndata: [DONE]\n\n'
+
+
+async def test_chunks_of_a_stream_are_not_held_back_until_its_end(store: CaptureStore):
+    log: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"first", "more_body": True})
+        log.append("app goes on")
+        await send({"type": "http.response.body", "body": b"last"})
+
+    async def send(message: Any) -> None:
+        log.append(message.get("body", b"start").decode())
+
+    scope = {"type": "http", "method": "POST", "path": "/ng-rollout/1-0/v1/messages", "headers": []}
+    await CaptureMiddleware(app, store=store)(scope, None, send)
+    assert log == ["start", "first", "app goes on", "last"]
+    assert store.read("1-0").calls[0].response == "firstlast"
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/responses", "/ng-rollout/1-0/tokens/v1/responses", "/ng-rollout/1-0/v1/responses/extra"]
+)
+async def test_requests_without_rollout_or_to_other_endpoints_are_not_recorded(store: CaptureStore, path: str):
+    async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
+        await client.post(path, json={})
+        assert (await client.get("/ng-rollout/1-0/v1/responses")).json() == "/v1/responses"
+    assert store.rollout_ids() == []
+
+
+async def test_no_header_reaches_the_file(store: CaptureStore):
+    async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
+        headers = {"authorization": "Bearer sk-secret-value", "x-api-key": "sk-secret-value"}
+        await client.post("/ng-rollout/1-0/v1/responses", json={}, headers=headers)
+    content = store.path_for("1-0").read_text()
+    assert "sk-secret-value" not in content
+    assert "authorization" not in content.lower()
+
+
+async def test_a_body_that_is_not_json_is_kept_as_text(store: CaptureStore):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 502, "headers": [(b"content-type", b"text/html")]})
+        await send({"type": "http.response.body", "body": b"<h1>\xff</h1>"})
+
+    await exchange(CaptureMiddleware(app, store=store), [{"type": "http.request", "body": b"{oops"}])
+    (call,) = store.read("1-0").calls
+    assert (call.request, call.response, call.error_category) == ("{oops", "<h1>�</h1>", "server_error")
+
+
+async def test_a_request_in_several_pieces_is_put_together(store: CaptureStore):
+    pieces = [
+        {"type": "http.request", "body": b'{"input"', "more_body": True},
+        {"type": "http.request", "body": b":1}"},
+    ]
+    await exchange(CaptureMiddleware(model_app(), store=store), pieces)
+    assert store.read("1-0").calls[0].request == {"input": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "category"),
+    [
+        (200, None),
+        (400, "client_error"),
+        (408, "timeout"),
+        (422, "invalid_request"),
+        (429, "rate_limited"),
+        (500, "server_error"),
+        (503, "server_error"),
+        (504, "timeout"),
+        (None, "no_response"),
+    ],
+)
+def test_failures_have_a_category(status: int | None, category: str | None):
+    assert error_category_of(status, {}) == category
+
+
+async def test_a_failing_answer_is_recorded_with_its_body(store: CaptureStore):
+    async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
+        await client.post("/ng-rollout/1-0/v1/responses", json={"fail_with": 429})
+    (call,) = store.read("1-0").calls
+    assert (call.status_code, call.error_category, call.response) == (429, "rate_limited", {"error": "no"})
+
+
+async def test_an_app_that_raises_is_recorded_and_the_exception_goes_on(store: CaptureStore):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        raise RuntimeError("the model fell over")
+
+    middleware = CaptureMiddleware(app, store=store)
+    with pytest.raises(RuntimeError, match="fell over"):
+        await exchange(middleware, [{"type": "http.request", "body": b'{"input": 1}'}])
+    wait_for_writes(middleware)
+    capture = store.read("1-0")
+    assert (capture.calls[0].error_category, capture.calls[0].request) == ("exception", {"input": 1})
+    assert [gap.code for gap in capture.gaps] == ["exception"]
+
+
+async def test_a_call_cancelled_in_the_middle_is_recorded_and_marked(store: CaptureStore):
+    first_chunk_sent = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        first_chunk_sent.set()
+        await asyncio.Event().wait()
+
+    middleware = CaptureMiddleware(app, store=store)
+    task = asyncio.create_task(exchange(middleware, []))
+    await first_chunk_sent.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    wait_for_writes(middleware)
+    capture = store.read("1-0")
+    assert (capture.calls[0].error_category, capture.calls[0].response) == ("cancelled", "half")
+    assert [(gap.code, gap.model_call_id) for gap in capture.gaps] == [("cancelled", capture.calls[0].model_call_id)]
+
+
+async def test_a_disconnect_before_the_end_is_recorded_as_one(store: CaptureStore):
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        assert (await receive())["type"] == "http.disconnect"
+
+    middleware = CaptureMiddleware(app, store=store)
+    await exchange(middleware, [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}])
+    wait_for_writes(middleware)
+    assert [gap.code for gap in store.read("1-0").gaps] == ["client_disconnected"]
+
+
+@contextlib.contextmanager
+def held(middleware: CaptureMiddleware) -> Iterator[None]:
+    """Keep the writing thread busy inside the block, so that writes wait in its queue."""
+    busy, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        busy.set()
+        release.wait()
+
+    middleware._writer.submit(hold)
+    try:
+        assert busy.wait(30)
+        yield
+    finally:
+        release.set()
+
+
+async def test_a_request_cancelled_while_its_write_waits_in_the_queue_is_still_written_once(store: CaptureStore):
+    middleware = CaptureMiddleware(model_app(), store=store)
+    queued = asyncio.Event()
+    submit = middleware._submit
+
+    def submit_and_tell(exchange: Any) -> Any:
+        queued.set()
+        return submit(exchange)
+
+    middleware._submit = submit_and_tell  # type: ignore[method-assign]
+    with held(middleware):
+        task = asyncio.create_task(exchange(middleware, [{"type": "http.request", "body": b"{}"}]))
+        async with asyncio.timeout(30):
+            await queued.wait()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    wait_for_writes(middleware)
+    assert [call.status_code for call in store.read("1-0").calls] == [200]
+
+
+async def test_the_loop_goes_on_while_a_capture_is_written(store: CaptureStore):
+    middleware = CaptureMiddleware(model_app(), store=store)
+    with held(middleware):
+        task = asyncio.create_task(exchange(middleware, [{"type": "http.request", "body": b"{}"}]))
+        async with client_for(CaptureMiddleware(model_app())) as client:
+            assert (await client.post("/v1/responses", json={})).status_code == 200
+        assert not task.done()
+    assert len(await task) == 2
+
+
+async def test_a_disk_that_cannot_be_written_does_not_fail_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    (tmp_path / "file").touch()
+    store = CaptureStore(tmp_path / "file" / "below")
+    async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
+        reply = await client.post("/ng-rollout/1-0/v1/responses", json={})
+    assert reply.status_code == 200
+    assert "could not be captured" in caplog.text
+
+
+async def test_tokens_go_to_the_sink_only_when_the_path_asks_for_them(tmp_path: Path):
+    app = FastAPI()
+    app.post("/v1/responses")(lambda: {"output": [{"type": "message", **TOKENS}]})
+    sink = FileTokenStore(tmp_path)
+    async with client_for(CaptureMiddleware(app, token_sink=sink)) as client:
+        await client.post("/ng-rollout/1-0/v1/responses", json={})
+        await client.post("/ng-rollout/2-0/training-token-capture/v1/responses", json={})
+    assert sink.freeze("1-0").records == []
+    (record,) = sink.freeze("2-0").records
+    assert record.pop("model_call_id").startswith("mc_")
+    assert record == {"item_index": 0, "item_keys": [], **TOKENS}
+
+
+@pytest.mark.parametrize(("body", "reason"), [({}, "no token ids"), ({"fail_with": 500}, "server_error")])
+async def test_an_answer_without_tokens_makes_the_rollout_incomplete(tmp_path: Path, body: Any, reason: str):
+    sink = FileTokenStore(tmp_path)
+    async with client_for(CaptureMiddleware(model_app(), token_sink=sink)) as client:
+        await client.post("/ng-rollout/1-0/training-token-capture/v1/responses", json=body)
+    (noted,) = sink.freeze("1-0").incomplete_reasons
+    assert reason in noted
+
+
+async def test_a_sink_that_raises_does_not_fail_the_call(caplog: pytest.LogCaptureFixture):
+    class Broken:
+        def put(self, rollout_id: str, record: dict[str, Any]) -> None: ...
+
+        def mark_incomplete(self, rollout_id: str, reason: str) -> None:
+            raise KeyError(rollout_id)
+
+        def close(self) -> None: ...
+
+    async with client_for(CaptureMiddleware(model_app(), token_sink=Broken())) as client:
+        reply = await client.post("/ng-rollout/1-0/training-token-capture/v1/responses", json={})
+    assert reply.status_code == 200
+    assert "token sink failed" in caplog.text
+
+
+@contextlib.contextmanager
+def served(app: Any) -> Iterator[str]:
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", lifespan="off"))
+    started = threading.Event()
+    startup = server.startup
+
+    async def startup_and_tell(sockets: Any = None) -> None:
+        await startup(sockets)
+        started.set()
+
+    server.startup = startup_and_tell  # type: ignore[method-assign]
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        assert started.wait(30)
+        host, port = server.servers[0].sockets[0].getsockname()
+        yield f"http://{host}:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+
+
+async def test_a_client_that_hangs_up_on_a_real_server_leaves_a_marked_capture(store: CaptureStore):
+    written = threading.Event()
+
+    class TellingStore(CaptureStore):
+        def mark_incomplete(self, *args: Any, **kwargs: Any) -> None:
+            super().mark_incomplete(*args, **kwargs)
+            written.set()
+
+    app = FastAPI()
+
+    @app.post("/v1/responses")
+    async def endless() -> StreamingResponse:
+        async def chunks() -> AsyncIterator[bytes]:
+            while True:
+                yield b"data: {}\n\n"
+                await asyncio.sleep(0.01)
+
+        return StreamingResponse(chunks(), media_type="text/event-stream")
+
+    with served(CaptureMiddleware(app, store=TellingStore(store.capture_dir))) as url:
+        async with aiohttp.ClientSession() as session:
+            async with session.post(f"{url}/ng-rollout/1-0/v1/responses", json={"stream": True}) as reply:
+                await reply.content.readline()
+        assert await asyncio.to_thread(written.wait, 30)
+    capture = store.read("1-0")
+    assert capture.calls[0].request == {"stream": True}
+    assert capture.calls[0].response.startswith("data: {}\n\n")
+    assert [gap.code for gap in capture.gaps] == ["client_disconnected"]

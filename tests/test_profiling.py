@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The profiler: the files that it writes, and the server that it is attached to."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from nemo_gym.errors import GymError
+from nemo_gym.profiling import Profiler
+
+pytest.importorskip("yappi")
+
+
+def inner_work(number: int) -> int:
+    return sum(range(number))
+
+
+def outer_work(rounds: int) -> int:
+    return sum(inner_work(200) for _ in range(rounds))
+
+
+def factorial(number: int) -> int:
+    return 1 if number < 2 else number * factorial(number - 1)
+
+
+def profile(tmp_path: Path, **fields: str) -> Profiler:
+    profiler = Profiler(name="server", base_profile_dir=tmp_path / "profiles", **fields)
+    profiler.start()
+    outer_work(7)
+    factorial(5)
+    profiler.stop()
+    return profiler
+
+
+def rows_of(log: str) -> dict[str, list[str]]:
+    lines = log.splitlines()
+    assert lines[0].split() == ["name", "ncall", "tsub", "ttot", "tavg"]
+    return {line.rsplit(maxsplit=4)[0].split()[-1]: line.rsplit(maxsplit=4)[1:] for line in lines[1:]}
+
+
+def test_the_log_has_one_line_per_function_with_calls_and_times(tmp_path: Path):
+    profile(tmp_path)
+    rows = rows_of((tmp_path / "profiles" / "server.log").read_text())
+    calls, tsub, ttot, tavg = rows["inner_work"]
+    assert calls == "7"
+    assert 0 <= float(tsub) <= float(ttot)
+    assert float(tavg) <= float(ttot)
+    assert rows["factorial"][0] == "5/1"
+
+
+def test_the_most_expensive_function_comes_first(tmp_path: Path):
+    profile(tmp_path)
+    rows = rows_of((tmp_path / "profiles" / "server.log").read_text())
+    times = [float(row[2]) for row in rows.values()]
+    assert times == sorted(times, reverse=True)
+
+
+def test_columns_line_up(tmp_path: Path):
+    profile(tmp_path, required_str="test_profiling")
+    header, *lines = (tmp_path / "profiles" / "server.log").read_text().splitlines()
+    assert {line[header.index("ncall") - 1] for line in lines} == {" "}
+    assert all(line[header.index("ncall")].isdigit() for line in lines)
+
+
+def test_only_functions_with_the_required_string_are_shown(tmp_path: Path):
+    profile(tmp_path, required_str="inner_work")
+    assert list(rows_of((tmp_path / "profiles" / "server.log").read_text())) == ["inner_work"]
+
+
+def test_a_callgrind_file_and_a_call_graph_are_written(tmp_path: Path):
+    profile(tmp_path, required_str="test_profiling")
+    assert "inner_work" in (tmp_path / "profiles" / "server.callgrind").read_text()
+    graph = (tmp_path / "profiles" / "server.dot").read_text()
+    assert graph.startswith("digraph profile {")
+    assert "outer_work" in graph
+    assert "->" in graph
+
+
+def test_without_graphviz_there_is_no_picture_and_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    profile(tmp_path)
+    assert not (tmp_path / "profiles" / "server.png").exists()
+
+
+def test_with_graphviz_the_call_graph_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    dot = tmp_path / "dot"
+    dot.write_text('#!/bin/sh\n[ "$1" = -Tpng ] && [ "$3" = -o ] && cp "$2" "$4"\n')
+    dot.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    profile(tmp_path)
+    assert (tmp_path / "profiles" / "server.png").read_bytes() == (tmp_path / "profiles" / "server.dot").read_bytes()
+
+
+def test_a_broken_graphviz_only_warns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    dot = tmp_path / "dot"
+    dot.write_text("#!/bin/sh\nexit 3\n")
+    dot.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    profile(tmp_path)
+    assert "could not be drawn" in caplog.text
+
+
+def test_a_later_dump_replaces_the_earlier_one(tmp_path: Path):
+    profiler = Profiler(name="server", base_profile_dir=tmp_path)
+    profiler.start()
+    inner_work(1)
+    first = rows_of(profiler.dump().read_text())["inner_work"][0]
+    inner_work(1)
+    second = rows_of(profiler.dump().read_text())["inner_work"][0]
+    profiler.stop()
+    assert (first, second) == ("1", "2")
+
+
+def test_stopping_one_of_two_profilers_leaves_the_other_running(tmp_path: Path):
+    one, two = (Profiler(name=name, base_profile_dir=tmp_path) for name in ("one", "two"))
+    one.start()
+    two.start()
+    one.stop()
+    inner_work(1)
+    two.stop()
+    assert "inner_work" in rows_of((tmp_path / "two.log").read_text())
+    assert "inner_work" not in rows_of((tmp_path / "one.log").read_text())
+
+
+def test_an_attached_server_answers_stats_and_writes_its_profile_when_it_ends(tmp_path: Path):
+    app = FastAPI()
+    app.post("/verify")(lambda: inner_work(10))
+    Profiler(name="my_server", base_profile_dir=tmp_path).attach(app)
+    with TestClient(app) as client:
+        assert client.post("/verify").json() == 45
+        assert rows_of(client.get("/stats").text)["inner_work"][0] == "1"
+        client.post("/verify")
+    assert rows_of((tmp_path / "my_server.log").read_text())["inner_work"][0] == "2"
+
+
+def test_a_lifespan_of_the_app_still_runs(tmp_path: Path):
+    seen: list[str] = []
+    app = FastAPI(on_startup=[lambda: seen.append("up")], on_shutdown=[lambda: seen.append("down")])
+    Profiler(name="s", base_profile_dir=tmp_path).attach(app)
+    with TestClient(app):
+        assert seen == ["up"]
+    assert seen == ["up", "down"]
+
+
+def test_a_missing_yappi_is_named_with_the_extra_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "yappi", None)
+    with pytest.raises(GymError, match=r"pip install 'nemo-gym\[profiling\]'"):
+        Profiler(name="s", base_profile_dir=tmp_path).start()
