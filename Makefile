@@ -42,4 +42,4 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 lock: $(STAMP)
-	$(BIN)/uv pip compile pyproject.toml --extra dev --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt

@@ -164,6 +164,9 @@ class ServerClient(BaseModel):
     def load_from_global_config(cls, head_server_config: BaseServerConfig | None = None) -> "ServerClient":
         """A client for the servers that a running head server knows."""
         where = head_server_config or cls.load_head_server_config()
+        if local.hosted_here(where.host, where.port):
+            # The head server is in this very process, whose event loop a blocking call would stop.
+            return cls(head_server_config=where, global_config_dict=get_global_config_dict())
         url = f"http://{where.host}:{where.port}/global_config_dict_yaml"
         try:
             with urllib.request.urlopen(

@@ -47,6 +47,11 @@ def hosted_app(host: str, port: int) -> App | None:
     return entry.app if entry and entry.loop is asyncio.get_running_loop() else None
 
 
+def hosted_here(host: str, port: int) -> bool:
+    """Whether the app behind `host:port` lives in this process, on whichever event loop."""
+    return (host, port) in _hosted
+
+
 class LocalContent:
     """The `content` of a local response: the part of aiohttp's StreamReader that callers use."""
 

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays a model in an environment that speaks reset and step: each reply of the model is an action with a reward.
+
+The other side is a server on `resources_servers.gymnasium`. There is no verifier: the reward of a rollout is the sum of
+what its steps gave.
+"""
+
+import asyncio
+import logging
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+from fastapi import Request
+from pydantic import Field
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.openai_utils import (
+    NeMoGymFunctionCallOutput,
+    NeMoGymResponse,
+    NeMoGymResponseUsage,
+    accumulate_response_usage,
+)
+from nemo_gym.server_utils import ServerClient, is_nemo_gym_fastapi_entrypoint, raise_for_status
+from resources_servers.gymnasium import STEP_REQUEST_ID_KEY, EnvResetResponse, EnvStepResponse
+from responses_api_agents.simple_agent.app import (
+    ModelAgent,
+    ModelAgentConfig,
+    SimpleAgentRunRequest,
+    SimpleAgentVerifyResponse,
+    task_fields,
+)
+from responses_api_agents.simple_agent.loop import CookieJar, ModelT, as_items, parsed, user_message
+
+LOG = logging.getLogger(__name__)
+
+_STEP_ATTEMPTS = 3
+_CLOSE_TIMEOUT_S = 30.0
+
+
+class GymnasiumAgentConfig(ModelAgentConfig):
+    """Config of the agent that plays step by step."""
+
+    max_steps: int = Field(default=10, ge=1)
+    """Most steps of one rollout; one that is not over by then is truncated."""
+
+
+class GymnasiumAgentRunRequest(SimpleAgentRunRequest):
+    """A task."""
+
+
+class GymnasiumAgentVerifyResponse(SimpleAgentVerifyResponse):
+    """A played episode."""
+
+    terminated: bool
+    """Whether the environment reached an end."""
+    truncated: bool
+    """Whether it was cut off before."""
+    info: dict[str, Any]
+    """What the environment told with its last step."""
+
+
+@dataclass
+class Episode:
+    """What has happened in a rollout so far."""
+
+    asked: list[Any]
+    said: list[Any] = field(default_factory=list)
+    usage: NeMoGymResponseUsage | None = None
+    reward: float = 0.0
+
+    def add_reply(self, reply: NeMoGymResponse) -> None:
+        """The model's turn."""
+        self.said.extend(reply.output)
+        self.usage = accumulate_response_usage(self.usage, reply.usage)
+
+    def add_step(self, step: EnvStepResponse) -> None:
+        """The environment's turn: its reward, and the outputs of the tools that the model called."""
+        self.reward += step.reward
+        self.said.extend(
+            NeMoGymFunctionCallOutput(type="function_call_output", call_id=one["call_id"], output=one["output"])
+            for one in step.info.get("tool_outputs") or ()
+        )
+
+    def conversation(self) -> list[Any]:
+        """What the model is shown."""
+        return [*self.asked, *self.said]
+
+
+class Environment:
+    """One session with an environment server."""
+
+    def __init__(self, client: ServerClient, server: str, task: dict[str, Any], cookies: CookieJar) -> None:
+        self._client, self._server, self._task, self._cookies = client, server, task, cookies
+        self._info: dict[str, Any] = {}
+
+    async def reset(self) -> EnvResetResponse:
+        """Begin the episode."""
+        begun = await self._post(EnvResetResponse, "/reset", {})
+        self._info = begun.info
+        return begun
+
+    async def step(self, action: NeMoGymResponse) -> EnvStepResponse:
+        """Act. A step that may have been taken is asked for again only if the environment can tell it is the same."""
+        fields: dict[str, Any] = {"response": action.model_dump()}
+        attempts = 1
+        if self._info.get("supports_step_idempotency"):
+            fields[STEP_REQUEST_ID_KEY] = uuid4().hex
+            attempts = _STEP_ATTEMPTS
+        for attempt in range(1, attempts + 1):
+            try:
+                return await self._post(EnvStepResponse, "/step", fields)
+            except aiohttp.ClientConnectionError:
+                if attempt == attempts:
+                    raise
+                LOG.warning("%r lost the connection during a step; attempt %d of %d", self._server, attempt, attempts)
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    async def close(self) -> None:
+        """Let the environment free what it holds; a rollout is not lost if that fails."""
+        if not self._info.get("supports_explicit_close"):
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                reply = await self._client.post(
+                    server_name=self._server, url_path="/close", json=self._task, cookies=self._cookies.current
+                )
+                await raise_for_status(reply)
+        except (aiohttp.ClientError, ServerCallError, TimeoutError) as error:
+            LOG.warning("%r did not close a session: %s", self._server, error)
+
+    async def _post(self, kind: type[ModelT], path: str, fields: dict[str, Any]) -> ModelT:
+        reply = await self._client.post(
+            server_name=self._server, url_path=path, json={**self._task, **fields}, cookies=self._cookies.current
+        )
+        await raise_for_status(reply)
+        self._cookies.add(reply.cookies)
+        return await parsed(kind, reply, self._server, path)
+
+
+class GymnasiumAgent(ModelAgent):
+    """Plays a model step by step in a reset/step environment. `/v1/responses` is one turn of the model alone."""
+
+    config: GymnasiumAgentConfig
+
+    async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> GymnasiumAgentVerifyResponse:  # type: ignore[override]
+        """One rollout: reset, then reply and step in turn until the episode is over."""
+        task = task_fields(body)
+        cookies = CookieJar(self._resources_cookies(request.cookies))
+        environment = Environment(self.server_client, self.config.resources_server.name, task, cookies)
+        begun = await environment.reset()
+        try:
+            return await self._play(body, task, environment, begun)
+        finally:
+            await environment.close()
+
+    async def _play(
+        self, body: GymnasiumAgentRunRequest, task: dict[str, Any], environment: Environment, begun: EnvResetResponse
+    ) -> GymnasiumAgentVerifyResponse:
+        params, path, model_cookies = (
+            body.responses_create_params,
+            self.url_path_for_run("/v1/responses", body),
+            CookieJar(),
+        )
+        episode = Episode([*as_items(params.input), *_observed(begun.observation)])
+        for number in range(1, self.config.max_steps + 1):
+            reply = await self._ask(path, model_cookies, params.model_copy(update={"input": episode.conversation()}))
+            episode.add_reply(reply)
+            step = await environment.step(reply)
+            episode.add_step(step)
+            is_over = step.terminated or step.truncated or reply.incomplete_details is not None
+            if is_over or number == self.config.max_steps:
+                break
+            episode.said.extend(_observed(step.observation))
+        reply.output, reply.usage = episode.said, episode.usage
+        return GymnasiumAgentVerifyResponse.model_validate(
+            {
+                **task,
+                "responses_create_params": params.model_copy(update={"input": episode.asked}),
+                "response": reply,
+                "reward": episode.reward,
+                "terminated": step.terminated,
+                "truncated": step.truncated or not step.terminated,
+                "info": step.info,
+            }
+        )
+
+
+def _observed(observation: str | None) -> list[Any]:
+    return [user_message(observation)] if observation else []
+
+
+if __name__ == "__main__":
+    GymnasiumAgent.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = GymnasiumAgent.run_webserver()

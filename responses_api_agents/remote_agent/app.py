@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An agent that someone else hosts: any endpoint that speaks `POST /v1/responses` is played in a resources server.
+
+The remote side may run tools of its own; calls that it leaves unanswered are run here, on the resources server. A
+rollout that fails is a result with a named failure, never an HTTP error: the remote side is not under our control.
+"""
+
+import asyncio
+import functools
+import logging
+import time
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import ClientResponseError, ClientTimeout
+from fastapi import Request, Response
+from pydantic import PositiveFloat, PositiveInt, PrivateAttr
+
+from nemo_gym.base_responses_api_agent import Body
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY, NG_TERMINAL_KEY
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, request
+from responses_api_agents.simple_agent.app import (
+    EnvironmentAgent,
+    EnvironmentAgentConfig,
+    SimpleAgentRunRequest,
+    SimpleAgentVerifyRequest,
+    SimpleAgentVerifyResponse,
+    task_fields,
+)
+from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, model_reply, play
+
+LOG = logging.getLogger(__name__)
+
+REMOTE_AGENT_ERROR = "remote_agent_error"
+FAILURE_MESSAGE_KEY = "_ng_failure_message"
+_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
+
+
+class RemoteAgentConfig(EnvironmentAgentConfig):
+    """Config of an agent that is hosted elsewhere."""
+
+    agent_base_url: str
+    """Where the agent is: the part of its URL before `/v1/responses`."""
+    concurrency: PositiveInt = 32
+    """Most rollouts at once; others wait, without their deadline running."""
+    remote_responses_timeout_secs: PositiveFloat = 1800.0
+    """Deadline of one call of the remote agent."""
+    run_timeout_secs: PositiveFloat = 2100.0
+    """Deadline of one rollout."""
+    max_steps: int | None = None
+    """Most calls of the remote agent in one rollout; None or 0: as many as it wants."""
+
+
+class RemoteAgentRunRequest(SimpleAgentRunRequest):
+    """A task."""
+
+
+class RemoteAgentVerifyRequest(SimpleAgentVerifyRequest):
+    """A task and the response to it."""
+
+
+class RemoteAgentVerifyResponse(SimpleAgentVerifyResponse):
+    """A task, the response to it, and its reward or its failure."""
+
+
+class RemoteAgent(EnvironmentAgent):
+    """Plays a remote agent against the tools of a resources server."""
+
+    config: RemoteAgentConfig
+    _slots: asyncio.Semaphore = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        super().model_post_init(context)
+        self._slots = asyncio.Semaphore(self.config.concurrency)
+
+    async def responses(  # type: ignore[override]
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        """Everything the remote agent said and the tools answered."""
+        tool_cookies, remote_cookies = CookieJar(self._resources_cookies(request.cookies)), CookieJar()
+        toolbox = Toolbox(self.server_client, self.config.resources_server.name, body.tools, tool_cookies)
+        answer = await play(
+            body, functools.partial(self._ask_remote, remote_cookies), toolbox.run, self.config.max_steps
+        )
+        tool_cookies.put_on(response)
+        return answer
+
+    async def run(self, request: Request, body: RemoteAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
+        """One rollout. Whatever goes wrong in it becomes its result."""
+        async with self._slots:
+            try:
+                async with asyncio.timeout(self.config.run_timeout_secs):
+                    return await super().run(request, body)
+            except Exception as error:
+                LOG.warning("a rollout of %r failed", self.config.agent_base_url, exc_info=error)
+                # A deadline of our own says nothing by itself.
+                return failed(body, error, str(error) or f"no result within {self.config.run_timeout_secs:g} s")
+
+    async def _ask_remote(self, cookies: CookieJar, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        """One call of the remote agent."""
+        server, path = self.config.agent_base_url.rstrip("/").removesuffix("/v1"), "/v1/responses"
+        deadline = ClientTimeout(total=self.config.remote_responses_timeout_secs)
+        reply = await request("POST", f"{server}{path}", json=body, cookies=cookies.current, timeout=deadline)
+        await raise_for_status(reply)
+        cookies.add(reply.cookies)
+        return await model_reply(reply, server, path)
+
+
+def failed(body: SimpleAgentRunRequest, error: Exception, reason: str) -> SimpleAgentVerifyResponse:
+    """The result of a rollout that ended with `error`."""
+    message = f"{type(error).__name__}: {reason}"
+    routing: dict[str, Any] = {NG_FAILURE_CLASS_KEY: REMOTE_AGENT_ERROR, FAILURE_MESSAGE_KEY: message}
+    if is_terminal(error):
+        routing[NG_TERMINAL_KEY] = True
+    return SimpleAgentVerifyResponse.model_validate(
+        {**task_fields(body), "response": _no_response(message), "reward": 0.0, **routing}
+    )
+
+
+def is_terminal(error: Exception) -> bool:
+    """Whether another attempt would end the same way: the request itself was refused."""
+    if not isinstance(error, ClientResponseError):
+        return False
+    return 400 <= error.status < 500 and error.status not in _WORTH_ANOTHER_TRY
+
+
+def _no_response(message: str) -> dict[str, Any]:
+    return {
+        "id": f"resp_{uuid4().hex}",
+        "created_at": time.time(),
+        "model": REMOTE_AGENT_ERROR,
+        "object": "response",
+        "status": "failed",
+        "error": {"code": REMOTE_AGENT_ERROR, "message": message},
+        "output": [],
+        "parallel_tool_calls": False,
+        "tool_choice": "none",
+        "tools": [],
+    }
+
+
+if __name__ == "__main__":
+    RemoteAgent.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = RemoteAgent.run_webserver()

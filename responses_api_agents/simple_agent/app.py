@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent that most environments use: a model, the tools of one resources server, and a loop between them.
+
+What other agents share is here too: `EnvironmentAgent`, whose rollouts seed a session, play, and have the response
+verified, and `ModelAgent`, which gives a model one turn. The loop itself is in `loop`.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fastapi import Request, Response
+from pydantic import ConfigDict
+from starlette.types import Scope
+
+from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, BaseVerifyResponse
+from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body, SimpleResponsesAPIAgent
+from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status
+from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, is_session_of, model_reply, parsed, play
+
+__all__ = [
+    "EnvironmentAgent",
+    "EnvironmentAgentConfig",
+    "ModelAgent",
+    "ModelAgentConfig",
+    "ModelServerRef",
+    "ResourcesServerRef",
+    "SimpleAgent",
+    "SimpleAgentConfig",
+    "SimpleAgentRunRequest",
+    "SimpleAgentVerifyRequest",
+    "SimpleAgentVerifyResponse",
+    "task_fields",
+]
+
+
+class EnvironmentAgentConfig(BaseResponsesAPIAgentConfig):
+    """Config of an agent that plays in one resources server."""
+
+    resources_server: ResourcesServerRef
+    """The environment: its tools, its sessions and its verifier."""
+
+
+class ModelAgentConfig(EnvironmentAgentConfig):
+    """Config of an agent that plays one model in one resources server."""
+
+    model_server: ModelServerRef
+    """The model that plays."""
+
+
+class SimpleAgentConfig(ModelAgentConfig):
+    """Config of the simple agent."""
+
+    max_steps: int | None = None
+    """Most model calls of one response; None or 0: as many as the model wants."""
+    tool_calls_in_parallel: bool = False
+    """Run the tool calls of one turn at once instead of in order. For tools whose order does not matter."""
+
+
+class SimpleAgentRunRequest(BaseRunRequest):
+    """A task; the environment's own fields are carried along."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SimpleAgentVerifyRequest(BaseVerifyRequest):
+    """A task and the response to it."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class SimpleAgentVerifyResponse(BaseVerifyResponse):
+    """A task, the response to it, its reward and whatever the verifier adds."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class EnvironmentAgent(SimpleResponsesAPIAgent):
+    """An agent around one resources server: override `responses`."""
+
+    config: EnvironmentAgentConfig
+
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
+        """One rollout: seed the session, play, verify."""
+        task = task_fields(body)
+        cookies = CookieJar(self._resources_cookies(request.cookies))
+        seeded = await self.server_client.post(
+            server_name=self.config.resources_server.name, url_path="/seed_session", json=task, cookies=cookies.current
+        )
+        await raise_for_status(seeded)
+        cookies.add(seeded.cookies)
+        response = await self._own_response(request, body, cookies)
+        return await self._verified(task, response, cookies)
+
+    async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
+        """Metrics over many rollouts, as the resources server computes them."""
+        if self.config.skip_verification:
+            return await super().aggregate_metrics(body)
+        server, path = self.config.resources_server.name, "/aggregate_metrics"
+        reply = await self.server_client.post(server_name=server, url_path=path, json=body)
+        await raise_for_status(reply)
+        return await parsed(AggregateMetrics, reply, server, path)
+
+    async def _own_response(
+        self, request: Request | None, body: SimpleAgentRunRequest, cookies: CookieJar
+    ) -> NeMoGymResponse:
+        """What `responses` makes of the task: the call a client would make, without the way over HTTP."""
+        rollout_id = self.rollout_id_from_run(body)
+        own_request = OwnRequest(
+            # A test's stand-in for a request may have cookies and nothing else.
+            request.scope if isinstance(request, Request) else {},
+            path=self.url_path_for_run("/v1/responses", body),
+            path_params={} if rollout_id is None else {"rollout_id": rollout_id},
+            cookies=cookies.texts(),
+        )
+        own_response = OwnResponse()
+        given = {"request": own_request, "response": own_response, "body": body.responses_create_params}
+        answer = await self.responses(**_wanted(type(self).responses, given))
+        cookies.add(self._resources_cookies(own_response.cookies))
+        return NeMoGymResponse.model_validate(answer)
+
+    async def _verified(
+        self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
+    ) -> SimpleAgentVerifyResponse:
+        """The response with its reward."""
+        # Every field of the response, set or not: an agent may have built items that rely on their defaults.
+        answered = {**task, "response": response.model_dump()}
+        if self.config.skip_verification:
+            unscored = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
+            return SimpleAgentVerifyResponse.model_validate({**answered, **unscored})
+        server, path = self.config.resources_server.name, "/verify"
+        reply = await self.server_client.post(server_name=server, url_path=path, json=answered, cookies=cookies.current)
+        await raise_for_status(reply)
+        return await parsed(SimpleAgentVerifyResponse, reply, server, path)
+
+    def _resources_cookies(self, cookies: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Those of `cookies` that are the resources server's: neither this agent's own nor another server's."""
+        others = self._other_servers()
+        mine = {n: v for n, v in cookies.items() if not any(is_session_of(n, server) for server in others)}
+        return cookies if len(mine) == len(cookies) else mine
+
+    def _other_servers(self) -> tuple[str, ...]:
+        """The servers whose session cookies the resources server must not see."""
+        return (self.config.name,)
+
+
+class ModelAgent(EnvironmentAgent):
+    """An agent that gives a model one turn; it leaves the calls the model makes to the verifier."""
+
+    config: ModelAgentConfig
+
+    async def responses(  # type: ignore[override]
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        """One reply of the model."""
+        tool_cookies, model_cookies = self._cookies_of(request)
+        answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, body)
+        tool_cookies.put_on(response)
+        model_cookies.put_on(response)
+        return answer
+
+    async def _ask(
+        self, path: str, cookies: CookieJar, body: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymResponse:
+        """One call of the model."""
+        server = self.config.model_server.name
+        reply = await self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies.current)
+        await raise_for_status(reply)
+        cookies.add(reply.cookies)
+        return await model_reply(reply, server, path)
+
+    def _cookies_of(self, request: Request) -> tuple[CookieJar, CookieJar]:
+        """The caller's cookies for the resources server and for the model server."""
+        model = self.config.model_server.name
+        for_model = {name: value for name, value in request.cookies.items() if is_session_of(name, model)}
+        return CookieJar(self._resources_cookies(request.cookies)), CookieJar(for_model or None)
+
+    def _other_servers(self) -> tuple[str, ...]:
+        return (self.config.name, self.config.model_server.name)
+
+
+class SimpleAgent(ModelAgent):
+    """Plays a model against the tools of a resources server until the model has answered."""
+
+    config: SimpleAgentConfig
+
+    async def responses(  # type: ignore[override]
+        self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        """Everything the model said and the tools answered."""
+        tool_cookies, model_cookies = self._cookies_of(request)
+        toolbox = Toolbox(
+            self.server_client,
+            self.config.resources_server.name,
+            body.tools,
+            tool_cookies,
+            in_parallel=self.config.tool_calls_in_parallel,
+        )
+        ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies)
+        answer = await play(body, ask, toolbox.run, self.config.max_steps)
+        tool_cookies.put_on(response)
+        model_cookies.put_on(response)
+        return answer
+
+
+def task_fields(body: BaseRunRequest) -> dict[str, Any]:
+    """What the resources server is sent of a task: its own fields in full, the create params as they were set."""
+    params = body.responses_create_params.model_dump(exclude_unset=True)
+    return {**body.model_dump(exclude={"responses_create_params"}), "responses_create_params": params}
+
+
+class OwnRequest(Request):
+    """A request of an agent to itself."""
+
+    def __init__(self, scope: Scope, *, path: str, path_params: dict[str, str], cookies: dict[str, str]) -> None:
+        own = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "path_params": path_params}
+        super().__init__({"query_string": b"", **scope, **own, "headers": []})
+        self._own_cookies = cookies
+
+    @property
+    def cookies(self) -> dict[str, str]:
+        return self._own_cookies
+
+
+class OwnResponse(Response):
+    """Where an agent that is called by itself leaves cookies; they stay values instead of becoming headers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cookies: dict[str, str] = {}
+
+    def set_cookie(self, key: str, value: str = "", *_: Any, **__: Any) -> None:
+        self.cookies[key] = value
+
+
+def _wanted(method: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Those of `given` that `method` takes: authors choose among `request`, `response` and `body`."""
+    names = _parameter_names(method)
+    return given if names is None else {name: value for name, value in given.items() if name in names}
+
+
+@functools.lru_cache(maxsize=256)
+def _parameter_names(method: Callable[..., Any]) -> frozenset[str] | None:
+    parameters = inspect.signature(method).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return None
+    return frozenset(parameters)
+
+
+if __name__ == "__main__":
+    SimpleAgent.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = SimpleAgent.run_webserver()

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loop that plays a model against tools, and what it needs: replies parsed, cookies kept, tools called.
+
+Nothing here is a server or reads a config: agents pass in how to ask the model. How a rollout begins (its session) and
+ends (its reward) is in `app`.
+"""
+
+import asyncio
+import itertools
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from http.cookies import Morsel
+from typing import Any, TypeVar
+
+import orjson
+from aiohttp import ClientResponse
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from nemo_gym.errors import ServerCallError
+from nemo_gym.openai_utils import (
+    NeMoGymEasyInputMessage,
+    NeMoGymFunctionCallOutput,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    NeMoGymResponseFunctionToolCall,
+    NeMoGymResponseUsage,
+    accumulate_response_usage,
+)
+from nemo_gym.server_utils import ServerClient
+
+MAX_SILENT_REPLIES = 3
+"""How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
+
+RESERVED_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "reverify_mode", "mcp"})
+"""Endpoints of a resources server that are no tools: a model reaches them only if its task offers a tool so named."""
+
+_ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
+_SHOWN_CHARACTERS = 200
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+Ask = Callable[[NeMoGymResponseCreateParamsNonStreaming], Awaitable[NeMoGymResponse]]
+RunCalls = Callable[[Sequence[NeMoGymResponseFunctionToolCall]], Awaitable[list[NeMoGymFunctionCallOutput]]]
+
+
+class InvalidReply(ServerCallError, RuntimeError):
+    """A server answered with something that is not what its endpoint promises."""
+
+    def __init__(self, server: str, path: str, reason: str, start: str) -> None:
+        super().__init__(server, path, reason, start)
+        self.server, self.path, self.reason, self.start = server, path, reason, start
+
+    def __str__(self) -> str:
+        return f"{self.server!r} gave an unusable reply at {self.path}: {self.reason}\nit begins with: {self.start!r}"
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+async def play(
+    body: NeMoGymResponseCreateParamsNonStreaming, ask: Ask, run_calls: RunCalls, max_steps: int | None
+) -> NeMoGymResponse:
+    """Ask the model and run the tools it calls, in turn, until it has answered.
+
+    Returns the last reply with everything that came after the input as its output, and the usage of all turns.
+    """
+    given, said = as_items(body.input), list[Any]()
+    usage: NeMoGymResponseUsage | None = None
+    silent_replies = 0
+    for step in itertools.count(1):
+        reply = await ask(body.model_copy(update={"input": [*given, *said]}))
+        said.extend(reply.output)
+        usage = accumulate_response_usage(usage, reply.usage)
+        calls = unanswered_calls(reply.output)
+        silent_replies = 0 if calls or has_message(reply.output) else silent_replies + 1
+        has_answered = not calls and not silent_replies
+        if reply.incomplete_details is not None or has_answered or silent_replies == MAX_SILENT_REPLIES:
+            break
+        said.extend(await run_calls(calls))
+        if max_steps and step >= max_steps:
+            break
+    reply.output, reply.usage = said, usage
+    return reply
+
+
+def as_items(given: str | list[Any]) -> list[Any]:
+    """The input of a request as items."""
+    return [user_message(given)] if isinstance(given, str) else given
+
+
+def user_message(text: str) -> NeMoGymEasyInputMessage:
+    """A message to the model."""
+    return NeMoGymEasyInputMessage(role="user", content=text, type="message")
+
+
+def unanswered_calls(items: Iterable[Any]) -> list[NeMoGymResponseFunctionToolCall]:
+    """The function calls among `items` whose output is not among them."""
+    items = list(items)
+    answered = {item.call_id for item in items if item.type == "function_call_output"}
+    return [item for item in items if item.type == "function_call" and item.call_id not in answered]
+
+
+def has_message(items: Iterable[Any]) -> bool:
+    """Whether the assistant says something in `items`."""
+    return any(item.type == "message" and item.role == "assistant" for item in items)
+
+
+# --- replies of servers -----------------------------------------------------------------------------------------------
+
+
+async def parsed(kind: type[ModelT], reply: ClientResponse, server: str, path: str) -> ModelT:
+    """The body of `reply` as a `kind`."""
+    raw = await reply.read()
+    try:
+        return kind.model_validate(orjson.loads(raw))
+    except ValueError as error:
+        raise InvalidReply(server, path, _reason(error), _start_of(raw)) from error
+
+
+async def model_reply(reply: ClientResponse, server: str, path: str) -> NeMoGymResponse:
+    """What a model answered. A reply in which the provider reports an error is a failure, not an empty answer."""
+    answer = await parsed(NeMoGymResponse, reply, server, path)
+    if answer.error is not None:
+        raise InvalidReply(server, path, f"it reports an error: {answer.error.message}", _start_of(await reply.read()))
+    return answer
+
+
+def _reason(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return f"not JSON ({error})"
+    problems = [
+        f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_url=False)
+    ]
+    return "; ".join(problems[:3])
+
+
+def _start_of(raw: Any) -> str:
+    text = raw[: _SHOWN_CHARACTERS * 4].decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+    return text[:_SHOWN_CHARACTERS]
+
+
+# --- cookies ----------------------------------------------------------------------------------------------------------
+
+
+class CookieJar:
+    """The cookies of one server during a rollout: what a reply sets is added, what was there stays."""
+
+    def __init__(self, cookies: Mapping[str, Any] | None = None) -> None:
+        self.current = cookies
+
+    def add(self, cookies: Mapping[str, Any]) -> None:
+        """Keep what a reply set."""
+        if not self.current:
+            self.current = cookies
+        elif cookies and cookies is not self.current:
+            self.current = {**dict(self.current.items()), **dict(cookies.items())}
+
+    def texts(self) -> dict[str, str]:
+        """The values by name."""
+        pairs = self.current.items() if self.current else ()
+        return {name: value.value if isinstance(value, Morsel) else value for name, value in pairs}
+
+    def put_on(self, response: Response) -> None:
+        """Set these cookies on a response."""
+        for name, value in self.texts().items():
+            response.set_cookie(name, value)
+
+
+def is_session_of(cookie_name: str, server: str) -> bool:
+    """Whether a cookie holds a session with the server instance `server`."""
+    return cookie_name.endswith(f"___{server}")
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+class Toolbox:
+    """Calls the tools of one resources server for a model.
+
+    What the model does wrong, and what a tool answers with an error status, becomes text for the model. A server that
+    cannot be reached raises: an outage must not be scored as the model's failure.
+    """
+
+    def __init__(
+        self,
+        client: ServerClient,
+        server: str,
+        tools: Iterable[Mapping[str, Any]],
+        cookies: CookieJar,
+        *,
+        in_parallel: bool = False,
+    ) -> None:
+        self._client, self._server, self._cookies, self._in_parallel = client, server, cookies, in_parallel
+        self._offered = {tool["name"] for tool in tools if tool["type"] == "function"}
+
+    async def run(self, calls: Sequence[NeMoGymResponseFunctionToolCall]) -> list[NeMoGymFunctionCallOutput]:
+        """The outputs of `calls`, in their order."""
+        if self._in_parallel and len(calls) > 1:
+            return await _all(self._run_one(call) for call in calls)
+        return [await self._run_one(call) for call in calls]
+
+    async def _run_one(self, call: NeMoGymResponseFunctionToolCall) -> NeMoGymFunctionCallOutput:
+        return NeMoGymFunctionCallOutput(
+            type="function_call_output", call_id=call.call_id, output=await self._output_of(call)
+        )
+
+    async def _output_of(self, call: NeMoGymResponseFunctionToolCall) -> str:
+        if not self._may_call(call.name):
+            offered = ", ".join(sorted(self._offered)) or "none"
+            return error_text(f"Unknown tool {call.name!r}. Available tools: {offered}")
+        try:
+            arguments = _parsed_arguments(call.arguments)
+        except ValueError as error:
+            return error_text(f"Invalid tool call arguments: {error}")
+        reply = await self._client.post(
+            server_name=self._server, url_path=f"/{call.name}", json=arguments, cookies=self._cookies.current
+        )
+        self._cookies.add(reply.cookies)
+        return await _text_of(reply)
+
+    def _may_call(self, name: str) -> bool:
+        if self._offered:
+            return name in self._offered
+        # A task without a list of tools leaves the choice to the model, within the tools' own endpoints.
+        return name not in RESERVED_TOOL_NAMES and _ONE_PATH_SEGMENT.fullmatch(name) is not None
+
+
+def error_text(message: str) -> str:
+    """An error as tools report it to a model."""
+    return orjson.dumps({"error": message}).decode()
+
+
+def _parsed_arguments(text: str) -> dict[str, Any]:
+    # Models call a tool without parameters with an empty text as well as with an empty object.
+    arguments = orjson.loads(text) if text.strip() else {}
+    if not isinstance(arguments, dict):
+        raise ValueError(f"expected a JSON object, got {type(arguments).__name__}")
+    return arguments
+
+
+async def _text_of(reply: ClientResponse) -> str:
+    raw = await reply.content.read()
+    text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
+    return text if text or reply.ok else error_text(f"The tool answered with status {reply.status} and no text")
+
+
+async def _all(work: Iterable[Awaitable[NeMoGymFunctionCallOutput]]) -> list[NeMoGymFunctionCallOutput]:
+    async def one(awaitable: Awaitable[NeMoGymFunctionCallOutput]) -> NeMoGymFunctionCallOutput:
+        return await awaitable
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(awaitable)) for awaitable in work]
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures
+    return [task.result() for task in tasks]
