@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An environment with state: every rollout has a counter of its own, which its tools change and read.
+
+The session cookie tells which counter a call is about. Counters live in this process and expire when unused, so a
+response cannot be scored again later, and the server runs with one worker.
+"""
+
+from typing import ClassVar
+
+from fastapi import FastAPI, HTTPException, Request
+from pydantic import BaseModel, PrivateAttr
+
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseSeedSessionRequest,
+    BaseSeedSessionResponse,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
+from nemo_gym.session_store import SessionStore, UnknownSession
+
+
+class ExampleSessionStateMgmtResourcesServerConfig(BaseResourcesServerConfig):
+    """Config of the environment; it has no settings of its own."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNSUPPORTED
+
+
+class ExampleSessionStateMgmtSeedSessionRequest(BaseSeedSessionRequest):
+    """Where the counter of a session begins."""
+
+    initial_count: int
+
+
+class IncrementCounterRequest(BaseModel):
+    """Arguments of `increment_counter`."""
+
+    count: int
+
+
+class IncrementCounterResponse(BaseModel):
+    """That the counter was changed."""
+
+    success: bool
+
+
+class GetCounterValueResponse(BaseModel):
+    """What the counter shows."""
+
+    count: int
+
+
+class ExampleSessionStateMgmtVerifyRequest(BaseVerifyRequest):
+    """A task and the response to it."""
+
+    expected_count: int
+
+
+class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
+    """Two tools around a counter, and a verifier that looks at what the counter shows in the end."""
+
+    config: ExampleSessionStateMgmtResourcesServerConfig
+    _counters: SessionStore[int] = PrivateAttr(default_factory=SessionStore)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app with the tools."""
+        app = super().setup_webserver()
+        app.post("/increment_counter")(self.increment_counter)
+        app.post("/get_counter_value")(self.get_counter_value)
+        return app
+
+    async def seed_session(
+        self, request: Request, body: ExampleSessionStateMgmtSeedSessionRequest
+    ) -> BaseSeedSessionResponse:
+        """Set up the counter of a session."""
+        self._counters[request.session[SESSION_ID_KEY]] = body.initial_count
+        return BaseSeedSessionResponse()
+
+    async def increment_counter(self, request: Request, body: IncrementCounterRequest) -> IncrementCounterResponse:
+        """Add to the counter."""
+        count = self._count_of(request)
+        self._counters[request.session[SESSION_ID_KEY]] = count + body.count
+        return IncrementCounterResponse(success=True)
+
+    async def get_counter_value(self, request: Request) -> GetCounterValueResponse:
+        """Get what the counter shows."""
+        return GetCounterValueResponse(count=self._count_of(request))
+
+    async def verify(self, request: Request, body: ExampleSessionStateMgmtVerifyRequest) -> BaseVerifyResponse:
+        """Compare the counter with the expected count."""
+        return BaseVerifyResponse(**dict(body), reward=float(self._count_of(request) == body.expected_count))
+
+    def _count_of(self, request: Request) -> int:
+        try:
+            return self._counters[request.session[SESSION_ID_KEY]]
+        except UnknownSession as error:
+            raise HTTPException(400, str(error)) from error
+
+
+if __name__ == "__main__":
+    ExampleSessionStateMgmtResourcesServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = ExampleSessionStateMgmtResourcesServer.run_webserver()

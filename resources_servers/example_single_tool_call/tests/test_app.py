@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One tool and a verifier that is always content."""
+
+import json
+from pathlib import Path
+from unittest.mock import MagicMock
+
+import pytest
+from fastapi.testclient import TestClient
+
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.server_utils import ServerClient, get_response_json
+from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from resources_servers.example_single_tool_call import generate_data
+from resources_servers.example_single_tool_call.app import (
+    ExampleSingleToolCallResourcesServer,
+    ExampleSingleToolCallResourcesServerConfig,
+)
+from responses_api_agents.simple_agent.app import SimpleAgent
+
+DATA = Path(generate_data.__file__).parent / "data"
+REFS = {
+    "resources_server": {"type": "resources_servers", "name": "weather"},
+    "model_server": {"type": "responses_api_models", "name": "policy_model"},
+}
+
+
+@pytest.fixture
+def client():
+    server = ExampleSingleToolCallResourcesServer(
+        config=ExampleSingleToolCallResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name=""),
+        server_client=MagicMock(spec=ServerClient),
+    )
+    return TestClient(server.setup_webserver())
+
+
+def test_the_weather_is_cold_everywhere(client):
+    answer = client.post("/get_weather", json={"city": "San Francisco"})
+    assert answer.json() == {
+        "city": "San Francisco",
+        "weather_description": "The weather in San Francisco is cold.",
+    }
+
+
+def test_a_call_without_a_city_is_refused(client):
+    answer = client.post("/get_weather", json={"town": "Lima"})
+    assert answer.status_code == 422
+    assert answer.json()["detail"][0]["loc"] == ["body", "city"]
+
+
+@pytest.mark.parametrize(
+    "response", [reply("It is cold."), reply("It is hot."), reply(), reply(tool_call("get_weather", "{not json"))]
+)
+def test_every_response_is_worth_one(client, response):
+    task = {"responses_create_params": asked("How is the weather in Lima?").model_dump(exclude_unset=True)}
+    scored = client.post("/verify", json={**task, "response": response.model_dump()}).json()
+    assert set(scored) == {"responses_create_params", "response", "reward"}
+    assert scored["reward"] == 1.0
+    assert scored["response"]["output"] == response.model_dump()["output"]
+
+
+def test_responses_can_be_scored_again_later(client):
+    assert client.get("/reverify_mode").json() == "stateless"
+
+
+async def test_the_agent_calls_the_tool_and_answers():
+    model = scripted_model(reply(tool_call("get_weather", {"city": "Lima"}, call_id="call_1")), "It is cold in Lima.")
+    servers = {"weather": ExampleSingleToolCallResourcesServer, "agent": (SimpleAgent, REFS), "policy_model": model}
+    async with running(**servers) as client:
+        rollout = await get_response_json(await client.post("agent", "/run", json=generate_data.rows()[0]))
+
+    call, output, message = rollout["response"]["output"]
+    assert rollout["reward"] == 1.0
+    assert (call["name"], message["content"][0]["text"]) == ("get_weather", "It is cold in Lima.")
+    assert json.loads(output["output"])["weather_description"] == "The weather in Lima is cold."
+
+
+def test_the_example_rows_are_those_of_the_generator(tmp_path):
+    generate_data.write(tmp_path / "example.jsonl")
+    assert (tmp_path / "example.jsonl").read_bytes() == (DATA / "example.jsonl").read_bytes()
+
+
+def test_rows_are_create_params_and_nothing_else():
+    for row in generate_data.rows():
+        assert set(row) == {"responses_create_params"}
+        params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row["responses_create_params"])
+        assert [item.role for item in params.input] == ["developer", "user"]
+        assert [(tool["name"], tool["strict"]) for tool in params.tools] == [("get_weather", True)]
