@@ -41,26 +41,23 @@ def to_overrides(command: Command, tokens: list[str]) -> list[str]:
         elif flag.kind == "search_dir":
             _search_first(value)
         else:
-            overrides.append(f"++{flag.key}={quoted(value)}")
+            from nemo_gym._config.overrides import override_token  # loads omegaconf, which `--help` can do without
+
+            overrides.append(override_token(flag.key, value))
     configs += [_component_config(flag, value) for flag, value in components]
     return _with_config_paths(configs, overrides)
 
 
-def quoted(value: str) -> str:
-    """`value` as a string of the override grammar."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def _with_config_paths(configs: list[str], overrides: list[str]) -> list[str]:
+    """`overrides` with one `config_paths` that lists the files of flags before those given as an override."""
     if not configs:
         return overrides
+    from nemo_gym._config.overrides import override_token, parse_overrides
+
     given = [token for token in overrides if token.lstrip("+").startswith("config_paths=")]
-    listed = [quoted(path) for path in configs]
-    for token in given:
-        inner = token.partition("=")[2].strip().removeprefix("[").removesuffix("]")
-        listed.extend(part for part in (inner,) if part)
-    return [f"++config_paths=[{','.join(listed)}]", *(token for token in overrides if token not in given)]
+    more = parse_overrides(given).values.get("config_paths", [])
+    paths = [*configs, *(more if isinstance(more, list) else [more])]
+    return [override_token("config_paths", paths), *(token for token in overrides if token not in given)]
 
 
 def _search_first(folder: str) -> None:

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A config's servers, all in this process."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym import global_config
+from nemo_gym._transport.local import LocalResponse
+from nemo_gym._util.jsonl import read_rows
+from nemo_gym.errors import ConfigError
+from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.launch import serve_config, server_folder
+from nemo_gym.process_env import run_token_path
+from nemo_gym.rollout_collection import RolloutCollectionHelper
+from nemo_gym.server_utils import ServerClient
+
+WEATHER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
+DATA = server_folder("resources_servers", "example_single_tool_call") / "data"
+
+
+@pytest.fixture
+def config(monkeypatch, unused_tcp_port):
+    parsed = GlobalConfigDictParser().parse_no_environment(
+        OmegaConf.create(
+            {
+                "config_paths": [WEATHER, "responses_api_models/replay_model/configs/replay_model.yaml"],
+                "head_server": {"port": unused_tcp_port},
+                "policy_model": {
+                    "responses_api_models": {
+                        "replay_model": {"rollouts_jsonl_fpath": str(DATA / "example_rollouts.jsonl")}
+                    }
+                },
+            }
+        )
+    )
+    monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", parsed)
+    return parsed
+
+
+async def test_rollouts_are_played_without_a_socket_between_the_servers(config):
+    rows = [
+        {
+            **row,
+            "_ng_task_index": i,
+            "_ng_rollout_index": 0,
+            "agent_ref": {"name": "example_single_tool_call_simple_agent"},
+        }
+        for i, row in enumerate(read_rows(DATA / "example.jsonl"))
+    ]
+    async with serve_config(config) as servers:
+        assert len(servers) == 3
+        played = [await finished for finished in RolloutCollectionHelper().run_examples(rows)]
+        client = ServerClient.load_from_global_config()
+        assert isinstance(await client.get("example_single_tool_call", "/"), LocalResponse)
+    assert sorted(row["_ng_task_index"] for row, _ in played) == [0, 1, 2, 3, 4]
+    assert all(result["reward"] == 1.0 and result["agent_ref"] == row["agent_ref"] for row, result in played)
+
+
+async def test_the_head_server_lists_what_runs_and_nothing_is_left_behind(config):
+    async with serve_config(config) as servers:
+        client = ServerClient.load_from_global_config()
+        statuses = await asyncio.gather(*(asyncio.to_thread(client.poll_for_status, s.process_name) for s in servers))
+        assert set(statuses) == {"success"}
+        token = run_token_path(client.head_server_config)
+        assert token.exists()
+    assert not token.exists()
+    assert {await asyncio.to_thread(client.poll_for_status, s.process_name) for s in servers} == {"connection_error"}
+
+
+def test_an_implementation_that_is_nowhere_is_an_error_that_names_it():
+    with pytest.raises(ConfigError, match="resources_servers/nope"):
+        server_folder("resources_servers", "nope")
+
+
+def test_the_folder_of_a_built_in_server_is_found_from_anywhere(monkeypatch, tmp_path: Path):
+    monkeypatch.chdir(tmp_path)
+    assert (server_folder("responses_api_agents", "simple_agent") / "app.py").is_file()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nemo_gym
+from nemo_gym import PARENT_DIR, _resolve_under_cwd_or_install, component_search_roots
+
+
+def test_every_name_is_exported_and_the_list_is_sorted():
+    assert nemo_gym.__all__ == sorted(nemo_gym.__all__)
+    for name in nemo_gym.__all__:
+        assert getattr(nemo_gym, name) is not None
+    assert set(nemo_gym.__all__) <= set(dir(nemo_gym))
+
+
+def test_extra_roots_come_before_the_current_and_the_install_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", os.pathsep.join(["/a", "/b", "", "/a"]))
+    monkeypatch.chdir(tmp_path)
+    assert component_search_roots() == [Path("/a"), Path("/b"), tmp_path, PARENT_DIR]
+
+
+def test_entries_of_sys_path_can_be_search_roots_too(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    roots = component_search_roots(sys_path=["", str(tmp_path), "/c", str(PARENT_DIR)])
+    assert roots == [Path("/c"), tmp_path, PARENT_DIR]
+
+
+def test_a_relative_path_is_found_in_the_first_root_that_has_it(monkeypatch, tmp_path):
+    (tmp_path / "extra" / "data").mkdir(parents=True)
+    (tmp_path / "extra" / "data" / "x.jsonl").touch()
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path / "extra"))
+    assert _resolve_under_cwd_or_install("data/x.jsonl") == tmp_path / "extra" / "data" / "x.jsonl"
+    assert _resolve_under_cwd_or_install("nowhere") == tmp_path / "extra" / "nowhere"
+    assert _resolve_under_cwd_or_install("/abs") == Path("/abs")
+
+
+def test_servers_of_extra_roots_can_be_imported(tmp_path):
+    folder = tmp_path / "resources_servers" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text("WHO = 'mine'\n")
+    code = (
+        "import nemo_gym; import resources_servers.mine.app as m; "
+        "import resources_servers.example_single_tool_call.app; print(m.WHO)"
+    )
+    environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(tmp_path)}
+    out = subprocess.run(
+        [sys.executable, "-c", code], env=environment, cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert out.strip() == "mine"
