@@ -23,7 +23,7 @@ from nemo_gym._config.defaults import Machine
 from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVER_PORT
 from nemo_gym._config.keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.parse import Resolved, Sources, resolve
-from nemo_gym._config.ports import free_port
+from nemo_gym._config.ports import free_port, reserve_port
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
 from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
 from nemo_gym._util.keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
@@ -310,7 +310,7 @@ def _this_machine(*, offline: bool) -> Machine:
         results_dir=RESULTS_DIR,
         working_dir=WORKING_DIR,
         own_ip=None if offline else _own_ip,
-        open_port=None if offline else free_port,
+        open_port=None if offline else reserve_port,
     )
 
 

@@ -44,7 +44,7 @@ class Machine:
     results_dir: Path
     working_dir: Path
     own_ip: Callable[[], str] | None = None
-    open_port: Callable[[int, int, Collection[int], int], int] | None = None
+    open_port: Callable[[str, int, int, Collection[int], int], int] | None = None
 
 
 def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> Problems:
@@ -120,7 +120,9 @@ def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine
         if server.get("port") is None:
             server["port"] = OFFLINE_PORT
             if machine.open_port:
-                server["port"] = machine.open_port(config.port_range_low, config.port_range_high, taken, PORT_TRIES)
+                server["port"] = machine.open_port(
+                    server.host, config.port_range_low, config.port_range_high, taken, PORT_TRIES
+                )
                 taken.append(server.port)
     config["disallowed_ports"] = taken
 

@@ -1,19 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """Free TCP ports for servers whose config does not name one.
 
-A port is probed by binding to it and let go again, so it is free now, not reserved.
+A port that is reserved stays bound until the server takes the socket over, so that no other launch on the machine can
+get it in between. A port that is only found is free now and promises nothing.
 """
 
 import random
 import socket
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+
+_reserved: dict[tuple[str, int], socket.socket] = {}
 
 
 def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
     """A port of `low`..`high`, not in `taken`, that nothing listens on."""
+
+    def probe(port: int) -> bool:
+        sock = _bound("", port)
+        if sock is not None:
+            sock.close()
+        return sock is not None
+
+    return _first(probe, low, high, taken, tries)
+
+
+def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: int) -> int:
+    """As `free_port`, and keep it for this process: `take_reserved` hands the bound socket over."""
+
+    def reserve(port: int) -> bool:
+        sock = _bound(host, port)
+        if sock is not None:
+            _reserved[host, port] = sock
+        return sock is not None
+
+    return _first(reserve, low, high, taken, tries)
+
+
+def take_reserved(host: str, port: int) -> socket.socket | None:
+    """The bound socket of a reserved port; the caller owns it from now on."""
+    return _reserved.pop((host, port), None)
+
+
+def _first(usable: Callable[[int], bool], low: int, high: int, taken: Collection[int], tries: int) -> int:
     candidates = [port for port in range(low, high + 1) if port not in taken]
     for port in random.sample(candidates, min(tries, len(candidates))):
-        if _is_free(port):
+        if usable(port):
             return port
     raise RuntimeError(
         f"found no free port in {low}..{high} after {min(tries, len(candidates))} tries "
@@ -22,10 +53,12 @@ def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
     )
 
 
-def _is_free(port: int) -> bool:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
+def _bound(host: str, port: int) -> socket.socket | None:
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError:
+        sock.close()
+        return None
+    return sock

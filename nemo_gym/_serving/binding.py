@@ -9,6 +9,7 @@ from typing import Any
 
 import uvicorn
 
+from nemo_gym._config.ports import take_reserved
 from nemo_gym.errors import PortInUseError
 
 KEEP_ALIVE_S = 30
@@ -17,6 +18,10 @@ BACKLOG = 16_384
 
 def bind(host: str, port: int, server_name: str) -> socket.socket:
     """A socket bound to `host:port`; the error names the server and, where it can be found out, who has the port."""
+    sock = take_reserved(host, port)
+    if sock is not None:
+        sock.listen(BACKLOG)
+        return sock
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

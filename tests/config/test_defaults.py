@@ -2,6 +2,7 @@
 """What is filled in when a config leaves it open, and what a user's own value looks like afterwards."""
 
 import platform
+import socket
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,16 @@ from omegaconf import OmegaConf
 
 from nemo_gym._config.defaults import Machine
 from nemo_gym._config.parse import Sources, resolve
-from nemo_gym._config.ports import free_port
+from nemo_gym._config.ports import free_port, reserve_port, take_reserved
 from nemo_gym.errors import ConfigError
 from tests.config.examples import MODEL, WEATHER
 
 
-def online(values, tmp_path, open_port=free_port):
+def any_host(host, *rest):
+    return free_port(*rest)
+
+
+def online(values, tmp_path, open_port=any_host):
     machine = Machine(tmp_path, tmp_path, tmp_path, own_ip=lambda: "10.0.0.7", open_port=open_port)
     return resolve(Sources(OmegaConf.create({}), OmegaConf.create(values), [tmp_path]), machine).config
 
@@ -61,7 +66,7 @@ def test_dependencies_of_the_head_server_are_those_that_are_installed(tmp_path):
 def test_every_server_gets_a_host_and_a_port_of_its_own(tmp_path):
     taken_before = []
 
-    def next_port(low, high, taken, tries):
+    def next_port(host, low, high, taken, tries):
         taken_before.append(list(taken))
         return max(taken) + 1
 
@@ -130,6 +135,15 @@ def test_folders_are_made_absolute(tmp_path, monkeypatch):
 def test_a_setting_of_the_wrong_type_is_named(tmp_path, key, value):
     with pytest.raises(ConfigError, match=f"'{key}' must be .* but it is {value!r}"):
         online({key: value}, tmp_path)
+
+
+def test_a_reserved_port_is_nobody_elses_until_its_socket_is_taken_over():
+    port = reserve_port("127.0.0.1", 21000, 22000, (), 50)
+    with socket.socket() as rival, pytest.raises(OSError, match="in use"):
+        rival.bind(("127.0.0.1", port))
+    with take_reserved("127.0.0.1", port) as sock:
+        assert sock.getsockname() == ("127.0.0.1", port)
+    assert take_reserved("127.0.0.1", port) is None
 
 
 def test_a_range_without_a_free_port_is_reported():
