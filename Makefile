@@ -29,6 +29,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP)
+	@scripts/system-packages.sh bwrap=bubblewrap
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 demo: $(STAMP)

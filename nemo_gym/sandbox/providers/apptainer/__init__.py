@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes as Apptainer instances."""
+
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig as ApptainerCreateConfig
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerProvider as ApptainerProvider

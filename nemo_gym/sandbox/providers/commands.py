@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every provider shares that can do one thing: run a program inside a sandbox.
+
+Commands, uploads and downloads are all built on that one ability, so they see the same files with the same rights: a
+symbolic link that model-written code left in a sandbox leads nowhere outside it.
+"""
+
+import asyncio
+import os
+import shlex
+import tarfile
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO
+from uuid import uuid4
+
+from nemo_gym.sandbox.providers.archives import pack, unpack
+from nemo_gym.sandbox.providers.base import (
+    DEFAULT_EXEC_TIMEOUT_S,
+    KILLED_RETURN_CODE,
+    TIMEOUT_RETURN_CODE,
+    SandboxExecResult,
+    SandboxHandle,
+    SandboxSpec,
+    SandboxTransferError,
+    check_env,
+)
+from nemo_gym.sandbox.providers.processes import Completed
+
+SHELL = "/bin/sh"
+# Bash where there is one, because commands are written for it; the command itself is one argument, never re-quoted.
+RUN_COMMAND = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec /bin/sh -c "$1"'
+RECEIVE_FILE = 'mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod "$2" "$1"'
+RECEIVE_FOLDER = 'mkdir -p -- "$1" && exec tar -C "$1" -xf -'
+IS_FOLDER = 21
+SEND_FILE = f'if [ -d "$1" ]; then exit {IS_FOLDER}; fi; exec cat -- "$1"'
+SEND_FOLDER = 'exec tar -C "$1" -cf - .'
+
+
+class CommandProvider(ABC):
+    """Commands and file transfer for a provider that implements `_run`."""
+
+    def __init__(self, *, max_output_bytes: int, transfer_timeout_s: float) -> None:
+        self._max_output_bytes = max_output_bytes
+        self._transfer_timeout_s = transfer_timeout_s
+
+    @abstractmethod
+    async def _run(
+        self,
+        handle: SandboxHandle,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None,
+        user: str | int | None = None,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+    ) -> tuple[Completed, str | None]:
+        """Run `argv` in the sandbox; also returns what cut it short, if something did."""
+
+    def _path(self, handle: SandboxHandle, path: str) -> str:
+        """`path` as programs in the sandbox see it."""
+        return path
+
+    async def exec(
+        self,
+        handle: SandboxHandle,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
+        user: str | int | None = None,
+    ) -> SandboxExecResult:
+        """Run a command; see `SandboxProvider.exec`."""
+        check_env(env or {})
+        text = command if isinstance(command, str) else shlex.join(command)
+        argv = [SHELL, "-c", RUN_COMMAND, "sandbox", text]
+        completed, cause = await self._run(handle, argv, cwd=cwd, env=env, timeout_s=timeout_s, user=user)
+        codes = {None: completed.return_code, "timeout": TIMEOUT_RETURN_CODE}
+        return SandboxExecResult(
+            stdout=completed.stdout.decode("utf-8", errors="replace"),
+            stderr=completed.stderr.decode("utf-8", errors="replace"),
+            return_code=codes.get(cause, KILLED_RETURN_CODE),
+            error_type=cause,
+        )
+
+    async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
+        """Copy a local file or folder into the sandbox; see `SandboxProvider.upload_file`."""
+        source, target = Path(source_path), self._path(handle, target_path)
+        what = f"upload {str(source)!r} to {target_path!r}"
+        try:
+            content, script, mode = await asyncio.to_thread(_open_source, source)
+        except OSError as error:
+            raise SandboxTransferError(f"cannot {what}: {error}") from error
+        with content:
+            await self._transfer(handle, what, [SHELL, "-c", script, "sandbox", target, mode], stdin=content)
+
+    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
+        """Copy a file or folder out of the sandbox; see `SandboxProvider.download_file`."""
+        source, target = self._path(handle, source_path), Path(target_path)
+        what = f"download {source_path!r} to {str(target)!r}"
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f".{target.name}.{uuid4().hex}.part")
+            try:
+                with part.open("x+b") as content:
+                    argv = [SHELL, "-c", SEND_FILE, "sandbox", source]
+                    code = await self._transfer(handle, what, argv, stdout=content, accepted=(0, IS_FOLDER))
+                    if code == IS_FOLDER:
+                        argv = [SHELL, "-c", SEND_FOLDER, "sandbox", source]
+                        await self._transfer(handle, what, argv, stdout=content)
+                        await asyncio.to_thread(unpack, content, target)
+                        return
+                part.replace(target)
+            finally:
+                part.unlink(missing_ok=True)
+        except (OSError, tarfile.TarError) as error:
+            raise SandboxTransferError(f"cannot {what}: {error}") from error
+
+    async def _place_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+        """Bring `spec.files` into a new sandbox."""
+        for target, content in spec.files.items():
+            if isinstance(content, Path):
+                await self.upload_file(handle, content, target)
+                continue
+            with tempfile.TemporaryFile() as source:
+                source.write(content.encode() if isinstance(content, str) else content)
+                source.seek(0)
+                argv = [SHELL, "-c", RECEIVE_FILE, "sandbox", self._path(handle, target), "644"]
+                await self._transfer(handle, f"write {target!r}", argv, stdin=source)
+
+    async def _transfer(
+        self,
+        handle: SandboxHandle,
+        what: str,
+        argv: Sequence[str],
+        *,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+        accepted: Sequence[int] = (0,),
+    ) -> int:
+        completed, cause = await self._run(handle, argv, timeout_s=self._transfer_timeout_s, stdin=stdin, stdout=stdout)
+        if cause is None and completed.return_code in accepted:
+            return completed.return_code
+        reason = completed.stderr.decode("utf-8", errors="replace").strip() or f"exit code {completed.return_code}"
+        raise SandboxTransferError(
+            f"cannot {what} (sandbox {handle.sandbox_id!r}): {f'{cause}; ' if cause else ''}{reason}"
+        )
+
+
+def _open_source(source: Path) -> tuple[IO[bytes], str, str]:
+    """What to send for a local file or folder, the script that receives it, and the file's mode."""
+    if source.is_dir():
+        return pack(source), RECEIVE_FOLDER, ""
+    content = source.open("rb")
+    return content, RECEIVE_FILE, f"{os.fstat(content.fileno()).st_mode & 0o777:o}"

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a command on this machine is kept apart from the rest of it, and where its files are.
+
+With bubblewrap a command sees a read-only system, its own folders and nothing else, without a network. Without it, the
+limits of the supervisor are all there is: the command sees the machine's files with the rights of its user.
+"""
+
+import json
+import os
+import shutil
+import signal
+import stat
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Isolation = Literal["bubblewrap", "rlimits"]
+
+SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
+DEFAULT_WORKDIR = "/workspace"
+STATE_FILE = "state.json"
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+ETC_FILES = (
+    "alternatives",
+    "group",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "localtime",
+    "mime.types",
+    "nsswitch.conf",
+    "passwd",
+    "ssl",
+)
+
+
+@dataclass(frozen=True)
+class LocalSandbox:
+    """A sandbox on this machine: the folder that holds it, and how its commands run."""
+
+    root: str
+    isolation: Isolation
+    workdir: str
+    """Working folder as commands see it (bubblewrap) or as the spec named it (rlimits)."""
+    env: Mapping[str, str]
+    memory_mib: int
+    expires_at: float
+
+    @property
+    def work(self) -> Path:
+        """Where the working folder really is."""
+        return Path(self.root) / "work"
+
+    @property
+    def tmp(self) -> Path:
+        """Where the private temporary folder really is."""
+        return Path(self.root) / "tmp"
+
+    def inside(self, path: str) -> str:
+        """`path` as commands see it: with bubblewrap as it is, else moved to where the folders really are."""
+        absolute = os.path.normpath(os.path.join(self.workdir, path))
+        if self.isolation == "bubblewrap" or _within(absolute, self.root):
+            return absolute
+        for seen, real in ((self.workdir, self.work), ("/tmp", self.tmp)):
+            if _within(absolute, seen):
+                return os.path.normpath(real / os.path.relpath(absolute, seen))
+        return absolute
+
+    def base_env(self) -> dict[str, str]:
+        """What every command finds in its environment, before the spec's own variables."""
+        contained = self.isolation == "bubblewrap"
+        home = self.workdir if contained else str(self.work)
+        tmp = "/tmp" if contained else str(self.tmp)
+        return {"PATH": SYSTEM_PATH, "HOME": home, "TMPDIR": tmp, "LANG": "C.UTF-8"}
+
+    def save(self) -> None:
+        """Write down what another process needs to take this sandbox up; for the owner's eyes, as it holds `env`."""
+        fd = os.open(Path(self.root) / STATE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "w", encoding="utf-8") as out:
+            json.dump({"schema": 1, **asdict(self)}, out)
+
+    @classmethod
+    def load(cls, root: Path) -> "LocalSandbox":
+        """The sandbox that `save` wrote down in `root`."""
+        state: dict[str, Any] = json.loads((root / STATE_FILE).read_text(encoding="utf-8"))
+        state.pop("schema")
+        return cls(**{**state, "root": str(root)})
+
+
+def _within(path: str, folder: str) -> bool:
+    return os.path.commonpath([path, folder]) == folder
+
+
+def bubblewrap_prefix(executable: str, sandbox: LocalSandbox, cwd: str, read_only_paths: Sequence[str]) -> list[str]:
+    """The `bwrap` call that goes before a command."""
+    prefix = [executable, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    prefix += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
+    for name in SYSTEM_LINKS:
+        folder = f"/{name}"
+        if os.path.islink(folder):
+            prefix += ["--symlink", os.readlink(folder), folder]
+        elif os.path.isdir(folder):
+            prefix += ["--ro-bind", folder, folder]
+    for name in ETC_FILES:
+        prefix += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path in read_only_paths:
+        prefix += ["--ro-bind", path, path]
+    prefix += ["--proc", "/proc", "--dev", "/dev"]
+    prefix += ["--bind", str(sandbox.tmp), "/tmp", "--bind", str(sandbox.work), sandbox.workdir]
+    return [*prefix, "--chdir", cwd, "--"]
+
+
+def kill_marked(sandbox_id: str) -> int:
+    """Kill every process that bears the sandbox's mark in its environment; how many there were."""
+    mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
+    killed = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed += 1
+    return killed
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder in which untrusted code may have taken rights away."""
+    with suppress(FileNotFoundError):
+        try:
+            shutil.rmtree(folder)
+        except PermissionError:
+            for parent, names, _ in os.walk(folder):
+                for name in names:
+                    path = os.path.join(parent, name)
+                    if stat.S_ISDIR(os.lstat(path).st_mode):
+                        os.chmod(path, 0o700)
+            shutil.rmtree(folder)

@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sandboxes on this machine, for model-written code where no container engine is at hand.
+
+Bubblewrap keeps them apart where it works; otherwise limits in a supervised process tree do what they can, and the log
+says which. Only files last from one command to the next: processes end with the command that started them. There are
+no images, no ports and no GPUs here.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import pwd
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Literal, get_args
+
+from nemo_gym.sandbox.providers.base import (
+    KILLED_RETURN_CODE,
+    SandboxConfigError,
+    SandboxCreateError,
+    SandboxHandle,
+    SandboxNotRunningError,
+    SandboxSpec,
+    SandboxStatus,
+)
+from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
+from nemo_gym.sandbox.providers.local import supervisor
+from nemo_gym.sandbox.providers.local.isolation import (
+    DEFAULT_WORKDIR,
+    SANDBOX_MARK,
+    STATE_FILE,
+    Isolation,
+    LocalSandbox,
+    bubblewrap_prefix,
+    kill_marked,
+    remove_folder,
+)
+from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
+
+LOG = logging.getLogger(__name__)
+
+FOLDER_PREFIX = "nemo-gym-sandbox-"
+DEFAULT_TTL_S = 24 * 3600.0
+MIB = 1024 * 1024
+
+IsolationChoice = Literal["auto", "bubblewrap", "rlimits"]
+
+
+class LocalProvider(CommandProvider):
+    """A folder per sandbox, and a supervised process tree per command."""
+
+    name = "local"
+
+    def __init__(
+        self,
+        *,
+        isolation: IsolationChoice = "auto",
+        memory_mib: int = 2048,
+        max_processes: int = 256,
+        max_file_mib: int = 1024,
+        run_as: str = "nobody",
+        read_only_paths: Sequence[str] = (),
+        base_dir: str | None = None,
+        bubblewrap: str = "bwrap",
+        max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+        transfer_timeout_s: float = 600.0,
+    ) -> None:
+        """`run_as` is the user of the commands when we are root; otherwise they run as the user that we are.
+
+        `memory_mib` holds for all processes of a command together unless the spec's resources say otherwise.
+        `read_only_paths` are folders beside /usr that commands may see under bubblewrap.
+        """
+        super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
+        if isolation not in get_args(IsolationChoice):
+            raise SandboxConfigError(f"isolation must be one of {get_args(IsolationChoice)}, not {isolation!r}")
+        self._isolation: IsolationChoice = isolation
+        self._memory_mib, self._max_processes, self._max_file_mib = memory_mib, max_processes, max_file_mib
+        self._run_as = run_as
+        self._read_only_paths = tuple(read_only_paths)
+        self._base_dir = Path(base_dir or tempfile.gettempdir())
+        self._bubblewrap = bubblewrap
+        self._decided: Isolation | None = None
+
+    async def create(self, spec: SandboxSpec) -> SandboxHandle:
+        """Make the folders of a sandbox and see that commands run there."""
+        _refuse_what_is_not_there(spec)
+        await asyncio.to_thread(_remove_expired, self._base_dir)
+        sandbox = await asyncio.to_thread(self._make_folders, spec)
+        handle = SandboxHandle(Path(sandbox.root).name, self.name, sandbox)
+        try:
+            isolation = await self._decide(handle)
+            handle = replace(handle, raw=replace(sandbox, isolation=isolation))
+            await self._check_ready(handle)
+            _raw(handle).save()
+            await self._place_files(handle, spec)
+        except BaseException:
+            # Whatever stopped us, cancellation included: nobody will own this folder.
+            await self.close(handle)
+            raise
+        return handle
+
+    async def status(self, handle: SandboxHandle) -> SandboxStatus:
+        """Running while its folder is there and its time is not over."""
+        sandbox = _raw(handle)
+        alive = sandbox.work.is_dir() and time.time() < sandbox.expires_at
+        return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
+
+    async def close(self, handle: SandboxHandle) -> None:
+        """Kill what still runs and remove the folders."""
+
+        def end() -> None:
+            while kill_marked(handle.sandbox_id):
+                time.sleep(0.005)
+            remove_folder(Path(_raw(handle).root))
+
+        await asyncio.to_thread(end)
+
+    async def aclose(self) -> None:
+        """Nothing is held between calls."""
+
+    def dump(self, handle: SandboxHandle) -> dict[str, Any]:
+        """The folder; all else is written down in it, where only its owner can read."""
+        return {"root": _raw(handle).root}
+
+    async def connect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+        """Take up a sandbox that another process on this machine made."""
+        root = Path(state["root"])
+        if root.name != sandbox_id or not (root / STATE_FILE).is_file():
+            raise SandboxNotRunningError(
+                f"there is no local sandbox {sandbox_id!r} in {str(root)!r}: it may have ended"
+            )
+        return SandboxHandle(sandbox_id, self.name, LocalSandbox.load(root))
+
+    def _path(self, handle: SandboxHandle, path: str) -> str:
+        return _raw(handle).inside(path)
+
+    async def _run(
+        self,
+        handle: SandboxHandle,
+        argv: Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_s: float | None,
+        user: str | int | None = None,
+        stdin: IO[bytes] | None = None,
+        stdout: IO[bytes] | None = None,
+    ) -> tuple[Completed, str | None]:
+        sandbox = _raw(handle)
+        _check_user(user)
+        if await self.status(handle) is not SandboxStatus.RUNNING:
+            raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
+        left_s = sandbox.expires_at - time.time()
+        settings = self._settings(handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s))
+        return await self._supervise(handle, settings, stdin, stdout)
+
+    def _settings(
+        self, handle: SandboxHandle, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float
+    ) -> dict[str, Any]:
+        """What the supervisor is told about one command."""
+        sandbox = _raw(handle)
+        folder = sandbox.inside(cwd or "")
+        prefix: list[str] = []
+        if sandbox.isolation == "bubblewrap":
+            prefix = bubblewrap_prefix(self._bubblewrap_path(), sandbox, folder, self._read_only_paths)
+        uid, gid = _identity(self._run_as)
+        return {
+            "argv": [*prefix, *argv],
+            "cwd": "/" if prefix else folder,
+            "env": {**sandbox.base_env(), **sandbox.env, **env, SANDBOX_MARK: handle.sandbox_id},
+            "timeout_s": timeout_s,
+            "memory_bytes": sandbox.memory_mib * MIB,
+            "max_processes": self._max_processes,
+            "max_file_bytes": self._max_file_mib * MIB,
+            "uid": uid,
+            "gid": gid,
+            "parent": os.getpid(),
+        }
+
+    async def _supervise(
+        self, handle: SandboxHandle, settings: Mapping[str, Any], stdin: IO[bytes] | None, stdout: IO[bytes] | None
+    ) -> tuple[Completed, str | None]:
+        """Run the supervisor: what the command wrote, and how the supervisor says that it ended."""
+        with contextlib.ExitStack() as files:
+            # In memory rather than as arguments or environment: neither shows in the list of processes.
+            settings_file = files.enter_context(os.fdopen(os.memfd_create("settings"), "w+b"))
+            settings_file.write(json.dumps(settings).encode())
+            settings_file.seek(0)
+            read_fd, write_fd = os.pipe()
+            report = files.enter_context(os.fdopen(read_fd, "rb"))
+            fds = (settings_file.fileno(), write_fd)
+            try:
+                completed = await run(
+                    [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds)],
+                    env={},
+                    # The supervisor keeps the deadline; this one is for a supervisor that does not.
+                    timeout_s=settings["timeout_s"] + supervisor.KILL_PATIENCE_S + GRACE_S,
+                    stdin=DEVNULL if stdin is None else stdin.fileno(),
+                    stdout=None if stdout is None else stdout.fileno(),
+                    pass_fds=fds,
+                    max_output_bytes=self._max_output_bytes,
+                )
+            finally:
+                os.close(write_fd)
+            return await self._outcome(handle, completed, report.read())
+
+    async def _outcome(
+        self, handle: SandboxHandle, completed: Completed, report: bytes
+    ) -> tuple[Completed, str | None]:
+        if not report:
+            # The supervisor itself was killed, so what it watched over has to be found another way.
+            await asyncio.to_thread(kill_marked, handle.sandbox_id)
+            return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
+        ended = json.loads(report)
+        if ended["survivors"]:
+            LOG.warning("%s processes of sandbox %r could not be killed", ended["survivors"], handle.sandbox_id)
+        return replace(completed, return_code=ended["return_code"]), completed.ended_by or ended["error_type"]
+
+    def _make_folders(self, spec: SandboxSpec) -> LocalSandbox:
+        root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=self._base_dir))
+        uid, gid = _identity(self._run_as)
+        for name in ("work", "tmp"):
+            (root / name).mkdir(mode=0o700)
+            if uid is not None and gid is not None:
+                os.chown(root / name, uid, gid)
+        # Another user has to pass through, but not to look around.
+        root.chmod(0o711)
+        return LocalSandbox(
+            root=str(root),
+            isolation="rlimits",
+            workdir=os.path.normpath(os.path.join("/", spec.workdir or DEFAULT_WORKDIR)),
+            env=dict(spec.env),
+            memory_mib=spec.resources.memory_mib or self._memory_mib,
+            expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
+        )
+
+    async def _decide(self, handle: SandboxHandle) -> Isolation:
+        """Bubblewrap if it is wanted and works here; found out once, and logged."""
+        if self._decided is None:
+            problem = await self._bubblewrap_problem(handle)
+            if problem is not None and self._isolation == "bubblewrap":
+                raise SandboxCreateError(
+                    f"cannot make a local sandbox with bubblewrap: {problem}\n"
+                    "hint: install the package `bubblewrap` and allow user namespaces, or set `isolation: rlimits`"
+                )
+            self._decided = "bubblewrap" if problem is None else "rlimits"
+            if problem is None:
+                LOG.info("local sandboxes run under bubblewrap: no network, read-only system, private folders")
+            else:
+                LOG.warning(
+                    "local sandboxes run under resource limits only, not isolated from files and network: %s", problem
+                )
+        return self._decided
+
+    async def _bubblewrap_problem(self, handle: SandboxHandle) -> str | None:
+        """Why commands cannot run under bubblewrap; None if they can."""
+        if self._isolation == "rlimits":
+            return "the config asks for it"
+        if shutil.which(self._bubblewrap) is None:
+            return f"the program {self._bubblewrap!r} is not installed"
+        # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
+        trial = replace(handle, raw=replace(_raw(handle), isolation="bubblewrap", workdir=DEFAULT_WORKDIR))
+        completed, cause = await self._run(trial, [SHELL, "-c", ":"], timeout_s=30)
+        if cause is None and completed.return_code == 0:
+            return None
+        return f"{self._bubblewrap!r} does not work here: {cause or completed.stderr.decode(errors='replace').strip()}"
+
+    async def _check_ready(self, handle: SandboxHandle) -> None:
+        completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=30)
+        if cause is not None or completed.return_code != 0:
+            reason = cause or completed.stderr.decode(errors="replace").strip()
+            raise SandboxCreateError(
+                f"cannot make a local sandbox in {_raw(handle).root!r}: it runs no commands: {reason}\n"
+                f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
+            )
+
+    def _bubblewrap_path(self) -> str:
+        return shutil.which(self._bubblewrap) or self._bubblewrap
+
+
+def _identity(run_as: str) -> tuple[int, int] | tuple[None, None]:
+    """User and group to become, or None to stay who we are."""
+    if os.geteuid() != 0 or run_as == "root":
+        return None, None
+    try:
+        entry = pwd.getpwnam(run_as)
+    except KeyError:
+        raise SandboxConfigError(f"there is no user {run_as!r} for local sandboxes to run as") from None
+    return entry.pw_uid, entry.pw_gid
+
+
+def _check_user(user: str | int | None) -> None:
+    if user is not None:
+        raise SandboxConfigError(
+            f"a local sandbox cannot run a command as user {str(user)!r}\n"
+            "hint: leave `user` unset; `run_as` of the provider chooses the user for all commands when we are root"
+        )
+
+
+def _refuse_what_is_not_there(spec: SandboxSpec) -> None:
+    if not sys.platform.startswith("linux"):
+        raise SandboxCreateError("local sandboxes need Linux\nhint: use the `docker` provider")
+    missing = [name for name, wanted in (("ports", spec.ports), ("gpu", spec.resources.gpu)) if wanted]
+    if missing:
+        raise SandboxCreateError(
+            f"a local sandbox has no {' and no '.join(missing)}\nhint: use the `docker` provider for this spec"
+        )
+    unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
+    if unused:
+        LOG.info("a local sandbox makes no use of %s: commands see this machine's programs", " and ".join(unused))
+
+
+def _remove_expired(base_dir: Path) -> None:
+    """Remove sandboxes whose owner did not live to do it."""
+    for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            ours = folder.lstat().st_uid == os.geteuid()
+            if ours and LocalSandbox.load(folder).expires_at < time.time():
+                LOG.warning("removing local sandbox %r: its time to live is over", folder.name)
+                kill_marked(folder.name)
+                remove_folder(folder)
+
+
+def _raw(handle: SandboxHandle) -> LocalSandbox:
+    if not isinstance(handle.raw, LocalSandbox):
+        raise SandboxConfigError(f"{handle.sandbox_id!r} is not a sandbox of the local provider")
+    return handle.raw

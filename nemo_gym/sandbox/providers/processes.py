@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a command-line tool from asyncio: with a deadline, bounded output and no process left behind.
+
+Knows nothing about sandboxes. Standard input and output may be files; what is captured keeps its beginning and its end.
+"""
+
+import asyncio
+import contextlib
+import errno
+import os
+import signal
+from asyncio.subprocess import DEVNULL as DEVNULL
+from asyncio.subprocess import Process
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nemo_gym.sandbox.providers.base import SandboxError
+
+DEFAULT_MAX_OUTPUT_BYTES = 8 * 1024 * 1024
+# A command that writes this many times what is kept is flooding us, not telling us something.
+FLOOD_FACTOR = 64
+READ_BYTES = 64 * 1024
+GRACE_S = 2.0
+
+EndedBy = Literal["timeout", "output_limit"]
+
+
+@dataclass(frozen=True)
+class Completed:
+    """How a process ended; `ended_by` says why if it was we who ended it."""
+
+    return_code: int
+    stdout: bytes
+    stderr: bytes
+    ended_by: EndedBy | None = None
+
+
+class Capture:
+    """Keeps the first and the last bytes of a stream and counts the rest."""
+
+    def __init__(self, max_bytes: int, flooded: asyncio.Event) -> None:
+        self._half = max(max_bytes // 2, 1)
+        self._flood_bytes = max_bytes * FLOOD_FACTOR
+        self._flooded = flooded
+        self._head, self._tail = bytearray(), bytearray()
+        self._total = 0
+        self.closed = asyncio.Event()
+
+    def read_from(self, fd: int) -> None:
+        """Take what a pipe holds; called whenever there is something."""
+        try:
+            data = os.read(fd, READ_BYTES)
+        except BlockingIOError:
+            return
+        if data:
+            self.add(data)
+        else:
+            asyncio.get_running_loop().remove_reader(fd)
+            self.closed.set()
+
+    def add(self, data: bytes) -> None:
+        """Keep or count the next bytes."""
+        self._total += len(data)
+        room = self._half - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        if len(self._tail) > 2 * self._half:
+            del self._tail[: -self._half]
+        if self._total > self._flood_bytes:
+            self._flooded.set()
+
+    def content(self) -> bytes:
+        """What was kept, with a line in the middle that says how much was left out."""
+        tail = bytes(self._tail[-self._half :])
+        left_out = self._total - len(self._head) - len(tail)
+        gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
+        return bytes(self._head) + gap + tail
+
+
+async def run(
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    timeout_s: float | None = None,
+    stdin: int = DEVNULL,
+    stdout: int | None = None,
+    pass_fds: Sequence[int] = (),
+    max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
+    interrupt: Callable[[], Awaitable[None]] | None = None,
+) -> Completed:
+    """Run `argv` to its end, or end it: at the deadline, when it floods us, or when we are cancelled.
+
+    `interrupt` is asked first to end what the tool started elsewhere; the tool's own process group is killed anyway.
+    """
+    flooded = asyncio.Event()
+    out, err = Capture(max_output_bytes, flooded), Capture(max_output_bytes, flooded)
+    with contextlib.ExitStack() as ours:
+        with contextlib.ExitStack() as theirs:
+            out_fd, err_fd = _attach(out, ours, theirs), _attach(err, ours, theirs)
+            spawning = _spawn(argv, env, stdin, out_fd if stdout is None else stdout, err_fd, pass_fds)
+            process = await _whole(spawning, interrupt)
+        ended_by: EndedBy | None = None
+        try:
+            ended_by = await _first(process, flooded, timeout_s)
+        finally:
+            if process.returncode is None:
+                await _end(process, interrupt)
+        await _drain(out, err)
+    code = process.returncode if process.returncode is not None else -signal.SIGKILL
+    return Completed(128 - code if code < 0 else code, out.content(), err.content(), ended_by)
+
+
+def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> int:
+    """Let `capture` read a new pipe; the writing end is returned."""
+    loop = asyncio.get_running_loop()
+    read_fd, write_fd = os.pipe()
+    os.set_blocking(read_fd, False)
+    theirs.callback(os.close, write_fd)
+    ours.callback(os.close, read_fd)
+    loop.add_reader(read_fd, capture.read_from, read_fd)
+    ours.callback(loop.remove_reader, read_fd)
+    return write_fd
+
+
+async def _whole(spawning: Coroutine[Any, Any, Process], interrupt: Callable[[], Awaitable[None]] | None) -> Process:
+    """Wait for the process to be there; if we are cancelled meanwhile, it is ended like any other."""
+    task = asyncio.ensure_future(spawning)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await _end(await task, interrupt)
+        raise
+
+
+async def _spawn(
+    argv: Sequence[str], env: Mapping[str, str] | None, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int]
+) -> Process:
+    try:
+        # A session of its own: Ctrl-C in the terminal reaches us, and we end the tool in good order.
+        return await asyncio.create_subprocess_exec(
+            *argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, start_new_session=True
+        )
+    except OSError as error:
+        if error.errno != errno.E2BIG:
+            raise
+        size = max(len(argument.encode()) for argument in argv)
+        raise SandboxError(
+            f"the command is too long for the operating system ({size} bytes in one argument)\n"
+            "hint: upload it as a file and run that"
+        ) from error
+
+
+async def _first(process: Process, flooded: asyncio.Event, timeout_s: float | None) -> EndedBy | None:
+    """Wait for whichever comes first; None if the process ended by itself."""
+    waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(flooded.wait())]
+    try:
+        await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if waits[0].done():
+            return None
+        return "output_limit" if flooded.is_set() else "timeout"
+    finally:
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _end(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
+    """End the process and its group: the gentle way first, then for good."""
+    try:
+        if interrupt is None:
+            _signal_group(process, signal.SIGTERM)
+        else:
+            await interrupt()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GRACE_S):
+                await process.wait()
+    finally:
+        _signal_group(process, signal.SIGKILL)
+        await process.wait()
+
+
+def _signal_group(process: Process, signal_number: int) -> None:
+    # The process leads its group; once it is reaped, the number may belong to somebody else.
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal_number)
+
+
+async def _drain(*captures: Capture) -> None:
+    """Read what is left; output of something that still holds the pipes is not waited for."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(GRACE_S):
+            for capture in captures:
+                await capture.closed.wait()

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym.errors import GymError
+from nemo_gym.sandbox.config import resolve_provider_config, resolve_provider_metadata
+
+NAMED = {
+    "swe_sandbox": {"docker": {"create": {"network": "none"}}, "default_metadata": {"team": "swe"}},
+    "plain": {"apptainer": None},
+    "broken": "docker",
+    "two": {"docker": {}, "local": {}},
+}
+
+
+def test_a_name_is_looked_up_in_the_named_configs():
+    assert resolve_provider_config("swe_sandbox", NAMED) == {"docker": {"create": {"network": "none"}}}
+
+
+def test_the_name_of_a_provider_stands_for_it_without_settings():
+    assert resolve_provider_config("docker", NAMED) == {"docker": {}}
+    assert resolve_provider_config("local", None) == {"local": {}}
+
+
+def test_a_named_config_goes_before_a_provider_of_the_same_name():
+    assert resolve_provider_config("docker", {"docker": {"local": {}}}) == {"local": {}}
+
+
+def test_a_mapping_with_one_provider_is_taken_as_it_is():
+    assert resolve_provider_config({"my_own": {"x": 1}}, NAMED) == {"my_own": {"x": 1}}
+    assert resolve_provider_config({"docker": None}, NAMED) == {"docker": {}}
+
+
+def test_a_config_from_omegaconf_becomes_built_in_containers():
+    config = OmegaConf.create({"host": "h", "box": {"docker": {"create": {"network": "${host}"}}}})
+    resolved = resolve_provider_config("box", config)
+    assert resolved == {"docker": {"create": {"network": "h"}}}
+    assert type(resolved["docker"]["create"]) is dict
+
+
+def test_metadata_stands_beside_the_provider():
+    assert resolve_provider_metadata("swe_sandbox", NAMED) == {"team": "swe"}
+    assert resolve_provider_metadata({"docker": {}, "metadata": {"a": "b"}}, NAMED) == {"a": "b"}
+    assert resolve_provider_metadata("plain", NAMED) == {}
+    assert resolve_provider_metadata("docker") == {}
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(GymError, match="did you mean 'swe_sandbox'"):
+        resolve_provider_config("swe_sandbx", NAMED)
+    with pytest.raises(ValueError, match=r"sandbox providers: .*docker.*\nhint: did you mean 'docker'"):
+        resolve_provider_config("dokcer")
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("two", "exactly one provider, found: 'docker', 'local'"),
+        ("broken", "'broken' must be a mapping, not str"),
+        ({}, "exactly one provider, found: none"),
+        ({"docker": "x"}, "settings of provider 'docker'.* must be a mapping, not str"),
+        ("", "a name or a mapping"),
+        (None, "a name or a mapping"),
+    ],
+)
+def test_what_cannot_be_used_says_why(provider, message):
+    with pytest.raises(GymError, match=message):
+        resolve_provider_config(provider, NAMED)
+
+
+def test_metadata_that_is_no_mapping_is_refused():
+    with pytest.raises(GymError, match=r"'default_metadata'.*must be a mapping"):
+        resolve_provider_metadata({"docker": {}, "default_metadata": "x"})
