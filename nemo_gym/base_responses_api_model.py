@@ -71,7 +71,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     def setup_webserver(self) -> FastAPI:
         """The app with the endpoints of all three dialects."""
         app = self.new_app()
-        app.add_middleware(_CaptureMiddleware, **self._capture())
+        app.add_middleware(_CaptureMiddleware, **self._capture_options())
         self.setup_session_middleware(app)
         app.post("/v1/chat/completions")(self.chat_completions_dispatch)
         app.post("/v1/responses")(self.responses_dispatch)
@@ -95,11 +95,11 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         raw = parsed(await request.body())
         if not (isinstance(raw, dict) and raw.get("stream")):
             body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
-            return _json(await self._answer(self.responses, request, body))
+            return _json(await self._dispatch_answer(self.responses, request, body))
         params, restore = prepare_streaming_request(raw)
         body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), params)
-        return await self._stream(
-            lambda: self._answer(self.responses, request, body),
+        return await self._dispatch_stream(
+            lambda: self._dispatch_answer(self.responses, request, body),
             lambda reply: responses_events(reply, restore),
             lambda message: responses_failed(
                 message, response_id=f"resp_{uuid4().hex}", created_at=int(time()), model=params.get("model")
@@ -111,11 +111,11 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         raw = parsed(await request.body())
         adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
-            return _json(await self._answer(self.chat_completions, request, validated(adapter, raw)))
+            return _json(await self._dispatch_answer(self.chat_completions, request, validated(adapter, raw)))
         options = raw.pop("stream_options", None) or {}
         body = validated(adapter, {**raw, "stream": False})
-        return await self._stream(
-            lambda: self._answer(self.chat_completions, request, body),
+        return await self._dispatch_stream(
+            lambda: self._dispatch_answer(self.chat_completions, request, body),
             lambda reply: chat_chunks(reply, include_usage=bool(options.get("include_usage"))),
             chat_failed,
         )
@@ -125,19 +125,19 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         asked = validated(_adapter(AnthropicMessagesRequest), parsed(await request.body()))
 
         async def answer() -> dict[str, Any]:
-            reply = await self._answer(self.responses, request, messages_to_responses_create_params(asked))
+            reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
             return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
 
         if asked.stream:
-            return await self._stream(answer, anthropic_events, anthropic_failed)
+            return await self._dispatch_stream(answer, anthropic_events, anthropic_failed)
         return json_reply(200, await answer())
 
-    async def _answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
+    async def _dispatch_answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
         if _takes_request(getattr(handler, "__func__", handler)):
             return await handler(request=request, body=body)
         return await handler(body=body)
 
-    async def _stream(
+    async def _dispatch_stream(
         self,
         answer: Callable[[], Awaitable[Any]],
         events: Callable[[Any], Iterator[bytes]],
@@ -153,7 +153,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     # --- capture -----------------------------------------------------------------------------------------------------
 
-    def _capture(self) -> dict[str, Any]:
+    def _capture_options(self) -> dict[str, Any]:
         """What of this server's calls is recorded, and where."""
         settings = getattr(self.server_client, "global_config_dict", None)
         if not isinstance(settings, Mapping | DictConfig):  # a stand-in client has none

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An OpenAI-compatible endpoint as a model server: requests go through as they are, only the model name is ours.
+
+Nothing is converted: `/v1/responses` needs an endpoint that speaks the Responses API, and one that only speaks chat
+belongs behind `vllm_model` or `inference_provider`.
+"""
+
+from asyncio import Semaphore
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+from pydantic import AliasChoices, BaseModel, Field, PositiveInt, PrivateAttr
+
+from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.openai_utils import (
+    NeMoGymAsyncOpenAI,
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from responses_api_models.openai_model import replies
+
+
+class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
+    """Config of an OpenAI-compatible endpoint."""
+
+    openai_base_url: str
+    """Where the endpoint is, such as `https://api.openai.com/v1`."""
+    openai_api_key: str
+    openai_model: str = Field(validation_alias=AliasChoices("openai_model", "openai_model_name"))
+    """The model to ask for, whatever a request says. `openai_model_name` is an older name of this field."""
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Fields added to every request that does not set them itself."""
+    openai_default_headers: dict[str, str] = Field(default_factory=dict)
+    """HTTP headers of every request."""
+    max_concurrent_requests: PositiveInt | None = None
+    """Most requests under way at once; None: as many as come."""
+    drop_input_reasoning_items: bool = False
+    """Leave reasoning items out of the input, for endpoints that refuse them."""
+
+
+class SimpleModelServer(SimpleResponsesAPIModel):
+    """Passes requests on to an OpenAI-compatible endpoint."""
+
+    config: SimpleModelServerConfig
+    _client: NeMoGymAsyncOpenAI = PrivateAttr()
+    _slots: AbstractAsyncContextManager[Any] = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        self._client = NeMoGymAsyncOpenAI(
+            base_url=self.config.openai_base_url,
+            api_key=self.config.openai_api_key,
+            default_headers=self.config.openai_default_headers,
+        )
+        limit = self.config.max_concurrent_requests
+        self._slots = Semaphore(limit) if limit else nullcontext()
+        return super().model_post_init(context)
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        params = self._params(body)
+        if self.config.drop_input_reasoning_items and isinstance(params["input"], list):
+            params["input"] = [item for item in params["input"] if item.get("type") != "reasoning"]
+        async with self._slots:
+            reply = await self._client.create_response(**params)
+        return replies.response(reply, f"{self.config.openai_base_url}/responses")
+
+    async def chat_completions(
+        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        async with self._slots:
+            reply = await self._client.create_chat_completion(**self._params(body))
+        return replies.chat_completion(reply, f"{self.config.openai_base_url}/chat/completions")
+
+    def _params(self, body: BaseModel) -> dict[str, Any]:
+        asked = body.model_dump(exclude_unset=True)
+        return {**self.config.extra_body, **asked, "model": self.config.openai_model}
+
+
+if __name__ == "__main__":
+    SimpleModelServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = SimpleModelServer.run_webserver()

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model server without a model: it answers from recorded rollouts or from a script, at memory speed.
+
+For tests, demos, load tests, and for playing recorded answers against changed tools or verifiers. It never samples:
+what nobody recorded is an error, unless the config says otherwise.
+"""
+
+import asyncio
+from typing import Any, Literal
+
+from fastapi import FastAPI, HTTPException, Request
+from pydantic import Field, NonNegativeFloat, PrivateAttr, model_validator
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.config_types import ROLLOUT_PATH_PREFIX
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.responses_converter import ResponsesConverter
+from nemo_gym.rollout_correlation import current_rollout_id, rollout_context
+from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
+from responses_api_models.replay_model.chat import as_chat_completion
+from responses_api_models.replay_model.recordings import Asked, Recordings
+from responses_api_models.replay_model.script import Script
+from responses_api_models.replay_model.walk import ReplayMiss
+
+_NOT_FOUND = 404
+_SOURCES = ("rollouts_jsonl_fpath", "script", "replies")
+
+
+class ReplayModelConfig(BaseResponsesAPIModelConfig):
+    """Config of a replay. Exactly one of `rollouts_jsonl_fpath`, `script` and `replies` says what is replayed."""
+
+    rollouts_jsonl_fpath: str | None = None
+    """Recorded rollouts: the output file of a run. A request gets what the model answered to the same input."""
+    script: str | None = None
+    """File with replies, a YAML list or one JSON value a line: turn n of every conversation gets reply n."""
+    replies: list[Any] | None = Field(default=None, min_length=1)
+    """The replies themselves, instead of a script file."""
+    on_miss: Literal["error", "cycle"] = "error"
+    """A prompt that was not recorded, or the turn after a script's last: refuse it, or answer all the same."""
+    latency_ms: NonNegativeFloat = 0.0
+    """How long every answer takes."""
+    model: str | None = None
+    """Model name in the answers; None: the recorded one, or "replay" for a script."""
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> "ReplayModelConfig":
+        given = [name for name in _SOURCES if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"give exactly one of {', '.join(_SOURCES)}; given: {', '.join(given) or 'none'}")
+        return self
+
+
+class ReplayModel(SimpleResponsesAPIModel):
+    """Answers with what was recorded or written down."""
+
+    config: ReplayModelConfig
+    _recordings: Recordings | None = PrivateAttr(default=None)
+    _script: Script | None = PrivateAttr(default=None)
+    _converter: ResponsesConverter = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        config, cycles = self.config, self.config.on_miss == "cycle"
+        self._converter = ResponsesConverter(return_token_id_information=True, uses_reasoning_parser=True)
+        if config.rollouts_jsonl_fpath is not None:
+            self._recordings = Recordings.load(_resolve_under_cwd_or_install(config.rollouts_jsonl_fpath))
+        elif config.script is not None:
+            self._script = Script.load(_resolve_under_cwd_or_install(config.script), starts_over=cycles)
+        else:
+            source = f"the config of {config.name!r}"
+            self._script = Script(config.replies or [], source, starts_over=cycles)
+        return super().model_post_init(context)
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.add_middleware(_KnowsRollout)
+        return app
+
+    async def responses(  # type: ignore[override]  # arguments are found by name
+        self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        if self.config.latency_ms:
+            await asyncio.sleep(self.config.latency_ms / 1000)
+        try:
+            return self._replayed(request, body)
+        except ReplayMiss as miss:
+            raise HTTPException(_NOT_FOUND, str(miss)) from miss
+
+    async def chat_completions(  # type: ignore[override]  # arguments are found by name
+        self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        params = self._converter.chat_completion_to_responses_create_params(body)
+        return as_chat_completion(await self.responses(request, params))
+
+    def _replayed(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+        if self._script is not None:
+            return self._script.next_turn(body, self.config.model or "replay")
+        assert self._recordings is not None
+        asked = Asked(request.session.get(SESSION_ID_KEY), current_rollout_id(), body.metadata)
+        try:
+            answer = self._recordings.next_turn(body.input, body.instructions, asked)
+        except ReplayMiss:
+            if self.config.on_miss == "error":
+                raise
+            answer = self._recordings.any_turn(body.input, body.instructions)
+        return answer if self.config.model is None else answer.model_copy(update={"model": self.config.model})
+
+
+class _KnowsRollout:
+    """Makes the rollout that a request's path names the current one. The path stays as it is: others read it too."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        _, prefix, *rest = (*str(scope.get("path", "")).split("/", 3), "", "")
+        if prefix != ROLLOUT_PATH_PREFIX:
+            return await self._app(scope, receive, send)
+        with rollout_context(rest[0] or None):
+            return await self._app(scope, receive, send)
+
+
+if __name__ == "__main__":
+    ReplayModel.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = ReplayModel.run_webserver()

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When two items of a conversation are the same: their forms, without what changes on the way back to the model.
+
+Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, and that between
+system and developer do not count. Neither does reasoning, which many agents leave out of the history.
+"""
+
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+from pydantic import BaseModel
+
+Form = tuple[Any, ...]
+Key = bytes
+_IGNORED = frozenset({"id", "status", "annotations", "logprobs", "detail"})
+_NEW_RUN = b"|"
+
+
+def field(value: Any, name: str) -> Any:
+    """One field of an object or a dict; None where it has none."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
+
+
+def is_models(item: Any) -> bool:
+    """Whether the model wrote `item`."""
+    kind = field(item, "type") or "message"
+    if kind == "message":
+        return (field(item, "role") or "assistant") == "assistant"
+    return not kind.endswith("_output") and kind != "mcp_approval_response"
+
+
+def form(item: Any) -> Form:
+    """What makes `item` the item it is."""
+    match field(item, "type") or "message":
+        case "message":
+            role = field(item, "role") or "assistant"
+            return ("message", "system" if role == "developer" else role, _content(field(item, "content")))
+        case "function_call":
+            return ("function_call", field(item, "call_id"), field(item, "name"), field(item, "arguments"))
+        case "function_call_output":
+            return ("function_call_output", field(item, "call_id"), _content(field(item, "output")))
+        case "reasoning":
+            thoughts = field(item, "summary") or field(item, "content") or []
+            return ("reasoning", "".join(field(thought, "text") or "" for thought in thoughts))
+        case kind:
+            return (kind, _plain(item))
+
+
+def is_silent(shape: Form) -> bool:
+    """Whether an item of this form may be missing from a history without changing what was said."""
+    return shape[0] == "reasoning" or shape == ("message", "assistant", "")
+
+
+def text_of(shape: Form) -> str:
+    """An item of this form as a line for people."""
+    return " ".join(part if isinstance(part, str) else orjson.dumps(part).decode() for part in shape[1:] if part)
+
+
+def _content(content: Any) -> Any:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = [field(part, "text") for part in content]
+    if all(isinstance(text, str) for text in texts):
+        return "".join(texts)
+    return [_plain(part) for part in content]
+
+
+def _plain(value: Any) -> Any:
+    fields = value.model_dump() if isinstance(value, BaseModel) else value
+    kept = {name: held for name, held in fields.items() if held is not None and name not in _IGNORED}
+    return dict(sorted(kept.items()))
+
+
+def conversation(items: Any, instructions: str | None) -> list[Any]:
+    """The items of a request. Instructions are a first system message; a text is one user message."""
+    listed = [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
+    return [{"role": "system", "content": instructions}, *listed] if instructions else listed
+
+
+def prefix_keys(forms: Iterable[Form]) -> dict[Key, int]:
+    """The key of every beginning of a conversation, and how many items it has."""
+    state, keys = blake2b(digest_size=16), {}
+    keys[state.digest()] = 0
+    for count, shape in enumerate(forms, 1):
+        if not is_silent(shape):
+            state.update(orjson.dumps(shape))
+        # Of two beginnings with one key, the shorter: what follows then still holds the silent items.
+        keys.setdefault(state.digest(), count)
+    return keys
+
+
+def prompt_key(forms: Iterable[Form]) -> Key:
+    """The key of a whole prompt."""
+    return list(prefix_keys(forms))[-1]
+
+
+def said_key(runs: Iterable[Iterable[Form]]) -> Key:
+    """The key of what the model has said, turn by turn. What it heard in between does not count."""
+    state = blake2b(digest_size=16)
+    for run in runs:
+        state.update(_NEW_RUN)
+        for shape in run:
+            if not is_silent(shape):
+                state.update(orjson.dumps(shape))
+    return state.digest()
+
+
+def turns(items: Iterable[Any]) -> list[list[Any]]:
+    """The model's turns in `items`: what it wrote between two things that it was told."""
+    found: list[list[Any]] = []
+    is_open = False
+    for item in items:
+        if not is_models(item):
+            is_open = False
+            continue
+        if not is_open:
+            found.append([])
+            is_open = True
+        found[-1].append(item)
+    return found

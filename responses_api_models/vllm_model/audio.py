@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Audio for a request, named in its `metadata` because the Responses API has no audio input.
+
+One of `audio_data` (base64, or a URL), `audio_path` and `audio_paths` (a JSON list as text). It is put before the text
+of the last user message, as parts of type `audio_url`.
+"""
+
+import mimetypes
+from base64 import b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from responses_api_models.vllm_model.overrides import without_metadata
+
+AUDIO_KEYS = ("audio_data", "audio_path", "audio_paths")
+_URL_SCHEMES = ("data:", "http://", "https://", "file://")
+
+
+def has_audio(body: Mapping[str, Any]) -> bool:
+    """Whether the request names audio."""
+    return any((body.get("metadata") or {}).get(key) for key in AUDIO_KEYS)
+
+
+def with_audio(body: Mapping[str, Any], audio_root: str | None) -> dict[str, Any]:
+    """`body` with its audio in the last user message; reads the files it names."""
+    urls = audio_urls(body["metadata"], audio_root)
+    parts = [{"type": "audio_url", "audio_url": {"url": url}} for url in urls]
+    messages = list(body["messages"])
+    last = next((i for i in reversed(range(len(messages))) if messages[i].get("role") == "user"), None)
+    if last is None:
+        raise ValueError("the request's metadata names audio, but the conversation has no user message to put it in")
+    messages[last] = {**messages[last], "content": _before_text(parts, messages[last].get("content"))}
+    return {**without_metadata(body, *AUDIO_KEYS), "messages": messages}
+
+
+def audio_urls(metadata: Mapping[str, str], audio_root: str | None) -> list[str]:
+    """What the metadata names, as URLs that hold the audio itself."""
+    given = [key for key in AUDIO_KEYS if metadata.get(key)]
+    if len(given) > 1:
+        raise ValueError(f"the request's metadata names audio more than once: {', '.join(given)}; give one of them")
+    value = metadata[given[0]]
+    if given[0] == "audio_data":
+        return [value if value.startswith(_URL_SCHEMES) else f"data:audio/wav;base64,{value}"]
+    paths = [value] if given[0] == "audio_path" else _path_list(value)
+    return [_data_url(_located(path, audio_root)) for path in paths]
+
+
+def _path_list(text: str) -> list[str]:
+    try:
+        paths = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        paths = None
+    if isinstance(paths, list) and paths and all(isinstance(path, str) for path in paths):
+        return paths
+    raise ValueError(f'metadata.audio_paths must be a JSON list of paths as text, such as ["a.wav"], not {text!r}')
+
+
+def _located(path: str, audio_root: str | None) -> Path:
+    """Where `path` is. With a root, nothing outside of it is read: datasets are not trusted with the whole disk."""
+    if audio_root is None:
+        return Path(path)
+    root = Path(audio_root).resolve()
+    located = (root / path).resolve()
+    if located.is_relative_to(root):
+        return located
+    raise ValueError(f"audio file {path!r} is outside of `audio_root` {str(root)!r}")
+
+
+def _data_url(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise ValueError(
+            f"cannot read the audio file {str(path)!r}: {error.strerror}.\n"
+            "hint: `audio_root` in the model server's config is where relative paths start"
+        ) from error
+    kind = mimetypes.guess_type(path.name)[0] or "audio/wav"
+    return f"data:{kind};base64,{b64encode(content).decode()}"
+
+
+def _before_text(parts: list[dict[str, Any]], content: Any) -> list[dict[str, Any]]:
+    if not isinstance(content, list):
+        return [*parts, {"type": "text", "text": content or ""}]
+    first_text = next((i for i, part in enumerate(content) if part.get("type") == "text"), len(content))
+    return [*content[:first_text], *parts, *content[first_text:]]

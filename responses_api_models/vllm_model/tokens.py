@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token ids and log-probs of a reply, from whichever place the endpoint put them.
+
+Three sources, best first: complete on the message; `prompt_token_ids` of the reply with `token_ids` of its choice; the
+ids that the log-probs spell as `token_id:<n>`, with the prompt from `/tokenize`. Training on tokens that were not the
+model's is worse than no reply, so whatever is partial or contradicts itself is an error.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from nemo_gym.openai_utils import REQUIRED_TOKEN_METADATA_FIELDS
+
+Tokenize = Callable[[], Awaitable[list[int]]]
+_PREFIX = "token_id:"
+
+
+def token_request(*, with_token_ids: bool) -> dict[str, Any]:
+    """The fields of a chat request that make the endpoint send tokens."""
+    fields: dict[str, Any] = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
+    return {**fields, "return_token_ids": True} if with_token_ids else fields
+
+
+async def with_token_bundle(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
+    """`reply` with the tokens of its one choice on the message, and nowhere else."""
+    choice = reply["choices"][0]
+    bundle = await _bundle(reply, choice, tokenize)
+    _check(bundle, reply, choice)
+    if choice.get("routed_experts") is not None:
+        bundle["routed_experts"] = choice["routed_experts"]
+    moved = ("logprobs", "token_ids", "routed_experts")
+    bare = {name: value for name, value in choice.items() if name not in moved}
+    rest = {name: value for name, value in reply.items() if name != "prompt_token_ids"}
+    return {**rest, "choices": [{**bare, "message": {**choice["message"], **bundle}}]}
+
+
+async def _bundle(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
+    message = choice["message"]
+    on_message = {f: message[f] for f in REQUIRED_TOKEN_METADATA_FIELDS if message.get(f) is not None}
+    prompt, generation, log_probs = reply.get("prompt_token_ids"), choice.get("token_ids"), _log_probs(choice)
+    if on_message:
+        if len(on_message) < len(REQUIRED_TOKEN_METADATA_FIELDS):
+            _fail("the token information on the message is not complete", reply, choice)
+        return on_message
+    if prompt is not None or generation is not None:
+        if prompt is None or generation is None or log_probs is None:
+            _fail("prompt_token_ids, token_ids and log-probs must come together", reply, choice)
+        return _as_fields(prompt, generation, log_probs)
+    spelled = _spelled_ids(choice)
+    if spelled is None or log_probs is None:
+        _fail("the reply holds no token ids", reply, choice)
+    return _as_fields(await tokenize(), spelled, log_probs)
+
+
+def _as_fields(prompt: Sequence[int], generation: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
+    return dict(zip(REQUIRED_TOKEN_METADATA_FIELDS, (prompt, generation, log_probs), strict=True))
+
+
+def _check(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
+    prompt, generation, log_probs = (bundle[name] for name in REQUIRED_TOKEN_METADATA_FIELDS)
+    if len(generation) != len(log_probs):
+        _fail(f"there are {len(generation)} generated tokens but {len(log_probs)} log-probs", reply, choice)
+    for source, other, own in (
+        ("the reply's prompt_token_ids", reply.get("prompt_token_ids"), prompt),
+        ("the choice's token_ids", choice.get("token_ids"), generation),
+        ("the ids in the log-probs", _spelled_ids(choice), generation),
+    ):
+        if other is not None and other != own:
+            _fail(f"{source} disagree with the other token ids", reply, choice)
+
+
+def _content(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+    return (choice.get("logprobs") or {}).get("content")
+
+
+def _log_probs(choice: Mapping[str, Any]) -> list[float] | None:
+    content = _content(choice)
+    return None if content is None else [entry["logprob"] for entry in content]
+
+
+def _spelled_ids(choice: Mapping[str, Any]) -> list[int] | None:
+    """The ids that the log-probs spell; None if they hold plain text, as from an endpoint that ignores the request."""
+    content = _content(choice)
+    if content is None or not all(entry["token"].startswith(_PREFIX) for entry in content):
+        return None
+    return [int(entry["token"].removeprefix(_PREFIX)) for entry in content]
+
+
+def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> NoReturn:
+    message, content = choice["message"], _content(choice)
+    first = content[0]["token"] if content else None
+    found = {
+        **{f"message.{name}": _size(message.get(name)) for name in REQUIRED_TOKEN_METADATA_FIELDS},
+        "prompt_token_ids": _size(reply.get("prompt_token_ids")),
+        "choice.token_ids": _size(choice.get("token_ids")),
+        "choice.logprobs.content": _size(content) + (f" (the first is {first!r})" if first is not None else ""),
+    }
+    listed = ", ".join(f"{name}: {size}" for name, size in found.items())
+    raise RuntimeError(
+        f"this reply cannot be trained on: {problem}.\nfound: {listed}\n"
+        "hint: check that the endpoint is a vLLM that supports `return_tokens_as_token_ids` and `/tokenize`"
+    )
+
+
+def _size(values: Sequence[Any] | None) -> str:
+    return "absent" if values is None else f"{len(values)} values"
