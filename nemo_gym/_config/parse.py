@@ -16,6 +16,7 @@ from nemo_gym._config.defaults import Machine, fill_defaults, setting_problems
 from nemo_gym._config.directives import apply_directives, merged
 from nemo_gym._config.files import ConfigFile, load_file
 from nemo_gym._config.includes import Includes, load_includes, read_config_paths
+from nemo_gym._config.older_names import with_current_names
 from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Layer, Provenance, file_layer
@@ -61,7 +62,7 @@ def resolve(sources: Sources, machine: Machine) -> Resolved:
     problems.extend(directed.problems)
     provenance.inherited.update(directed.inherited)
 
-    config = _create(_collapse_dummy_models(directed.values), provenance)
+    config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
     servers = _check(config, provenance, directed.unresolved, problems)
     problems.raise_if_any()
     fill_defaults(config, servers.instances, machine)

@@ -101,6 +101,8 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
     name: str
     max_request_body_bytes: int = Field(default=256 * 2**20, gt=0)
     """A request with a larger body is refused with 413 before it is read into memory."""
+    session_affinity: bool = True
+    """With `num_workers` > 1: all requests of a session reach the worker that began it. False for stateless servers."""
 
 
 class BaseRunServerTypeConfig(BaseRunServerConfig):
