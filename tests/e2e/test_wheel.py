@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The wheel works outside a clone: servers, configs and example data come with it."""
+
+import os
+import signal
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import PARENT_DIR
+
+PLAY = """
+import asyncio, sys
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+
+async def main():
+    reply = await client.post("example_single_tool_call", "/get_weather", json={"city": "Oslo"})
+    await raise_for_status(reply)
+    print(await get_response_json(reply))
+
+client = ServerClient.load_from_global_config(BaseServerConfig(host="127.0.0.1", port=int(sys.argv[1])))
+asyncio.run(main())
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory) -> Path:
+    """The content of the wheel, unpacked as pip would."""
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=PARENT_DIR,
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(folder / "site")
+    return folder / "site"
+
+
+@pytest.mark.slow
+def test_everything_a_server_needs_is_in_the_wheel(installed):
+    for path in (
+        "nemo_gym/py.typed",
+        "resources_servers/example_single_tool_call/app.py",
+        "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml",
+        "resources_servers/example_multi_step/data/example.jsonl",
+        "resources_servers/simple_weather/configs/simple_weather.yaml",
+        "responses_api_agents/simple_agent/client.py",
+        "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
+    ):
+        assert (installed / path).is_file(), path
+    assert not list(installed.rglob(".venv"))
+
+
+@pytest.mark.slow
+def test_servers_of_the_wheel_start_in_an_empty_folder(installed, tmp_path, unused_tcp_port):
+    environment = {**os.environ, "PYTHONPATH": str(installed)}
+    start = [
+        sys.executable,
+        "-m",
+        "nemo_gym.cli.main",
+        "env",
+        "start",
+        "--resources-server",
+        "example_single_tool_call",
+    ]
+    process = subprocess.Popen(
+        [
+            *start,
+            "--model-type",
+            "replay_model",
+            "++policy_model.responses_api_models.replay_model.replies=[hello]",
+            f"++head_server.port={unused_tcp_port}",
+        ],
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        seen = []
+        for line in process.stderr:
+            seen.append(line)
+            if "servers ready" in line:
+                break
+        else:
+            pytest.fail("".join(seen))
+        played = subprocess.run(
+            [sys.executable, "-c", PLAY, str(unused_tcp_port)],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=20) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+    assert "The weather in Oslo is cold." in played.stdout
+    where = subprocess.run(
+        [sys.executable, "-c", "import nemo_gym; print(nemo_gym.PARENT_DIR)"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert where.stdout.strip() == str(installed)
