@@ -127,7 +127,8 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def url_path_for_request(self, url_path: str, request: Request) -> str:
         """`url_path` with the prefix under which `request` itself came in."""
-        rollout_id = request.path_params.get("rollout_id")
+        # A test's stand-in for a request may have cookies and nothing else.
+        rollout_id = (getattr(request, "path_params", None) or {}).get("rollout_id")
         if not isinstance(rollout_id, str):
             return url_path
         capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in request.url.path
@@ -141,6 +142,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def resolve_model_base_url(self, model_server_name: str, rollout_id: str | None = None) -> str:
         """The `/v1` URL of a model server, for clients that speak OpenAI by themselves."""
-        config = get_first_server_config_dict(self.server_client.global_config_dict, model_server_name)
+        known: Any = self._global_settings()
+        config = get_first_server_config_dict(known, model_server_name)
         base_url = f"{self.server_client._build_server_base_url(config)}/v1"
         return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())

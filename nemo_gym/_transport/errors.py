@@ -7,6 +7,7 @@ Each class takes plain values (strings, numbers, bytes) as constructor arguments
 from typing import Any
 
 import aiohttp
+import orjson
 from aiohttp.client_reqrep import RequestInfo
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
@@ -65,19 +66,24 @@ class ServerDeadlineExceeded(ServerCallError, TimeoutError):
 
     def __init__(self, method: str, url: str, timeout_s: float) -> None:
         super().__init__(method, url, timeout_s)
+        self.args = (method, url, timeout_s)  # an OSError, which this is, takes a third argument for a file name
         self.method, self.url, self.timeout_s = method, url, timeout_s
 
     def __str__(self) -> str:
         return f"{self.method} {self.url} gave no answer within {self.timeout_s:g} s"
 
 
-class InvalidServerReply(ServerCallError, ValueError):
+class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
     """A reply that is not the JSON it should be."""
 
     def __init__(self, method: str, url: str, status: int, content_type: str, body: bytes, reason: str) -> None:
-        super().__init__(method, url, status, content_type, body, reason)
+        orjson.JSONDecodeError.__init__(self, reason, readable(body), 0)
+        self.args = (method, url, status, content_type, body, reason)
         self.method, self.url, self.status = method, url, status
         self.content_type, self.response_content, self.reason = content_type, body, reason
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args
 
     def __str__(self) -> str:
         return (

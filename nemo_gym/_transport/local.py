@@ -7,6 +7,7 @@ neither side can change the other's objects, and the target's whole middleware s
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from functools import cached_property, lru_cache
 from http import HTTPStatus
 from http.cookies import Morsel, SimpleCookie
 from typing import Any, NamedTuple
@@ -88,9 +89,12 @@ class LocalResponse:
     def __init__(self, method: str, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes) -> None:
         self.method, self.status, self._url, self._body = method, status, url, body
         self._raw_headers = raw_headers
-        self.content = LocalContent(body)
         self.history: tuple[Any, ...] = ()
         self.closed = True
+
+    @cached_property
+    def content(self) -> LocalContent:
+        return LocalContent(self._body)
 
     @property
     def ok(self) -> bool:
@@ -109,7 +113,7 @@ class LocalResponse:
 
     real_url = url
 
-    @property
+    @cached_property
     def headers(self) -> CIMultiDictProxy[str]:
         return CIMultiDictProxy(CIMultiDict((k.decode("latin-1"), v.decode("latin-1")) for k, v in self._raw_headers))
 
@@ -117,7 +121,7 @@ class LocalResponse:
     def content_type(self) -> str:
         return self.headers.get("content-type", "application/octet-stream").partition(";")[0].strip()
 
-    @property
+    @cached_property
     def cookies(self) -> SimpleCookie:
         jar = SimpleCookie()
         for key, value in self._raw_headers:
@@ -152,15 +156,24 @@ class LocalResponse:
 
 
 def _add_cookie(jar: SimpleCookie, header: str) -> None:
-    pair, *attributes = header.split(";")
+    pair, _, attributes = header.partition(";")
     name, _, value = pair.strip().partition("=")
+    # A morsel made this way skips checks that are for cookies one writes, not for cookies one reads.
+    morsel: Morsel[str] = Morsel.__new__(Morsel)
+    dict.update(morsel, _cookie_attributes(attributes))
+    morsel.__setstate__({"key": name, "value": value.strip('"'), "coded_value": value})  # type: ignore[attr-defined]
+    dict.__setitem__(jar, name, morsel)
+
+
+@lru_cache(maxsize=256)
+def _cookie_attributes(text: str) -> dict[str, Any]:
+    """All attributes of a cookie; a server writes the same ones each time. Not to be changed."""
     morsel: Morsel[str] = Morsel()
-    morsel.set(name, value.strip('"'), value)
-    for attribute in attributes:
+    for attribute in text.split(";"):
         key, _, setting = attribute.strip().partition("=")
         if morsel.isReservedKey(key):
             morsel[key] = setting or True
-    dict.__setitem__(jar, name, morsel)
+    return dict(morsel)
 
 
 async def call(

@@ -6,7 +6,7 @@ gives one error that says what is wrong with it. Which value belongs to which cl
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, NoReturn, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -23,6 +23,22 @@ class OpenModel(BaseModel):
     """A schema that keeps fields it does not know: what a provider replies."""
 
     model_config = ConfigDict(extra="allow")
+
+    # Replies are the openai SDK's objects elsewhere, whose dumps have these names and defaults.
+    def to_dict(
+        self,
+        *,
+        mode: Literal["json", "python"] = "json",
+        use_api_names: bool = True,
+        exclude_unset: bool = True,
+        **how: Any,
+    ) -> dict[str, Any]:
+        return self.model_dump(mode=mode, by_alias=use_api_names, exclude_unset=exclude_unset, **how)
+
+    def to_json(
+        self, *, indent: int | None = 2, use_api_names: bool = True, exclude_unset: bool = True, **how: Any
+    ) -> str:
+        return self.model_dump_json(indent=indent, by_alias=use_api_names, exclude_unset=exclude_unset, **how)
 
 
 class SelfDescribing(BaseModel):
@@ -118,7 +134,7 @@ text_or_other = _TextOr()
 
 
 class KeyedPart(OpenModel):
-    """A content part that reads both as `part.text` and as `part["text"]`, because servers use both."""
+    """A content part that is read as `part.text` and as the dict it was made from, because servers do both."""
 
     def __getitem__(self, key: str) -> Any:
         if key not in self:
@@ -128,5 +144,14 @@ class KeyedPart(OpenModel):
     def __contains__(self, key: str) -> bool:
         return key in type(self).model_fields or key in (self.model_extra or {})
 
+    def __eq__(self, other: object) -> bool:
+        return self.model_dump(exclude_unset=True) == other if isinstance(other, dict) else super().__eq__(other)
+
     def get(self, key: str, default: Any = None) -> Any:
         return getattr(self, key) if key in self else default
+
+    def keys(self) -> list[str]:
+        return [name for name, _ in self]
+
+    def items(self) -> list[tuple[str, Any]]:
+        return list(self)

@@ -7,7 +7,7 @@ Fields that the API does not have are dropped, as the endpoint's clients expect.
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NoReturn, NotRequired
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from nemo_gym._wire.base import REFUSED, PickBy, refusal, text_or_other
@@ -274,6 +274,9 @@ class StreamOptions(TypedDict, total=False):
 
 class NeMoGymChatCompletionCreateParamsNonStreaming(BaseModel):
     """A request for one chat completion."""
+
+    # Every server imports it and few use it: its schema, the largest of all, is built on first use.
+    model_config = ConfigDict(defer_build=True)
 
     messages: list[NeMoGymChatCompletionMessageParam]
     model: str | None = None

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public contract as a table: every name that other people's servers, tests and scripts import, and its shape.
+
+What is stated is what the specification states, no more: a model may have further fields and a function further
+parameters as long as they have defaults. Names that the package does not have yet are not listed.
+"""
+
+from tests.contract import surface_config, surface_runs, surface_servers, surface_wire
+from tests.contract.shapes import Name
+
+SURFACE: dict[str, tuple[Name, ...]] = {
+    "nemo_gym": surface_runs.PACKAGE,
+    "nemo_gym.config_types": surface_config.CONFIG_TYPES,
+    "nemo_gym.global_config": surface_config.GLOBAL_CONFIG,
+    "nemo_gym.server_utils": surface_servers.SERVER_UTILS,
+    "nemo_gym.base_resources_server": surface_servers.BASE_RESOURCES_SERVER,
+    "nemo_gym.base_responses_api_agent": surface_servers.BASE_AGENT,
+    "nemo_gym.base_responses_api_model": surface_servers.BASE_MODEL,
+    "nemo_gym.openai_utils": surface_wire.OPENAI_UTILS,
+    "nemo_gym.responses_converter": surface_wire.RESPONSES_CONVERTER,
+    "nemo_gym.judge": surface_runs.JUDGE,
+    "nemo_gym.reward_profile": surface_runs.REWARD_PROFILE,
+    "nemo_gym.rollout_collection": surface_runs.ROLLOUT_COLLECTION,
+    "nemo_gym.rollout_correlation": surface_runs.ROLLOUT_CORRELATION,
+    "nemo_gym.rollout_observability": surface_runs.ROLLOUT_OBSERVABILITY,
+    "nemo_gym.token_id_capture": surface_runs.TOKEN_ID_CAPTURE,
+    "nemo_gym.prompt": surface_runs.PROMPT,
+    "nemo_gym.skills": surface_runs.SKILLS,
+    "nemo_gym.exporters": surface_runs.EXPORTERS,
+    "nemo_gym.sandbox": surface_runs.SANDBOX,
+    **surface_runs.SMALL_MODULES,
+}

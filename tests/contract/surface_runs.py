@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of what scores, records and collects rollouts, of sandboxes and of the package itself."""
+
+from tests.contract.shapes import (
+    OPTIONAL,
+    attribute,
+    class_,
+    constant,
+    context,
+    coroutine,
+    dataclass_,
+    each,
+    enum,
+    error,
+    function,
+    model,
+    same,
+)
+
+ROLLOUT_CORRELATION = (
+    function("maybe_rollout_id_from_run_body", "body"),
+    function("current_rollout_id", ""),
+    context("rollout_context", "rollout_id"),
+    class_("RolloutContextMiddleware", "app"),
+)
+
+JUDGE = (
+    error("JudgeError", "Exception"),
+    coroutine("call_judge", "server_client, *, server_name, url_path, json, response_model"),
+    coroutine("reraise_judge_errors", "coro"),
+    function("judge_failsafe", "fn"),
+)
+
+REWARD_PROFILE = (
+    class_(
+        "RewardProfiler",
+        None,
+        function("profile_from_data", "rows, results, allow_partial_rollouts=False"),
+        function("write_to_disk", "group_level_metrics, agent_level_metrics, base_output_fpath"),
+    ),
+    model("RewardProfileConfig", "materialized_inputs_jsonl_fpath rollouts_jsonl_fpath", allow_partial_rollouts=False),
+    function("compute_pass_majority_metrics", "tasks, score_fn=None, answer_key=None"),
+    function("add_avg_sample_std_dev", "metrics, all_score_dicts, score_names, max_k"),
+    function("compute_subset_metrics", "tasks, subset_key, score_fn=..., answer_key=..."),
+    function("highest_k_metrics", "metrics, pattern, score_names=None, exclude_names=None"),
+    class_(
+        "AggregateMetricsMixin",
+        None,
+        function("compute_metrics", "tasks"),
+        function("get_key_metrics", "agent_metrics"),
+    ),
+    function("compute_aggregate_metrics", "verify_responses, compute_metrics_fn=None, get_key_metrics_fn=None"),
+)
+
+ROLLOUT_COLLECTION = (
+    constant("NG_NO_PERSIST_KEY", "_ng_no_persist"),
+    constant("NG_FAILURE_CLASS_KEY", "_ng_failure_class"),
+    constant("NG_TERMINAL_KEY", "_ng_failure_terminal"),
+    model(
+        "SharedRolloutCollectionConfig",
+        "output_jsonl_fpath",
+        num_samples_in_parallel=None,
+        responses_create_params={},
+        disable_aggregation=False,
+        rollout_collection_driver=None,
+        upload_rollouts=True,
+    ),
+    model(
+        "E2ERolloutCollectionConfig",
+        "output_jsonl_fpath split",
+        reuse_existing_data_preparation=False,
+        bases="SharedRolloutCollectionConfig",
+    ),
+    model(
+        "RolloutCollectionConfig",
+        "output_jsonl_fpath input_jsonl_fpath",
+        attribute("materialized_jsonl_fpath"),
+        agent_name=None,
+        limit=None,
+        num_repeats=1,
+        num_repeats_add_seed=False,
+        resume_from_cache=False,
+        prompt_config=None,
+        skills=None,
+        bases="SharedRolloutCollectionConfig",
+    ),
+    model("SkillsConfig", "path"),
+    class_(
+        "RolloutCollectionHelper",
+        None,
+        function("run_examples", "examples, head_server_config=None, semaphore=None"),
+        function("setup_server_client", "head_server_config=None"),
+    ),
+    function("_get_max_rollout_attempts", ""),
+    function("loads_jsonl_line", "raw, path, line"),
+)
+
+ROLLOUT_OBSERVABILITY = (
+    model("AgentInvocation", kind=OPTIONAL),
+    model("ToolCallObservation", kind=OPTIONAL),
+    model("ContextCompactionObservation", kind=OPTIONAL),
+    model("SandboxObservation", kind=OPTIONAL),
+    model("AgentObservationBundle", "source", records=OPTIONAL, gaps=OPTIONAL),
+    model("ObservationGap", "code", invocation_id=OPTIONAL, detail=OPTIONAL),
+    model("ModelCallRef"),
+    model("AgentEpisode", "response", observations=OPTIONAL),
+    model(
+        "TrajectoryRecord",
+        schema_version="1.0",
+        task_id=OPTIONAL,
+        rollout_id=OPTIONAL,
+        invocations=OPTIONAL,
+        turns=OPTIONAL,
+        model_calls=OPTIONAL,
+        tool_calls=OPTIONAL,
+        gaps=OPTIONAL,
+    ),
+    model("TrajectoryTurn"),
+    model("TrajectoryToolCall"),
+)
+
+TOKEN_ID_CAPTURE = (
+    model(
+        "TokenIdCaptureConfig",
+        enabled=OPTIONAL,
+        all_agents=OPTIONAL,
+        dir=OPTIONAL,
+        sink=OPTIONAL,
+        sink_kwargs=OPTIONAL,
+        rebuild_response=True,
+        max_mask_fraction=OPTIONAL,
+        mask_fraction_min_samples=50,
+    ),
+    class_("TokenSink", None, function("put", "*args"), function("mark_incomplete", "*args"), function("close", "")),
+    class_("TokenSource", None, function("freeze", "*args"), function("drop", "*args"), function("close", "")),
+)
+
+PROMPT = (
+    model("PromptConfig", "user", system=None),
+    function("load_prompt_config", "path"),
+    function("fill_prompt", "prompt_config, row"),
+    function("apply_prompt_to_row", "prompt_config, row"),
+    function("validate_prompt_compatibility", "rows"),
+)
+
+SKILLS = (
+    model("SkillsRef", "path hash skills"),
+    function("load_skill_directory", "path"),
+    function("stage_skills", "skills_ref, target_dir"),
+)
+
+EXPORTERS = (
+    function("setup_exporters", "cfg"),
+    function("get_exporters", ""),
+    function("export_metrics", "metrics, step=None"),
+    function("export_rollouts", "rollouts"),
+    function("teardown_exporters", ""),
+)
+
+_SANDBOX_METHODS = {
+    "start": "",
+    "exec": "command, *, cwd=..., env=..., timeout_s=180, user=...",
+    "upload": "source_path, target_path",
+    "download": "source_path, target_path",
+    "status": "",
+    "endpoint": "port",
+    "stop": "",
+}
+
+SANDBOX = (
+    class_(
+        "AsyncSandbox",
+        "provider, spec=None",
+        *(coroutine(name, signature) for name, signature in _SANDBOX_METHODS.items()),
+        function("serialize", ""),
+        coroutine("connect", "provider, serialized"),
+        coroutine("__aenter__", ""),
+        coroutine("__aexit__", "*args"),
+    ),
+    class_(
+        "Sandbox",
+        "provider, spec=None",
+        *(function(name, signature) for name, signature in _SANDBOX_METHODS.items()),
+        function("serialize", ""),
+        function("connect", "provider, serialized"),
+        function("__enter__", ""),
+        function("__exit__", "*args"),
+    ),
+    dataclass_(
+        "SandboxSpec",
+        **each(
+            "image ttl_s ready_timeout_s workdir env files metadata resources entrypoint provider_options ports",
+            OPTIONAL,
+        ),
+    ),
+    dataclass_("SandboxResources", **each("cpu memory_mib disk_gib gpu gpu_type", OPTIONAL)),
+    dataclass_("SandboxExecResult", **each("stdout stderr return_code error_type", OPTIONAL)),
+    dataclass_("SandboxEndpoint"),
+    dataclass_("SandboxHandle"),
+    enum("SandboxStatus"),
+    error("SandboxCreateError", "Exception"),
+    function("resolve_provider_config", "provider, named_configs=..."),
+    function("resolve_provider_metadata", "provider, named_configs=..."),
+    function("register_provider", "name, provider_class"),
+    function("create_provider", "config"),
+    function("get_provider_class", "name"),
+    function("list_providers", ""),
+    function("rewrite_image", "image, rules"),
+)
+
+PACKAGE_EXPORTS = {
+    "nemo_gym.base_resources_server": "BaseResourcesServerConfig SimpleResourcesServer BaseRunRequest "
+    "BaseVerifyRequest BaseVerifyResponse BaseMultiRewardVerifyResponse BaseSeedSessionRequest "
+    "BaseSeedSessionResponse ReverifyMode",
+    "nemo_gym.base_responses_api_agent": "BaseResponsesAPIAgentConfig SimpleResponsesAPIAgent",
+    "nemo_gym.base_responses_api_model": "BaseResponsesAPIModelConfig SimpleResponsesAPIModel",
+    "nemo_gym.server_utils": "ServerClient raise_for_status get_response_json SESSION_ID_KEY",
+    "nemo_gym.config_types": "BaseServerConfig BaseRunServerInstanceConfig Domain AggregateMetrics "
+    "AggregateMetricsRequest ModelServerRef",
+    "nemo_gym.openai_utils": "NeMoGymAsyncOpenAI NeMoGymResponse NeMoGymResponseCreateParamsNonStreaming "
+    "NeMoGymChatCompletion NeMoGymChatCompletionCreateParamsNonStreaming",
+}
+
+PACKAGE = (
+    *(same(name, f"{module}:{name}") for module, names in PACKAGE_EXPORTS.items() for name in names.split()),
+    constant("ROOT_DIR"),
+    constant("PARENT_DIR"),
+    constant("WORKING_DIR"),
+    constant("CACHE_DIR"),
+    constant("RESULTS_DIR"),
+    constant("NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME", "NEMO_GYM_EXTRA_ROOTS"),
+    constant("__version__"),
+    constant("__package_name__", "nemo_gym"),
+    function("component_search_roots", "*, sys_path=None"),
+    function("_resolve_under_cwd_or_install", "rel, *, validator=None"),
+)
+
+SMALL_MODULES = {
+    "nemo_gym.path_utils": (function("failures_path_for", "output_path"),),
+    "nemo_gym.profiling": (class_("Profiler"),),
+    "nemo_gym.secret_utils": (function("recursively_hide_secrets", "config"),),
+    "nemo_gym.mcp_auto_exposure": (function("maybe_auto_expose", "server, app"),),
+    "nemo_gym.sandbox.config": (
+        same("resolve_provider_config", "nemo_gym.sandbox:resolve_provider_config"),
+        same("resolve_provider_metadata", "nemo_gym.sandbox:resolve_provider_metadata"),
+    ),
+    "nemo_gym.sandbox.utils": (same("rewrite_image", "nemo_gym.sandbox:rewrite_image"),),
+    "nemo_gym.sandbox.providers.base": (
+        same("SandboxCreateError", "nemo_gym.sandbox:SandboxCreateError"),
+        same("SandboxExecResult", "nemo_gym.sandbox:SandboxExecResult"),
+    ),
+    "nemo_gym.sandbox.providers.apptainer": (class_("ApptainerProvider"),),
+    "nemo_gym.sandbox.providers.apptainer.provider": (
+        same("ApptainerProvider", "nemo_gym.sandbox.providers.apptainer:ApptainerProvider"),
+    ),
+    "nemo_gym.sandbox.providers.docker": (class_("DockerProvider"), class_("DockerCreateConfig")),
+}
