@@ -17,6 +17,8 @@
     ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                                       in `nemo_gym.sandbox`
+    ├── ServerDied, ServerLate                             a server process; `_serving.processes`
+    ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward

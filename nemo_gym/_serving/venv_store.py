@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Folders of virtual environments on disk: complete or not, locked by whoever builds, linked where a user looks.
+
+What goes into an environment and when it is built is decided in `venvs`.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import logging
+import os
+import secrets
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from nemo_gym._util.files import write_atomically
+from nemo_gym.errors import GymError
+
+LOCK_POLL_S = 0.1
+
+_COMPLETE = "complete.json"
+_LOG = logging.getLogger(__name__)
+
+
+def python_in(venv: Path) -> Path:
+    return venv / "bin" / "python"
+
+
+def is_complete(venv: Path) -> bool:
+    """Built to the end, and its base interpreter is still there."""
+    return (venv / _COMPLETE).is_file() and python_in(venv).exists()
+
+
+def mark_complete(venv: Path, facts: dict[str, Any]) -> None:
+    """The last act of a build."""
+    write_atomically(venv / _COMPLETE, json.dumps({"schema": 1, **facts}, indent=2) + "\n")
+
+
+def discard(venv: Path) -> None:
+    """Remove an environment; its mark goes first, so that a removal cut short leaves nothing that looks complete."""
+    (venv / _COMPLETE).unlink(missing_ok=True)
+    if venv.exists():
+        shutil.rmtree(venv)
+
+
+def is_usable(place: Path) -> bool:
+    """Whether `place` holds an environment to use as it is: somebody's own, or one of ours that is complete."""
+    there = python_in(place).exists() and (place / "bin" / "activate").exists()
+    return there and (not _is_link_of_ours(place) or is_complete(place))
+
+
+def link(place: Path, venv: Path) -> None:
+    """Let `place` lead to `venv`, unless something that is not ours is there or the folder cannot be written to."""
+    if (place.exists() and not _is_link_of_ours(place)) or (place.is_symlink() and place.readlink() == venv):
+        return
+    draft = place.with_name(f".venv.{secrets.token_hex(4)}")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        draft.symlink_to(venv, target_is_directory=True)
+        draft.replace(place)
+    except OSError as error:
+        _LOG.debug("no link at %s: %s", place, error)
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+
+
+def _is_link_of_ours(place: Path) -> bool:
+    """Ours lie in a store, beside their lock."""
+    return place.is_symlink() and lock_of(place.parent / place.readlink()).exists()
+
+
+def lock_of(venv: Path) -> Path:
+    return venv.with_name(f"{venv.name}.lock")
+
+
+@contextlib.asynccontextmanager
+async def locked(venv: Path, timeout_s: float, on_wait: Callable[[], None]) -> AsyncIterator[int]:
+    """Hold the lock of `venv`, and give its descriptor.
+
+    The lock ends with the last process that has the descriptor, so it cannot be left behind, and a child that
+    inherits it keeps others away even when this process is killed.
+    """
+    path = lock_of(venv)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if not _try_lock(descriptor):
+            on_wait()
+            await _acquire(descriptor, path, timeout_s)
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+async def _acquire(descriptor: int, path: Path, timeout_s: float) -> None:
+    # Polled, because a thread that blocks in flock cannot be cancelled.
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not _try_lock(descriptor):  # noqa: ASYNC110 - the other side is another process
+                await asyncio.sleep(LOCK_POLL_S)
+    except TimeoutError as error:
+        raise GymError(
+            f"another process has held {str(path)!r} for more than {timeout_s:g} s.\n"
+            "hint: see who builds there (`fuser` names the process), or end it"
+        ) from error
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

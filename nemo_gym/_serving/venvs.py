@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Virtual environments for servers whose requirements the running environment does not meet.
+
+`plan_venv` says which interpreter a server runs with, `build_all` builds what is missing. An environment lives in a
+folder named by the hash of all it is built from, so servers with equal requirements share it and a change of
+requirements is a new environment. It is built in its final place, because scripts hold absolute paths, and counts only
+once `complete.json`, written last, is there. Old environments are not removed.
+
+Each environment holds nemo-gym (see `own_wheel`) and its dependencies in full, resolved together with the server's own
+lines. Lending it the parent's site-packages instead would save a fraction of a second of hard-linking, and pay with
+what isolation is for: a package of the parent that nobody declared, built for other versions of what the server pins
+(math-verify alone would bring an antlr4 that omegaconf cannot use), and no way to use another Python.
+"""
+
+import asyncio
+import hashlib
+import json
+import platform
+import re
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from nemo_gym._serving.own_wheel import OwnPackage, running_package, write_wheel
+from nemo_gym._serving.requirements import Line, ServerRequirements, first_unmet, read_requirements
+from nemo_gym._serving.uv_tool import find_uv, run_uv
+from nemo_gym._serving.venv_store import discard, is_complete, is_usable, link, locked, mark_complete, python_in
+from nemo_gym._util.aio import in_thread
+from nemo_gym.errors import GymError
+
+PARALLEL_BUILDS = 4
+KEY_LENGTH = 20
+
+_MADE_BY_TOOLS = re.compile(r"(^|/)(\.[^/]*|__pycache__|build|[^/]*\.egg-info)(/|$)")
+
+Stage = Literal["waiting", "building", "output", "ready", "failed"]
+
+
+@dataclass(frozen=True)
+class VenvSettings:
+    """Where and how environments are built."""
+
+    cache_dir: Path
+    uv_cache_dir: Path | None = None
+    """uv's own cache; None leaves it to uv."""
+    uv_venv_dir: Path | None = None
+    """Keep environments here, as `<type>/<impl>/.venv`; None: in the cache, and `.venv` in the server's folder."""
+    python_version: str = field(default_factory=platform.python_version)
+    verbose: bool = False
+    skip_if_present: bool = False
+    """Use a `.venv` that is there as it is, whatever the requirements say."""
+    extra_requirements: tuple[str, ...] = ()
+    """Installed into every environment: `head_server_deps`."""
+    timeout_s: float = 3600
+    """Longest time for one step of a build, and for waiting while another process builds."""
+    uv: Path | None = None
+    own: OwnPackage = field(default_factory=running_package)
+
+    @property
+    def store(self) -> Path:
+        """The folder of all environments. Under `uv_venv_dir` it moves with the links that lead into it."""
+        return (self.uv_venv_dir / ".venvs" if self.uv_venv_dir else self.cache_dir / "venvs").absolute()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An environment in the store and what it is built from."""
+
+    venv: Path
+    place: Path
+    """Where a user looks for it: the link."""
+    requirements: ServerRequirements
+    own_extras: tuple[str, ...]
+    """The extras of nemo-gym to install."""
+
+
+@dataclass(frozen=True)
+class VenvPlan:
+    """How a server gets its interpreter."""
+
+    folder: Path
+    python: Path
+    """The interpreter to run the server with, once the plan is built."""
+    why: str
+    """Why this interpreter, for a log."""
+    built: bool = True
+    """Nothing needs to be built before the server can start."""
+    recipe: Recipe | None = None
+    """None if no environment of ours is used."""
+
+
+@dataclass(frozen=True)
+class VenvProgress:
+    """One thing that happened while building; `servers` are the folders that share the environment."""
+
+    servers: tuple[Path, ...]
+    stage: Stage
+    text: str
+
+
+OnProgress = Callable[[VenvProgress], None]
+
+
+class VenvBuildError(GymError):
+    """Some environments could not be built."""
+
+
+def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> VenvPlan:
+    """Decide which interpreter the server in `folder` runs with. `extras` adds what its test suite needs."""
+    folder = folder.absolute()
+    place = _place_of(folder, settings)
+    if settings.skip_if_present and is_usable(place):
+        return VenvPlan(folder, python_in(place), f"{place} is there and skip_venv_if_present is set")
+    requirements = read_requirements(folder)
+    reason = _other_python(settings.python_version) or first_unmet(requirements, dev=extras)
+    if reason is None:
+        return VenvPlan(folder, Path(sys.executable), "the running environment meets its requirements")
+    own_extras = tuple(sorted(requirements.own_extras if extras else requirements.own_extras - {"dev"}))
+    venv = settings.store / _key(requirements, own_extras, settings)
+    recipe = Recipe(venv, place, requirements, own_extras)
+    return VenvPlan(folder, python_in(venv), reason, is_complete(venv), recipe)
+
+
+async def build_all(plans: Sequence[VenvPlan], settings: VenvSettings, on_progress: OnProgress) -> None:
+    """Build what `plans` lack: each environment once, different ones in parallel, all failures in one error."""
+    sharing: dict[Path, list[Recipe]] = {}
+    why = {plan.recipe.venv: plan.why for plan in plans if plan.recipe}
+    for plan in plans:
+        if plan.recipe is not None:
+            sharing.setdefault(plan.recipe.venv, []).append(plan.recipe)
+    slots = asyncio.Semaphore(PARALLEL_BUILDS)
+    async with asyncio.TaskGroup() as group:
+        builds = [
+            group.create_task(_provide(recipes, why[venv], settings, slots, on_progress))
+            for venv, recipes in sharing.items()
+        ]
+    failures = [failure for build in builds if (failure := build.result())]
+    if failures:
+        raise VenvBuildError("\n\n".join(failures))
+
+
+async def _provide(
+    recipes: Sequence[Recipe], why: str, settings: VenvSettings, slots: asyncio.Semaphore, on_progress: OnProgress
+) -> str | None:
+    """Have the environment that `recipes` share, built and linked; the failure as text if that does not work."""
+    venv, servers = recipes[0].venv, tuple(recipe.requirements.folder for recipe in recipes)
+
+    def tell(stage: Stage, text: str) -> None:
+        on_progress(VenvProgress(servers, stage, text))
+
+    def tell_waiting() -> None:
+        tell("waiting", f"waiting for another process that builds {venv}")
+
+    try:
+        if not is_complete(venv):
+            async with locked(venv, settings.timeout_s, tell_waiting) as lock_fd:
+                if not is_complete(venv):
+                    async with slots:
+                        tell("building", why)
+                        await _build(recipes[0], settings, lock_fd, lambda line: tell("output", line))
+        tell("ready", str(venv))
+    except (GymError, OSError) as error:
+        tell("failed", str(error).splitlines()[0])
+        names = ", ".join(repr(str(server)) for server in servers)
+        return (
+            f"the virtual environment of {names} could not be built ({why}).\n{error}\n"
+            "hint: check the requirements, and the network if packages must be downloaded"
+        )
+    for recipe in recipes:
+        await in_thread(link, recipe.place, venv)
+    return None
+
+
+async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: Callable[[str], None]) -> None:
+    """Build an environment from nothing, or leave nothing."""
+    folder, venv = recipe.requirements.folder, recipe.venv
+    uv = settings.uv or find_uv()
+    common: list[str | Path] = ["--cache-dir", settings.uv_cache_dir.absolute()] if settings.uv_cache_dir else []
+    common += ["-v"] if settings.verbose else []
+    # With the running interpreter itself, a Python that uv would not find by its version does as well.
+    python = settings.python_version if _other_python(settings.python_version) else sys.executable
+
+    async def call(*words: str | Path) -> None:
+        await run_uv([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
+
+    started = time.monotonic()
+    await in_thread(discard, venv)
+    try:
+        await call("venv", *common, "--no-project", "--seed", "--prompt", folder.name, "--python", python, venv)
+        packages = await in_thread(_what_to_install, recipe, settings)
+        await call("pip", "install", *common, "--python", python_in(venv), *packages)
+        mark_complete(venv, {"server": str(folder), "seconds": round(time.monotonic() - started, 3)})
+    except BaseException:
+        await in_thread(discard, venv)
+        raise
+
+
+def _what_to_install(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
+    """The server's files as they are, with the running nemo-gym in place of whatever they say about it."""
+    name, requirements = settings.own.name, recipe.requirements
+    own = f"{name}[{','.join(recipe.own_extras)}]" if recipe.own_extras else name
+    override = recipe.venv / "own.txt"
+    override.write_text(f"{own} @ {write_wheel(settings.own, recipe.venv).as_uri()}\n", encoding="utf-8")
+    words: list[str | Path] = ["--override", override]
+    words += ["--override", requirements.overrides_file] if requirements.overrides_file else []
+    if requirements.package:
+        words += ["-e", requirements.folder]
+    elif requirements.source:
+        words += ["-r", requirements.source]
+    return [*words, name, *settings.extra_requirements]
+
+
+def _place_of(folder: Path, settings: VenvSettings) -> Path:
+    if settings.uv_venv_dir is None:
+        return folder / ".venv"
+    return settings.uv_venv_dir.absolute() / folder.parent.name / folder.name / ".venv"
+
+
+def _other_python(asked: str) -> str | None:
+    """Why the running interpreter is not the one asked for; `3.11` is met by 3.11.7."""
+    running = platform.python_version()
+    if f"{running}.".startswith(f"{asked}."):
+        return None
+    return f"Python {asked} is asked for, this is {running}"
+
+
+def _key(requirements: ServerRequirements, own_extras: Sequence[str], settings: VenvSettings) -> str:
+    """A name for everything the environment is built from."""
+    other_python = _other_python(settings.python_version)
+    python = settings.python_version if other_python else [sys.implementation.cache_tag, sys.version, sys.base_prefix]
+    parts = {
+        "requirements": requirements.texts,
+        "local": [_local_state(line) for line in requirements.lines if line.local],
+        "project": _project_state(requirements),
+        "extra": sorted(settings.extra_requirements),
+        "own": [settings.own.fingerprint, list(own_extras)],
+        "python": python,
+        "platform": sysconfig.get_platform(),
+    }
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
+
+
+def _project_state(requirements: ServerRequirements) -> list[str]:
+    source = requirements.source
+    if source is None or source.suffix != ".toml":
+        return []
+    return [str(requirements.folder), source.read_text(encoding="utf-8")]
+
+
+def _local_state(line: Line) -> list[str]:
+    """What tells one state of a local file or project from another."""
+    path = line.local
+    assert path is not None
+    if path.is_file():
+        return [str(path), hashlib.sha256(path.read_bytes()).hexdigest()]
+    if line.text.startswith("-"):
+        # Editable: its code is used where it lies, only what it depends on is installed.
+        files = [path / name for name in ("pyproject.toml", "setup.cfg", "setup.py")]
+    else:
+        files = [file for file in path.rglob("*") if not _MADE_BY_TOOLS.search(str(file.relative_to(path)))]
+    return [str(path), *sorted(f"{file.relative_to(path)} {_stamp(file)}" for file in files if file.is_file())]
+
+
+def _stamp(file: Path) -> str:
+    status = file.stat()
+    return f"{status.st_size} {status.st_mtime_ns}"
