@@ -6,7 +6,7 @@ session as one called over REST. The protocol is in `nemo_gym._mcp`.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from fastapi import FastAPI
@@ -63,6 +63,17 @@ def maybe_auto_expose(server: Any, app: FastAPI) -> None:
     signer = GrantSigner(server.get_session_middleware_key())
     _add_endpoint(server, app, signer, tools)
     _add_session_endpoints(server, app, signer)
+
+
+def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]:
+    """The header by which MCP requests to `server` name their session, and how to read it."""
+    signer = GrantSigner(server.get_session_middleware_key())
+
+    def session_id(token: bytes) -> str | None:
+        grant = signer.grant(token.decode("latin-1"))
+        return grant.session_id if grant else None
+
+    return {SESSION_TOKEN_HEADER.lower().encode(): session_id}
 
 
 def _tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:

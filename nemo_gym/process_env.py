@@ -2,9 +2,13 @@
 """What a server process learns from its environment: its instance name, its workers, the token of its run."""
 
 import os
+import socket
+import sys
+import threading
+from functools import lru_cache
 from pathlib import Path
 
-from nemo_gym._serving import run_token
+from nemo_gym._serving import binding, child, run_token, workers
 from nemo_gym.config_types import BaseServerConfig
 
 INSTANCE_NAME_ENV = "NEMO_GYM_CONFIG_PATH"
@@ -14,12 +18,18 @@ IS_WORKER_ENV = "IS_NEMO_GYM_FASTAPI_WORKER"
 ENTRYPOINT_ENV = "IS_NEMO_GYM_FASTAPI_ENTRYPOINT"
 NUM_WORKERS_ENV = "NEMO_GYM_FASTAPI_NUM_WORKERS"
 
+_serving = threading.Lock()
+
+
+def run_files_folder() -> Path:
+    """Where files of running servers are kept that only their user may read."""
+    folder = os.environ.get(_RUN_TOKEN_DIR_ENV)
+    return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo-gym"
+
 
 def run_token_path(where: BaseServerConfig) -> Path:
     """The file that holds the run token of the head server at `where`."""
-    folder = os.environ.get(_RUN_TOKEN_DIR_ENV)
-    base = Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo-gym"
-    return run_token.token_path(base, where.host, where.port)
+    return run_token.token_path(run_files_folder(), where.host, where.port)
 
 
 def run_token_header(where: BaseServerConfig) -> dict[str, str]:
@@ -42,3 +52,53 @@ def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
 def get_nemo_gym_fastapi_num_workers() -> int:
     """How many workers share the work of this server."""
     return int(os.environ.get(NUM_WORKERS_ENV, "1"))
+
+
+def listener(where: BaseServerConfig, name: str) -> socket.socket:
+    """The socket that this process serves on: its parent's gift, else bound here."""
+    given = child.take_fd(os.environ, child.LISTEN_FD)
+    return socket.socket(fileno=given) if given is not None else binding.bind(where.host, where.port, name)
+
+
+def is_supervised() -> bool:
+    """Whether a parent process waits for this server to be ready, and takes what it prints."""
+    return child.READY_FD in os.environ
+
+
+def say_ready() -> None:
+    """Tell the parent process, if it waits for that, that this server listens."""
+    given = child.take_fd(os.environ, child.READY_FD)
+    if given is not None:
+        child.say_ready(given)
+
+
+@lru_cache(maxsize=1)
+def this_worker() -> workers.Worker | None:
+    """Which of the several workers of a server this process is; None in every other process."""
+    return workers.this_worker(os.environ)
+
+
+def run_workers(where: BaseServerConfig, name: str) -> int:
+    """Run this process's own command once more for each worker of the server `name`; the code to exit with."""
+    count = where.num_workers or 1
+    sock = listener(where, name)
+    # A worker runs its entrypoint as a script. Nothing that imports it there by its name is to serve once more, so no
+    # file is the entrypoint in the sense of `is_nemo_gym_fastapi_entrypoint`.
+    inherited = {key: value for key, value in os.environ.items() if key != ENTRYPOINT_ENV}
+    return workers.run(
+        [sys.executable, *sys.orig_argv[1:]],
+        sock,
+        count,
+        server_name=name,
+        environment={**inherited, IS_WORKER_ENV: "1", NUM_WORKERS_ENV: str(count)},
+        on_ready=say_ready,
+    )
+
+
+def may_serve() -> bool:
+    """Whether this call may begin to serve; if not, the app is wanted: a worker serves once, and a process manager that
+    imports apps from entrypoint modules serves them itself.
+    """
+    if this_worker() is not None:
+        return _serving.acquire(blocking=False)
+    return not (is_nemo_gym_fastapi_worker() and ENTRYPOINT_ENV in os.environ)

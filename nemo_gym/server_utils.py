@@ -11,27 +11,30 @@ import sys
 import urllib.error
 import urllib.request
 from abc import abstractmethod
+from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 import orjson
 import uvicorn
-from aiohttp import ClientResponse, ClientResponseError
+from aiohttp import ClientResponse
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
+from starlette.types import ASGIApp
 
-from nemo_gym._serving import binding, head, run_token
+from nemo_gym._serving import binding, head, run_token, workers
+from nemo_gym._serving.affinity import ReadSession, SessionAffinity
+from nemo_gym._serving.app import GymApp
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.logs import prefix_output
-from nemo_gym._serving.route import GymRoute
-from nemo_gym._serving.session import SessionCookieMiddleware
-from nemo_gym._transport import http, local
-from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
+from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
+from nemo_gym._transport import calls, http, local, replies
+from nemo_gym._transport.probe import ServerStatus as ServerStatus
+from nemo_gym._transport.probe import status_of
 from nemo_gym._util import rollout_paths
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
@@ -51,16 +54,19 @@ from nemo_gym.http_session import global_aiohttp_client_exit as global_aiohttp_c
 from nemo_gym.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
 from nemo_gym.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym.process_env import (
-    ENTRYPOINT_ENV,
     INSTANCE_NAME_ENV,
-    IS_WORKER_ENV,
-    NUM_WORKERS_ENV,
-    is_nemo_gym_fastapi_worker,
+    is_supervised,
+    listener,
+    may_serve,
     run_token_header,
     run_token_path,
+    run_workers,
+    say_ready,
+    this_worker,
 )
 from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
 from nemo_gym.process_env import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
+from nemo_gym.process_env import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
 from nemo_gym.rollout_correlation import current_rollout_id
 from nemo_gym.secret_utils import recursively_hide_secrets
 
@@ -68,9 +74,6 @@ LOG = logging.getLogger(__name__)
 
 MAX_NUM_TRIES = 3
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
-_LOCAL_KWARGS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
-
-ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"]
 
 
 async def request(
@@ -98,32 +101,12 @@ async def request(
 
 async def raise_for_status(response: ClientResponse) -> None:
     """Raise for an error status, with the body that came with it in `response_content`."""
-    if response.ok:
-        return
-    content: Any = await response.read()
-    if not isinstance(content, bytes):  # a stand-in that offers only the stream
-        content = await response.content.read()
-    try:
-        response.raise_for_status()
-    except ClientResponseError as error:
-        raise ServerResponseError(*_request_line(response), error.status, error.message, content) from error
-    raise ServerResponseError(*_request_line(response), response.status, str(response.reason or ""), content)
+    await replies.raise_for_status(response)
 
 
 async def get_response_json(response: ClientResponse) -> Any:
     """The parsed JSON body of `response`."""
-    body = await response.read()
-    try:
-        return orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raw = body if isinstance(body, bytes) else str(body).encode()
-        raise InvalidServerReply(
-            *_request_line(response), response.status, str(response.content_type), raw, str(error)
-        ) from error
-
-
-def _request_line(response: ClientResponse) -> tuple[str, str]:
-    return str(response.method), str(response.url)
+    return await replies.parsed_json(response)
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
@@ -137,10 +120,13 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
 
 
 class _Address:
-    __slots__ = ("base_url", "host", "port", "server_type")
+    """Where a server is, and whether calls to it name the rollout: looked up once, as configs are slow to read."""
 
-    def __init__(self, server_type: str, host: str, port: int, base_url: str) -> None:
+    __slots__ = ("base_url", "host", "is_observed", "port", "server_type")
+
+    def __init__(self, server_type: str, host: str, port: int, base_url: str, is_observed: bool) -> None:
         self.server_type, self.host, self.port, self.base_url = server_type, host, port, base_url
+        self.is_observed = is_observed
 
 
 class ServerClient(BaseModel):
@@ -180,8 +166,9 @@ class ServerClient(BaseModel):
             ) from error
         return cls(head_server_config=where, global_config_dict=OmegaConf.create(text))
 
-    def _build_server_base_url(self, server_config_dict: DictConfig) -> str:
-        return f"http://{server_config_dict.host}:{server_config_dict.port}"
+    def _build_server_base_url(self, server_config_dict: DictConfig | dict[str, Any]) -> str:
+        config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
+        return f"http://{config.host}:{config.port}"
 
     def _address_of(self, server_name: str) -> _Address:
         address = self._addresses.get(server_name)
@@ -190,7 +177,8 @@ class ServerClient(BaseModel):
             server_type = next(iter(self.global_config_dict[server_name]), "")
             url = self._build_server_base_url(config)
             parts = urlsplit(url)
-            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url)
+            is_observed = bool(self.global_config_dict.get("observability_enabled"))
+            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url, is_observed)
             self._addresses[server_name] = address
         return address
 
@@ -199,13 +187,15 @@ class ServerClient(BaseModel):
         address = self._address_of(server_name)
         path = self._with_rollout_prefix(address, url_path)
         app = local.hosted_app(address.host, address.port)
-        if app is None or not _LOCAL_KWARGS.issuperset(kwargs):
+        if app is None or not calls.TAKEN.issuperset(kwargs):
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
-        return await _call_locally(app, address, method, path, **kwargs)
+        where = (address.host, address.port)
+        reply: ClientResponse = await calls.call_app(app, method, address.base_url, path, server=where, **kwargs)
+        return reply
 
     def _with_rollout_prefix(self, address: _Address, url_path: str) -> str:
         rollout_id = current_rollout_id()
-        if rollout_id is None or not self.global_config_dict.get("observability_enabled"):
+        if rollout_id is None or not address.is_observed:
             return url_path
         wanted = address.server_type == "resources_servers" or (
             address.server_type == "responses_api_models" and url_path in _MODEL_ENDPOINTS
@@ -226,42 +216,7 @@ class ServerClient(BaseModel):
             url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
         else:
             url = self._address_of(server_name).base_url
-        try:
-            with urllib.request.urlopen(f"{url}/", timeout=5):
-                return "success"
-        except urllib.error.HTTPError:
-            return "success"  # any status is an answer
-        except TimeoutError:
-            return "timeout"
-        except urllib.error.URLError as error:
-            return "timeout" if isinstance(error.reason, TimeoutError) else "connection_error"
-        except OSError:
-            return "connection_error"
-        except ValueError:
-            return "unknown_error"
-
-
-async def _call_locally(
-    app: local.App, address: _Address, method: str, path: str, *, json: Any = None, data: Any = None, **kwargs: Any
-) -> ClientResponse:
-    headers = dict(kwargs.pop("headers", None) or {})
-    if json is not None:
-        data = http.json_body(json)
-        headers.setdefault("content-type", http.JSON_CONTENT_TYPE)
-    timeout = kwargs.pop("timeout", None)
-    total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
-    reply: Any = await local.call(  # behaves as a ClientResponse does
-        app,
-        method,
-        f"{address.base_url}{path}",
-        path,
-        server=(address.host, address.port),
-        body=data.encode() if isinstance(data, str) else data or b"",
-        headers=headers,
-        timeout_s=float(total or http.SessionSettings.total_timeout_s),
-        **kwargs,
-    )
-    return reply  # type: ignore[no-any-return]
+        return status_of(url, timeout_s=5)
 
 
 def setup_server_client(head_server_config: BaseServerConfig | None = None) -> ServerClient:
@@ -336,9 +291,7 @@ class SimpleServer(BaseServer):
     @staticmethod
     def new_app() -> FastAPI:
         """An app whose plain JSON handlers take the short way."""
-        app = FastAPI()
-        app.router.route_class = GymRoute
-        return app
+        return GymApp()
 
     def get_session_middleware_key(self) -> str:
         """The name of the session cookie."""
@@ -350,7 +303,9 @@ class SimpleServer(BaseServer):
             return
         app.state.nemo_gym_session_middleware_installed = True
         key = self.get_session_middleware_key()
-        app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=key, id_key=SESSION_ID_KEY)
+        worker = this_worker()
+        own = {"new_id": worker.peers.new_session_id} if worker and self.config.session_affinity else {}
+        app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=key, id_key=SESSION_ID_KEY, **own)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Errors become JSON, bad bodies a 422, oversized ones a 413."""
@@ -378,7 +333,8 @@ class SimpleServer(BaseServer):
 
     def prefix_server_logs(self) -> None:
         """Put the instance name in front of every line this process prints."""
-        prefix_output(f"({self.config.name}) ")
+        if not is_supervised():  # else whoever reads the output knows whose it is
+            prefix_output(self.config.name)
 
     def finished_app(self, global_config_dict: DictConfig) -> FastAPI:
         """The app with everything around its endpoints: MCP, liveness, errors, profiling."""
@@ -404,40 +360,45 @@ class SimpleServer(BaseServer):
 
     @classmethod
     def run_webserver(cls) -> FastAPI | None:
-        """Run the instance that this process was started for; a worker process gets the app back instead."""
+        """Run the instance that this process was started for, in several worker processes if its config says so.
+
+        Whoever is not to serve, such as a module that a worker imports once more, gets the app back instead.
+        """
         global_config_dict = get_global_config_dict()
-        server = cls.from_global_config(global_config_dict, os.environ[INSTANCE_NAME_ENV])
+        name = os.environ[INSTANCE_NAME_ENV]
+        config, worker = cls.config_of_instance(global_config_dict, name), this_worker()
         if global_config_dict.get("dry_run"):
+            cls.from_global_config(global_config_dict, name)
             return None
+        if not may_serve():
+            return cls.from_global_config(global_config_dict, name).finished_app(global_config_dict)
+        if worker is None and (config.num_workers or 1) > 1:
+            sys.exit(run_workers(config, config.name))
+        server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
         server.prefix_server_logs()
-        if is_nemo_gym_fastapi_worker():
-            return server.finished_app(global_config_dict)
-        if (server.config.num_workers or 1) > 1:
-            server._run_workers()
-            return None
         app = server.finished_app(global_config_dict)
-        sock = binding.bind(server.config.host, server.config.port, server.config.name)
-        binding.uvicorn_server(app, server.config.host, server.config.port).run(sockets=[sock])
+        if worker is not None:
+            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port)
+            return None
+        uvicorn_server = binding.uvicorn_server(app, config.host, config.port)
+        uvicorn_server.on_ready = say_ready
+        with suppress(KeyboardInterrupt):  # uvicorn passes the signal on once it has shut down
+            uvicorn_server.run(sockets=[listener(config, config.name)])
         return None
 
-    def _run_workers(self) -> None:
-        """Let uvicorn start workers that import this server's module, which must end with the entrypoint idiom."""
-        entrypoint = Path(sys.modules[type(self).__module__].__file__ or "").absolute()
-        folder = entrypoint.parent
-        workers = self.config.num_workers or 1
-        os.environ.update({IS_WORKER_ENV: "1", ENTRYPOINT_ENV: str(entrypoint), NUM_WORKERS_ENV: str(workers)})
-        uvicorn.run(
-            f"{folder.parent.name}.{folder.name}.{entrypoint.stem}:app",
-            host=self.config.host,
-            port=self.config.port,
-            workers=workers,
-            loop="uvloop",
-            http="httptools",
-            access_log=False,
-            log_level="warning",
-            timeout_keep_alive=binding.KEEP_ALIVE_S,
-        )
+    def _with_affinity(self, app: FastAPI, worker: workers.Worker) -> ASGIApp:
+        """`app` behind what takes every request to the worker that holds its session."""
+        if not self.config.session_affinity:
+            return app
+        key = self.get_session_middleware_key()
+        cookie = SessionCookie(key, key)
+        read: dict[bytes, ReadSession] = {b"cookie": lambda header: cookie.session(header).get(SESSION_ID_KEY)}
+        if getattr(self.config, "expose_tools_over_mcp", False):
+            from nemo_gym.mcp_auto_exposure import session_by_header  # only servers that ask for it need it
+
+            read = {**session_by_header(self), **read}
+        return SessionAffinity(app, worker.peers, worker.peer_listener(), read)
 
 
 class HeadServer(BaseServer):

@@ -4,37 +4,20 @@
 Middleware, validation and errors are those of the route. No socket is involved.
 """
 
-import json
 import logging
-from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from itsdangerous import TimestampSigner
-
 from nemo_gym._mcp.asgi import dumped_json
 from nemo_gym._mcp.protocol import ToolResult
 from nemo_gym._mcp.types import MCPTool
+from nemo_gym._serving.session import SessionCookie as SessionCookie
 from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 
 LOG = logging.getLogger(__name__)
-
-
-
-@dataclass(frozen=True)
-class SessionCookie:
-    """The session cookie of a server, in the form that Starlette's SessionMiddleware gives it."""
-
-    name: str
-    secret: str
-
-    def value(self, session_id: str) -> str:
-        """A cookie that opens session `session_id`."""
-        content = b64encode(json.dumps({SESSION_ID_KEY: session_id}).encode())
-        return TimestampSigner(self.secret).sign(content).decode()
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,7 @@ class ToolRunner:
                 server=self.server,
                 body=dumped_json(arguments),
                 headers={"content-type": "application/json"},
-                cookies={self.cookie.name: self.cookie.value(session_id)},
+                cookies={self.cookie.name: self.cookie.sign(dumped_json({SESSION_ID_KEY: session_id}))},
                 timeout_s=self.timeout_s,
             )
         except ServerDeadlineExceeded as error:

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import errno
 import socket
+from collections.abc import Callable
 from typing import Any
 
 import uvicorn
@@ -50,7 +51,7 @@ def _holder(port: int) -> str:
     return ""
 
 
-def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = False) -> uvicorn.Server:
+def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = False) -> "AnnouncingServer":
     """A uvicorn server for `app`, tuned for many short JSON calls."""
     config = uvicorn.Config(
         app,
@@ -66,21 +67,30 @@ def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = Fals
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )
-    return OwnedServer(config) if quiet_signals else uvicorn.Server(config)
+    return OwnedServer(config) if quiet_signals else AnnouncingServer(config)
 
 
-class OwnedServer(uvicorn.Server):
-    """A server whose owner handles signals and wants to know when it listens."""
+class AnnouncingServer(uvicorn.Server):
+    """A server that says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.on_ready: Callable[[], None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self.on_ready is not None:
+            self.on_ready()
+
+
+class OwnedServer(AnnouncingServer):
+    """A server whose owner handles signals and waits for it to be ready."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self.on_ready = self.ready.set
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
         yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started:
-            self.ready.set()

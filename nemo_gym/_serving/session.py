@@ -5,15 +5,17 @@ The cookie's form is that of Starlette's SessionMiddleware (JSON, base64, timest
 either are understood by the other. A cookie whose content did not change is sent back as it came, unsigned anew.
 """
 
+import hmac
 import json
 import time
 from base64 import b64decode, b64encode
-from functools import lru_cache
+from collections.abc import Callable
 from typing import Any
 from uuid import uuid4
 
 import itsdangerous
 import orjson
+from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -22,16 +24,85 @@ _RENEW_AFTER_S = MAX_AGE_S // 2
 _REMEMBERED_COOKIES = 65_536
 
 
-class SessionCookieMiddleware:
-    """Puts `scope["session"]` in place, with a session id under `id_key`."""
+class SessionCookie:
+    """The form of a session cookie: the session as JSON, base64, signed together with the time of signing."""
 
-    def __init__(self, app: ASGIApp, *, cookie_name: str, secret: str, id_key: str) -> None:
+    def __init__(self, name: str, secret: str) -> None:
+        self.name = name
+        self._signer = _Signer(secret)
+        # A session sends the same cookie with every call, so what was signed or checked once is known. Forged cookies
+        # are not kept: nobody else decides how much is held here.
+        self._known: dict[str, tuple[bytes, float]] = {}
+
+    def sign(self, session: bytes) -> str:
+        """The cookie of a session that is given as JSON."""
+        cookie = self._signer.sign(b64encode(session)).decode()
+        self._remember(cookie, session, float(self._signer.get_timestamp()))
+        return cookie
+
+    def unsign(self, cookie: str) -> tuple[bytes, float]:
+        """The session as JSON and when it was signed; nothing, signed at the dawn of time, if it is not ours."""
+        known = self._known.get(cookie)
+        if known is not None:
+            return known
+        try:
+            data, signed_at = self._signer.unsign(cookie, return_timestamp=True)
+            session = orjson.dumps(json.loads(b64decode(data)))
+        except (itsdangerous.BadData, ValueError):
+            return b"", 0.0
+        return self._remember(cookie, session, signed_at.timestamp())
+
+    def find(self, header: bytes) -> str | None:
+        """The cookie of this name in a `Cookie` header."""
+        return cookie_parser(header.decode("latin-1")).get(self.name)
+
+    def session(self, header: bytes) -> dict[str, Any]:
+        """The session that a `Cookie` header holds, however old; empty if it holds none of ours."""
+        cookie = self.find(header)
+        held = self.unsign(cookie)[0] if cookie else b""
+        return orjson.loads(held) if held else {}
+
+    def _remember(self, cookie: str, session: bytes, signed_at: float) -> tuple[bytes, float]:
+        if len(self._known) >= _REMEMBERED_COOKIES:
+            del self._known[next(iter(self._known))]
+        self._known[cookie] = session, signed_at
+        return session, signed_at
+
+
+class _Sha1Hmac(SigningAlgorithm):
+    """The signature that itsdangerous makes by default, in one call."""
+
+    def get_signature(self, key: bytes, value: bytes) -> bytes:
+        return hmac.digest(key, value, "sha1")
+
+
+class _Signer(itsdangerous.TimestampSigner):
+    """A signer with one secret, whose key is derived once."""
+
+    def __init__(self, secret: str) -> None:
+        super().__init__(secret, algorithm=_Sha1Hmac())
+        self._key = super().derive_key()
+
+    def derive_key(self, secret_key: str | bytes | None = None) -> bytes:
+        return self._key
+
+
+class SessionCookieMiddleware:
+    """Puts `scope["session"]` in place, with a session id under `id_key`; `new_id` makes the ids of new sessions."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        cookie_name: str,
+        secret: str,
+        id_key: str,
+        new_id: Callable[[], str] = lambda: str(uuid4()),
+    ) -> None:
         self._app = app
-        self._name = cookie_name
+        self._cookie = SessionCookie(cookie_name, secret)
         self._id_key = id_key
-        self._signer = itsdangerous.TimestampSigner(secret)
-        # A session sends the same cookie with every call: check its signature once.
-        self._unsign = lru_cache(_REMEMBERED_COOKIES)(self._unsign_uncached)
+        self._new_id = new_id
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -39,14 +110,14 @@ class SessionCookieMiddleware:
         cookie, loaded = self._load(scope)
         session: dict[str, Any] = orjson.loads(loaded) if loaded else {}
         if self._id_key not in session:
-            session[self._id_key] = str(uuid4())
+            session[self._id_key] = self._new_id()
         scope["session"] = session
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
                 current = orjson.dumps(scope["session"], option=orjson.OPT_NON_STR_KEYS)
-                value = cookie if cookie and current == loaded else self._sign(current)
-                header = f"{self._name}={value}; path=/; Max-Age={MAX_AGE_S}; httponly; samesite=lax"
+                value = cookie if cookie and current == loaded else self._cookie.sign(current)
+                header = f"{self._cookie.name}={value}; path=/; Max-Age={MAX_AGE_S}; httponly; samesite=lax"
                 message["headers"] = [*message.get("headers", ()), (b"set-cookie", header.encode("latin-1"))]
             await send(message)
 
@@ -56,23 +127,11 @@ class SessionCookieMiddleware:
         """The cookie that may be sent back unchanged (if any), and the JSON of the session it holds."""
         for name, value in scope["headers"]:
             if name == b"cookie":
-                cookie = cookie_parser(value.decode("latin-1")).get(self._name)
+                cookie = self._cookie.find(value)
                 if cookie:
-                    session, signed_at = self._unsign(cookie)
+                    session, signed_at = self._cookie.unsign(cookie)
                     age_s = time.time() - signed_at
                     if age_s > MAX_AGE_S:
                         return None, b""
                     return (cookie if age_s < _RENEW_AFTER_S else None), session
         return None, b""
-
-    def _unsign_uncached(self, cookie: str) -> tuple[bytes, float]:
-        """The session as JSON and when it was signed; nothing, signed at the dawn of time, if it is not ours."""
-        try:
-            data, signed_at = self._signer.unsign(cookie, return_timestamp=True)
-            session = json.loads(b64decode(data))
-        except (itsdangerous.BadData, ValueError):
-            return b"", 0.0
-        return orjson.dumps(session), signed_at.timestamp()
-
-    def _sign(self, session: bytes) -> str:
-        return self._signer.sign(b64encode(session)).decode()
