@@ -1,44 +1,90 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the servers of a config in this process: all on one event loop, each on its own port, with a head server."""
+"""From a config to running servers: plan where each runs, build the environments, start, watch and stop them.
+
+The head server and the servers that need nothing of their own share this process; the others get a process each.
+"""
 
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._serving import binding, run_files
+from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
-from nemo_gym._serving.host import InlineServer, serve_inline
+from nemo_gym._serving.host import InlineServer
+from nemo_gym._serving.logs import routed_output, working_for
+from nemo_gym._serving.plan import ServerPlan, choose_placement
+from nemo_gym._serving.processes import ChildSpec, ServerDied
+from nemo_gym._serving.supervisor import Launch, Running, supervised
+from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
-from nemo_gym.global_config import HEAD_SERVER_KEY_NAME, GlobalConfigDictParser
+from nemo_gym.global_config import (
+    HEAD_SERVER_KEY_NAME,
+    NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
+    NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME,
+    GlobalConfigDictParser,
+)
 from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.process_env import run_token_path
+from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
 
+Notice = Callable[[str], None]
+_DEFAULT_STARTUP_TIMEOUT_S = 600.0
+_STAGES = {"building": "building an environment: ", "ready": "environment ready: "}
 
-@asynccontextmanager
-async def serve_config(config: DictConfig) -> AsyncIterator[list[ServerInstanceDisplayConfig]]:
-    """Serve every server of `config`, which must be the config of this process, while the context lasts."""
+
+def _silent(text: str) -> None:
+    """Tell nobody."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """Servers that are ready."""
+
+    servers: list[ServerInstanceDisplayConfig]
+    running: Running
+
+    async def first_death(self) -> ServerDied:
+        """Wait for the first server process that ends by itself."""
+        return await self.running.first_death
+
+
+def plan_launch(config: DictConfig) -> list[ServerPlan]:
+    """Where each server of `config` is to run."""
+    settings = venv_settings(config)
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
-    servers = [_inline_server(config, instance) for instance in instances]
-    head = HeadServer(
-        config=BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
+    return [_plan(config, instance, settings) for instance in instances]
+
+
+def _plan(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSettings) -> ServerPlan:
+    (server_type, impls), *_ = config[instance.name].items()
+    impl = str(next(iter(impls)))
+    block: dict[str, Any] = OmegaConf.to_container(  # type: ignore[assignment]
+        instance.get_inner_run_server_config_dict(), resolve=True
     )
-    displays = [_display(config, instance) for instance in instances]
-    head.set_server_instances([display.model_dump(mode="json") for display in displays])
-    head_app = head.setup_webserver()
-    everything = [*servers, InlineServer(HEAD_SERVER_KEY_NAME, head.config.host, head.config.port, head_app)]
-    try:
-        async with serve_inline(everything):
-            yield displays
-    finally:
-        run_token_path(head.config).unlink(missing_ok=True)
-        await close_global_aiohttp_client()
+    where = {"host": block["host"], "port": block["port"], "entrypoint": block["entrypoint"]}
+    if block.get("external") or block.get("placement") == "external":
+        return ServerPlan(
+            instance.name, str(server_type), impl, Path(), placement="external", why="somebody else runs it", **where
+        )
+    folder = server_folder(str(server_type), impl)
+    entrypoint = folder / block["entrypoint"]
+    if not entrypoint.is_file():
+        raise ConfigError(
+            f"the entrypoint of server {instance.name!r} does not exist: {entrypoint}\n"
+            "hint: `entrypoint` is relative to the folder of the implementation"
+        )
+    venv = plan_venv(folder, settings)
+    placement, why = choose_placement(instance.name, block, config.get("default_placement"), entrypoint, venv)
+    return ServerPlan(instance.name, str(server_type), impl, folder, placement=placement, why=why, venv=venv, **where)
 
 
 def server_folder(server_type: str, impl: str) -> Path:
@@ -53,32 +99,131 @@ def server_folder(server_type: str, impl: str) -> Path:
     return folder
 
 
-def _inline_server(config: DictConfig, instance: ServerInstanceConfig) -> InlineServer:
-    block = instance.get_inner_run_server_config_dict()
-    folder = server_folder(*_type_and_impl(config, instance.name))
-    cls = load_server_class(folder, block["entrypoint"], SimpleServer)
-    server = cls.from_global_config(config, instance.name)
-    return InlineServer(instance.name, server.config.host, server.config.port, server.finished_app(config))
+# --- environments -----------------------------------------------------------------------------------------------------
 
 
-def _type_and_impl(config: DictConfig, name: str) -> tuple[str, str]:
-    (server_type, impls), *_ = config[name].items()
-    return str(server_type), str(next(iter(impls)))
+def venv_settings(config: DictConfig) -> VenvSettings:
+    """How environments are built, by the config."""
+    from nemo_gym import WORKING_DIR
+
+    venv_dir = Path(config["uv_venv_dir"])
+    return VenvSettings(
+        cache_dir=Path(config["cache_dir"]),
+        uv_cache_dir=Path(config["uv_cache_dir"]),
+        uv_venv_dir=None if venv_dir == WORKING_DIR else venv_dir,
+        python_version=str(config["python_version"]),
+        verbose=bool(config.get("pip_install_verbose")),
+        skip_if_present=bool(config.get("skip_venv_if_present")),
+        extra_requirements=tuple(config.get("head_server_deps") or ()),
+    )
 
 
-def _display(config: DictConfig, instance: ServerInstanceConfig) -> ServerInstanceDisplayConfig:
-    server_type, impl = _type_and_impl(config, instance.name)
-    block: Any = instance.get_inner_run_server_config_dict()
+async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
+    """Build every environment that is not there yet, equal ones once."""
+
+    def tell(progress: VenvProgress) -> None:
+        if progress.stage != "output" or config.get("pip_install_verbose"):
+            servers = ", ".join(folder.name for folder in progress.servers)
+            notice(f"({servers}) {_STAGES.get(progress.stage, '')}{progress.text}")
+
+    venvs = [plan.venv for plan in plans if plan.venv is not None]
+    await build_all(venvs, venv_settings(config), tell)
+
+
+# --- serving ----------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def serve_config(config: DictConfig, notice: Notice = _silent) -> AsyncIterator[Served]:
+    """Serve every server of `config`, which must be the config of this process, while the context lasts."""
+    plans = plan_launch(config)
+    await build_environments(config, plans, notice)
+    head = HeadServer(
+        config=BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
+    )
+    log_dir = config.get("nemo_gym_log_dir")
+    try:
+        with routed_output(Path(log_dir) if log_dir else None) as logs, _handed_down(config) as environment:
+            launch = Launch(
+                inline=[*_inline(config, plans), _head_server(head)],
+                children=[_child(plan, environment) for plan in plans if plan.placement == "process"],
+                startup_timeout_s=float(config.get("server_startup_timeout_seconds") or _DEFAULT_STARTUP_TIMEOUT_S),
+            )
+            async with supervised(launch, logs.line, notice) as running:
+                servers = [_display(plan, running.pids) for plan in plans]
+                head.set_server_instances([server.model_dump(mode="json") for server in servers])
+                await _wait_for_models(config, notice)
+                yield Served(servers, running)
+    finally:
+        run_token_path(head.config).unlink(missing_ok=True)
+        await close_global_aiohttp_client()
+
+
+async def _wait_for_models(config: DictConfig, notice: Notice) -> None:
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    await wait_for_endpoints(
+        endpoint_urls(plain), float(config.get("model_endpoint_readiness_timeout_seconds") or 0), notice
+    )
+
+
+def _inline(config: DictConfig, plans: Sequence[ServerPlan]) -> list[InlineServer]:
+    return [inline_server(config, plan) for plan in plans if plan.placement == "inline"]
+
+
+def inline_server(config: DictConfig, plan: ServerPlan) -> InlineServer:
+    """A server of this process, built but not served yet."""
+    with working_for(plan.name):
+        cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
+        server = cls.from_global_config(config, plan.name)
+        return InlineServer(plan.name, server.config.host, server.config.port, server.finished_app(config))
+
+
+def _head_server(head: HeadServer) -> InlineServer:
+    host, port = head.config.host, head.config.port
+    # Bound before its token is written: a run that has the port already has a token too, which must stay.
+    sock = binding.bind(host, port, HEAD_SERVER_KEY_NAME)
+    return InlineServer(HEAD_SERVER_KEY_NAME, host, port, head.setup_webserver(), sock)
+
+
+@contextmanager
+def _handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
+    """The environment of server processes, with the config in a file that only this user can read."""
+    with run_files.private_file(run_files_folder(), OmegaConf.to_yaml(config)) as path:
+        inherited = {key: value for key, value in os.environ.items() if key != NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME}
+        yield {
+            **inherited,
+            NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME: str(path),
+            # A server process works in its own folder, so that this one's current folder has to be named.
+            NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: os.pathsep.join(map(str, component_search_roots())),
+            "UV_CACHE_DIR": str(config["uv_cache_dir"]),
+        }
+
+
+def _child(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
+    assert plan.venv is not None
+    python_path = os.pathsep.join(filter(None, [str(plan.folder), environment.get("PYTHONPATH")]))
+    return ChildSpec(
+        name=plan.name,
+        python=plan.venv.python,
+        folder=plan.folder,
+        entrypoint=plan.entrypoint,
+        host=plan.host,
+        port=plan.port,
+        environment={**environment, INSTANCE_NAME_ENV: plan.name, "PYTHONPATH": python_path},
+    )
+
+
+def _display(plan: ServerPlan, pids: dict[str, int]) -> ServerInstanceDisplayConfig:
     return ServerInstanceDisplayConfig(
-        config_path=instance.name,
-        dir_path=server_folder(server_type, impl),
-        entrypoint=block["entrypoint"],
-        host=block["host"],
-        name=impl,
-        pid=os.getpid(),
-        port=block["port"],
-        process_name=instance.name,
-        server_type=server_type,
+        config_path=plan.name,
+        dir_path=plan.folder,
+        entrypoint=plan.entrypoint,
+        host=plan.host,
+        name=plan.impl,
+        pid=None if plan.placement == "external" else pids.get(plan.name, os.getpid()),
+        port=plan.port,
+        process_name=plan.name,
+        server_type=plan.server_type,
         start_time=time.time(),
-        url=f"http://{block['host']}:{block['port']}",
+        url=plan.url,
     )

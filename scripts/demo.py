@@ -46,8 +46,8 @@ def main() -> int:
 
 async def play(rows: list[dict]) -> list[float]:
     rewards = []
-    async with serve_config(get_global_config_dict()) as servers:
-        print("\n".join(f"  {server.process_name}: {server.url}" for server in servers))
+    async with serve_config(get_global_config_dict()) as served:
+        print("\n".join(f"  {server.process_name}: {server.url}" for server in served.servers))
         examples = [
             {**row, "_ng_task_index": index, "_ng_rollout_index": 0, "agent_ref": {"name": f"{ENVIRONMENT}_simple_agent"}}
             for index, row in enumerate(rows)

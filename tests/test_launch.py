@@ -50,8 +50,8 @@ async def test_rollouts_are_played_without_a_socket_between_the_servers(config):
         }
         for i, row in enumerate(read_rows(DATA / "example.jsonl"))
     ]
-    async with serve_config(config) as servers:
-        assert len(servers) == 3
+    async with serve_config(config) as served:
+        assert len(served.servers) == 3
         played = [await finished for finished in RolloutCollectionHelper().run_examples(rows)]
         client = ServerClient.load_from_global_config()
         assert isinstance(await client.get("example_single_tool_call", "/"), LocalResponse)
@@ -60,7 +60,8 @@ async def test_rollouts_are_played_without_a_socket_between_the_servers(config):
 
 
 async def test_the_head_server_lists_what_runs_and_nothing_is_left_behind(config):
-    async with serve_config(config) as servers:
+    async with serve_config(config) as served:
+        servers = served.servers
         client = ServerClient.load_from_global_config()
         statuses = await asyncio.gather(*(asyncio.to_thread(client.poll_for_status, s.process_name) for s in servers))
         assert set(statuses) == {"success"}

@@ -17,6 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym.errors import GymError
+
 LOG = logging.getLogger(__name__)
 
 
@@ -54,7 +56,8 @@ def describe(error: Exception, server_name: str) -> str:
         inner = content.decode("utf-8", errors="replace") if isinstance(content, bytes) else error.message
         url = error.request_info.real_url if error.request_info else "an unknown URL"
         return f"{server_name!r} called {url}, which answered {error.status}: {inner}"
-    return repr(error)
+    # Our own errors are written for people: what happened, what we know, what to do.
+    return f"{type(error).__name__}: {error}" if isinstance(error, GymError) else repr(error)
 
 
 class BodyLimit:
@@ -67,7 +70,11 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"")
+        declared = b""
+        for name, value in scope["headers"]:
+            if name == b"content-length":
+                declared = value
+                break
         if declared.isdigit():
             if int(declared) > self._limit:
                 return await self._refuse(int(declared))(scope, receive, send)

@@ -7,6 +7,7 @@ nothing: a port that is taken stops everything before anything is served.
 
 import asyncio
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import uvicorn
 
 from nemo_gym._serving import binding
+from nemo_gym._serving.logs import InServer
 from nemo_gym._transport import local
 
 
@@ -25,21 +27,27 @@ class InlineServer:
     host: str
     port: int
     app: Any
+    sock: socket.socket | None = None
+    """Already bound to host and port; None: bound when served."""
 
 
 @contextlib.asynccontextmanager
 async def serve_inline(servers: Sequence[InlineServer]) -> AsyncIterator[None]:
     """Serve all of them while the context lasts."""
     sockets = _bind_all(servers)
-    running = [binding.uvicorn_server(s.app, s.host, s.port, quiet_signals=True) for s in servers]
+    apps = [InServer(spec.app, spec.name) for spec in servers]
+    running = [
+        binding.uvicorn_server(app, spec.host, spec.port, quiet_signals=True)
+        for spec, app in zip(servers, apps, strict=True)
+    ]
     tasks = [
         asyncio.create_task(server.serve(sockets=[sock]), name=f"serve {spec.name}")
         for spec, server, sock in zip(servers, running, sockets, strict=True)
     ]
     try:
         await _all_ready(running, tasks)
-        for spec in servers:
-            local.host_app(spec.host, spec.port, spec.app)
+        for spec, app in zip(servers, apps, strict=True):
+            local.host_app(spec.host, spec.port, app)
         yield
     finally:
         for spec in servers:
@@ -53,7 +61,7 @@ async def serve_inline(servers: Sequence[InlineServer]) -> AsyncIterator[None]:
 
 def _bind_all(servers: Sequence[InlineServer]) -> list[Any]:
     with contextlib.ExitStack() as undo:
-        sockets = [undo.enter_context(binding.bind(spec.host, spec.port, spec.name)) for spec in servers]
+        sockets = [undo.enter_context(spec.sock or binding.bind(spec.host, spec.port, spec.name)) for spec in servers]
         undo.pop_all()
     return sockets
 

@@ -1,29 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Line prefixes for the output of a server process, so that several can share one console."""
+"""Who printed a line: output of servers goes to a file per server, or to the console with the server's name in front.
+
+Servers that share a process are told apart by the request they are working on; a server with a process of its own by
+the pipe its lines come from.
+"""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, TextIO
 
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-class PrefixedStream:
-    """Wraps a text stream and puts `prefix` in front of every line."""
+_current_server: ContextVar[str | None] = ContextVar("nemo_gym_current_server", default=None)
 
-    def __init__(self, stream: TextIO, prefix: str) -> None:
-        self._stream, self._prefix, self._at_line_start = stream, prefix, True
+
+class InServer:
+    """Runs an app as the server `name`: what it prints meanwhile is that server's."""
+
+    def __init__(self, app: ASGIApp, name: str) -> None:
+        self.app = app
+        self._name = name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        token = _current_server.set(self._name)
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            _current_server.reset(token)
+
+
+@contextmanager
+def working_for(name: str) -> Iterator[None]:
+    """What is printed inside is the output of the server `name`."""
+    token = _current_server.set(name)
+    try:
+        yield
+    finally:
+        _current_server.reset(token)
+
+
+class ServerLogs:
+    """Takes the lines of all servers of a run."""
+
+    def __init__(self, folder: Path | None, console: TextIO) -> None:
+        self._folder, self._console = folder, console
+        self._files: dict[str, TextIO] = {}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+
+    def line(self, name: str, text: str) -> None:
+        """One line that the server `name` printed."""
+        if self._folder is None:
+            self._console.write(f"({name}) {text}\n")
+            self._console.flush()
+            return
+        if name not in self._files:
+            self._files[name] = (self._folder / f"{name}.log").open("a", encoding="utf-8", buffering=1)
+        self._files[name].write(f"{text}\n")
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+
+class _RoutedStream:
+    """Stands in for stdout or stderr: lines printed for a server go to its log, everything else goes through."""
+
+    def __init__(self, stream: TextIO, logs: ServerLogs, default: str | None = None) -> None:
+        self._stream, self._logs, self._default = stream, logs, default
+        self._partial: dict[str, str] = {}
 
     def write(self, text: str) -> int:
-        for line in text.splitlines(keepends=True):
-            self._stream.write(f"{self._prefix}{line}" if self._at_line_start else line)
-            self._at_line_start = line.endswith("\n")
+        name = _current_server.get() or self._default
+        if name is None:
+            return self._stream.write(text)
+        *lines, rest = (self._partial.get(name, "") + text).split("\n")
+        self._partial[name] = rest
+        for line in lines:
+            self._logs.line(name, line)
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
 
-def prefix_output(prefix: str) -> None:
-    """Prefix everything this process prints from now on."""
-    for name in ("stdout", "stderr"):
-        stream = getattr(sys, name)
-        if not isinstance(stream, PrefixedStream):
-            setattr(sys, name, PrefixedStream(stream, prefix))
+def prefix_output(name: str) -> None:
+    """Put `(name) ` in front of every line that this process, which runs one server only, prints from now on."""
+    for stream in ("stdout", "stderr"):
+        target = getattr(sys, stream)
+        setattr(sys, stream, _RoutedStream(target, ServerLogs(None, target), name))
+
+
+@contextmanager
+def routed_output(folder: Path | None) -> Iterator[ServerLogs]:
+    """Route what servers in this process print while the context lasts."""
+    stdout, stderr = sys.stdout, sys.stderr
+    logs = ServerLogs(folder, stderr)
+    sys.stdout, sys.stderr = _RoutedStream(stdout, logs), _RoutedStream(stderr, logs)
+    try:
+        yield logs
+    finally:
+        sys.stdout, sys.stderr = stdout, stderr
+        logs.close()

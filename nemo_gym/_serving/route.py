@@ -19,9 +19,10 @@ from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from fastapi.params import Body as BodyParam
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
-from starlette.requests import Request
+from pydantic_core import from_json
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 _OTHER_INJECTIONS = (
     "websocket_param_name",
@@ -30,6 +31,8 @@ _OTHER_INJECTIONS = (
     "security_scopes_param_name",
 )
 _JSON_HEADER = (b"content-type", b"application/json")
+RAISED = "nemo_gym.raised"
+"""Key of a scope: what the handler has raised already, for the app's exception handlers to deal with."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +49,15 @@ class _Plan:
 
 
 class GymRoute(APIRoute):
-    """An APIRoute that handles plain JSON handlers by itself."""
+    """An APIRoute that handles plain JSON handlers by itself; `json_handler` is None for the others."""
+
+    json_handler: "_JsonHandler | None" = None
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
         plan = _plan_for(self)
         if plan is not None:
-            self.app = _JsonHandler(plan, fallback=self.app)
+            self.app = self.json_handler = _JsonHandler(plan, fallback=self.app)
 
 
 def _plan_for(route: APIRoute) -> _Plan | None:
@@ -105,39 +110,83 @@ def _customised_reply(route: APIRoute) -> bool:
 class _JsonHandler:
     """The ASGI app of one plan."""
 
-    def __init__(self, plan: _Plan, fallback: Any) -> None:
+    def __init__(self, plan: _Plan, fallback: ASGIApp) -> None:
         self._plan = plan
         self._fallback = fallback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive, send)
+        if RAISED in scope:
+            raise scope[RAISED]
+        if not self.takes(scope):
+            return await self._fallback(scope, receive, send)
+        reply = await self.reply(scope, receive, send)
+        return await reply(scope, receive, send)
+
+    def takes(self, scope: Scope) -> bool:
+        """Whether the request has a body of the kind that `reply` reads."""
+        return self._plan.body is None or _sends_json(scope)
+
+    async def reply(self, scope: Scope, receive: Receive, send: Send) -> ASGIApp:
+        """Call the handler; what it answered is sent by calling the result."""
         plan = self._plan
         arguments: dict[str, Any] = {}
-        if plan.body is not None:
-            if not _sends_json(scope):
-                await self._fallback(scope, receive, send)
-                return
-            arguments[plan.body_name or ""] = _validated(plan, await request.body())
+        request = _Request(scope, receive, send)
+        if plan.body_name:
+            arguments[plan.body_name] = _validated(plan, await request.body())
         if plan.request_name:
             arguments[plan.request_name] = request
-        injected: Response | None = None
+        injected = _unset_response() if plan.response_name else None
         if plan.response_name:
-            injected = arguments[plan.response_name] = Response()
-            del injected.headers["content-length"]
-            injected.status_code = None  # type: ignore[assignment]  # unset: the handler may choose one
+            arguments[plan.response_name] = injected
         result = await plan.endpoint(**arguments)
         if isinstance(result, Response):
-            if injected is not None:
-                result.raw_headers.extend(injected.raw_headers)
-            await result(scope, receive, send)
-            return
-        content = _serialised(plan, result)
-        status, headers = 200, [(b"content-length", b"%d" % len(content)), _JSON_HEADER]
+            return result  # as it is: FastAPI adds nothing to a response that the handler made itself
+        return _JsonReply(_serialised(plan, result), injected)
+
+
+class _Request(Request):
+    """A request whose body, when all of it is wanted, is read without a generator in between."""
+
+    async def body(self) -> bytes:
+        if self._stream_consumed or hasattr(self, "_body"):
+            return await super().body()
+        parts: list[bytes] = []
+        more = True
+        while more:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            parts.append(message.get("body", b""))
+            more = message.get("more_body", False)
+        self._stream_consumed = True
+        self._body = b"".join(parts)
+        return self._body
+
+
+def _unset_response() -> Response:
+    """What a handler gets to set headers, cookies and a status on."""
+    response = Response()
+    del response.headers["content-length"]
+    response.status_code = None  # type: ignore[assignment]  # unset: the handler may choose one
+    return response
+
+
+class _JsonReply:
+    """A finished reply, with what the handler set on the response it was given."""
+
+    __slots__ = ("_content", "_injected")
+
+    def __init__(self, content: bytes, injected: Response | None) -> None:
+        self._content, self._injected = content, injected
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        injected, status = self._injected, 200
+        headers = [(b"content-length", b"%d" % len(self._content)), _JSON_HEADER]
         if injected is not None:
             status = injected.status_code or 200
             headers.extend(injected.raw_headers)
         await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": content})
+        await send({"type": "http.response.body", "body": self._content})
         if injected is not None and injected.background is not None:
             await injected.background()
 
@@ -171,10 +220,10 @@ def validated(adapter: TypeAdapter[Any], content: Any) -> Any:
 def parsed(raw: bytes) -> Any:
     """A request body as JSON; what is wrong with it is reported the way FastAPI does."""
     try:
-        return orjson.loads(raw)
-    except orjson.JSONDecodeError:
+        return from_json(raw)  # unlike orjson, it keeps integers of any size and takes NaN and Infinity
+    except ValueError:
         try:
-            return json.loads(raw)  # takes NaN and Infinity, which orjson refuses
+            return json.loads(raw)
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
@@ -184,7 +233,7 @@ def parsed(raw: bytes) -> Any:
 
 def _serialised(plan: _Plan, result: Any) -> bytes:
     if plan.reply is None:
-        return orjson.dumps(result, default=jsonable_encoder, option=orjson.OPT_NON_STR_KEYS)
+        return _unannotated(result)
     try:
         return plan.reply.dump_json(
             plan.reply.validate_python(result, from_attributes=True), by_alias=True, warnings=False
@@ -192,3 +241,10 @@ def _serialised(plan: _Plan, result: Any) -> bytes:
     except ValidationError as error:
         problems = [{**problem, "loc": ("response", *problem["loc"])} for problem in error.errors(include_url=False)]
         raise ResponseValidationError(problems, body=result) from error
+
+
+def _unannotated(result: Any) -> bytes:
+    try:
+        return orjson.dumps(result, default=jsonable_encoder, option=orjson.OPT_NON_STR_KEYS)
+    except orjson.JSONEncodeError:  # a subclass of float, such as numpy's, or an integer of more than 64 bits
+        return bytes(JSONResponse(jsonable_encoder(result)).body)

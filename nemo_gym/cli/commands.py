@@ -47,6 +47,10 @@ GROUPS: dict[str, dict[str, Command]] = {
         "validate": Command(
             "nemo_gym.cli.env:validate", "check a config without starting anything", (*SELECTORS, *MODEL)
         ),
+        "prefetch": Command(
+            "nemo_gym.cli.env:prefetch", "build the environments of servers without starting them", (*SELECTORS, *MODEL)
+        ),
+        "status": Command("nemo_gym.cli.env:status", "show the servers that run and their health", (JSON,)),
         "resolve": Command("nemo_gym.cli.env:resolve", "print the merged config, secrets hidden", SELECTORS),
     },
 }

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env`: start the servers of a config, check one, print one."""
+"""`gym env`: start the servers of a config, build their environments, see what runs, check a config, print one."""
 
 import asyncio
-import signal
 import sys
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 
 from nemo_gym.cli import render
 from nemo_gym.global_config import (
+    DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
     get_global_config_dict,
@@ -19,27 +19,47 @@ from nemo_gym.global_config import (
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
     _take(overrides)
-    set_global_config_dict()
-    config = get_global_config_dict()
-    GlobalConfigDictParser().raise_on_no_server_instances(config)
-    import uvloop
+    from nemo_gym.cli.run_helper import RunHelper, signals_interrupt
 
-    uvloop.run(_serve_until_stopped(config))
+    helper = RunHelper()
+    with signals_interrupt():
+        try:
+            helper.start()
+        except KeyboardInterrupt:
+            render.note("stopped before the servers were ready")
+            return 130
+        if get_global_config_dict().get(DRY_RUN_KEY_NAME):
+            return 0
+        helper.display_server_instance_info()
+        count = len(helper.server_instances)
+        render.note(f"All {count} / {count} servers ready! Stop them with Ctrl-C.")
+        helper.run_forever()
+    render.note("NeMo Gym finished!")
     return 0
 
 
-async def _serve_until_stopped(config: DictConfig) -> None:
-    from nemo_gym.launch import serve_config
+def prefetch(overrides: list[str]) -> int:
+    """Build the environments of a config's servers without starting them."""
+    _take(overrides)
+    set_global_config_dict()
+    config = get_global_config_dict()
+    GlobalConfigDictParser().raise_on_no_server_instances(config)
+    from nemo_gym.launch import build_environments, plan_launch
 
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    async with serve_config(config) as servers:
-        for server in servers:
-            render.note(f"  {server.process_name} ({server.server_type}/{server.name}) {server.url}")
-        render.note(f"All {len(servers)} / {len(servers)} servers ready! Stop them with Ctrl-C.")
-        await stopped.wait()
-    render.note("NeMo Gym finished!")
+    plans = plan_launch(config)
+    asyncio.run(build_environments(config, plans, render.note))
+    own = [plan for plan in plans if plan.venv is not None and plan.placement == "process"]
+    render.data(f"{len(own)} of {len(plans)} servers have an environment of their own; all are built.")
+    return 0
+
+
+def status(overrides: list[str]) -> int:
+    """Show the servers that run; 1 if none does or one is unhealthy."""
+    as_json = any(token.lstrip("+") == "json=true" for token in overrides)
+    _take([token for token in overrides if not token.lstrip("+").startswith("json=")])
+    from nemo_gym.cli.status import show_status
+
+    return show_status(as_json)
 
 
 def validate(overrides: list[str]) -> int:
@@ -68,3 +88,11 @@ def resolve(overrides: list[str]) -> int:
 def _take(overrides: list[str]) -> None:
     """The config system reads this process's arguments."""
     sys.argv[1:] = overrides
+
+
+def __getattr__(name: str) -> type:
+    if name == "RunHelper":
+        from nemo_gym.cli.run_helper import RunHelper
+
+        return RunHelper
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
