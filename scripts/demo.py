@@ -1,6 +1,6 @@
 #!/usr/bin/env python
 # SPDX-License-Identifier: Apache-2.0
-"""Play the five example tasks of an environment from end to end, with recorded model replies instead of a live model."""
+"""Play the five example tasks of an environment from end to end, with recorded replies instead of a live model."""
 
 import asyncio
 import json
@@ -49,7 +49,12 @@ async def play(rows: list[dict]) -> list[float]:
     async with serve_config(get_global_config_dict()) as served:
         print("\n".join(f"  {server.process_name}: {server.url}" for server in served.servers))
         examples = [
-            {**row, "_ng_task_index": index, "_ng_rollout_index": 0, "agent_ref": {"name": f"{ENVIRONMENT}_simple_agent"}}
+            {
+                **row,
+                "_ng_task_index": index,
+                "_ng_rollout_index": 0,
+                "agent_ref": {"name": f"{ENVIRONMENT}_simple_agent"},
+            }
             for index, row in enumerate(rows)
         ]
         for finished in RolloutCollectionHelper().run_examples(examples):

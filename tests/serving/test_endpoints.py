@@ -66,7 +66,7 @@ async def test_an_endpoint_that_comes_late_is_waited_for(unused_tcp_port):
 
 async def test_one_that_never_comes_is_an_error_with_its_url_and_key(unused_tcp_port):
     url = f"http://127.0.0.1:{unused_tcp_port}/v1"
-    with pytest.raises(ConfigError, match="m.base_url") as caught:
+    with pytest.raises(ConfigError, match=r"m\.base_url") as caught:
         await wait_for_endpoints({url: "m.base_url"}, 0.1, lambda _: None)
     assert url in str(caught.value)
 
