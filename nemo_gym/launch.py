@@ -83,7 +83,8 @@ def _plan(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSett
             "hint: `entrypoint` is relative to the folder of the implementation"
         )
     venv = plan_venv(folder, settings)
-    placement, why = choose_placement(instance.name, block, config.get("default_placement"), entrypoint, venv)
+    default = config.get("default_placement") or ("process" if config.get("profiling_enabled") else None)
+    placement, why = choose_placement(instance.name, block, default, entrypoint, venv)
     return ServerPlan(instance.name, str(server_type), impl, folder, placement=placement, why=why, venv=venv, **where)
 
 

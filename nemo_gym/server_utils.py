@@ -5,6 +5,7 @@ Calls have a deadline and a bounded number of attempts. What starts, watches and
 here but in `nemo_gym.cli` and `nemo_gym._serving`.
 """
 
+import inspect
 import logging
 import os
 import sys
@@ -319,8 +320,11 @@ class SimpleServer(BaseServer):
         """Profile every call; `GET /stats` writes what was measured so far."""
         from nemo_gym.profiling import Profiler  # yappi is only there where someone profiles
 
-        profiler = Profiler(name=self.config.name, base_profile_dir=profiling_config.profiling_results_dirpath)
-        profiler.attach(app)
+        Profiler(
+            name=self.config.name,
+            base_profile_dir=profiling_config.profiling_results_dirpath,
+            required_str=str(Path(inspect.getfile(type(self))).parent),
+        ).attach(app)
 
     def set_ulimit(self, target_soft_limit: int = 65535) -> None:
         """Allow this process as many open files as it may have, at least up to `target_soft_limit`."""
