@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from omegaconf import DictConfig as DictConfig
 from omegaconf import OmegaConf as OmegaConf
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic import TypeAdapter as TypeAdapter
 from pydantic import ValidationError as ValidationError
 
@@ -63,6 +63,9 @@ AGENT_REF_KEY = "agent_ref"
 
 class BaseNeMoGymCLIConfig(BaseModel):
     """Base of every command's config: validated from the whole global config, whose other keys it ignores."""
+
+    # A process runs one command at most: the schemas of the others are never needed.
+    model_config = ConfigDict(defer_build=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -150,6 +153,8 @@ class DownloadJsonlDatasetHuggingFaceConfig(JsonlDatasetHuggingFaceIdentifer, Ba
 
 class ExporterConfig(BaseModel):
     """Settings of one place that metrics and rollouts can be sent to."""
+
+    model_config = ConfigDict(defer_build=True)
 
     @property
     def is_available(self) -> bool:

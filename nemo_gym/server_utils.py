@@ -15,11 +15,10 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import orjson
-import uvicorn
 from aiohttp import ClientResponse
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
@@ -70,6 +69,9 @@ from nemo_gym.process_env import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_f
 from nemo_gym.process_env import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
 from nemo_gym.rollout_correlation import current_rollout_id
 from nemo_gym.secret_utils import recursively_hide_secrets
+
+if TYPE_CHECKING:
+    import uvicorn
 
 LOG = logging.getLogger(__name__)
 
@@ -385,7 +387,9 @@ class SimpleServer(BaseServer):
         if worker is not None:
             workers.serve(worker, server._with_affinity(app, worker), config.host, config.port)
             return None
-        uvicorn_server = binding.uvicorn_server(app, config.host, config.port)
+        from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
+
+        uvicorn_server = listening.uvicorn_server(app, config.host, config.port)
         uvicorn_server.on_ready = say_ready
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on once it has shut down
             uvicorn_server.run(sockets=[listener(config, config.name)])
@@ -412,14 +416,16 @@ class HeadServer(BaseServer):
     _server_instances: list[dict[str, Any]] = PrivateAttr(default_factory=list)
 
     @classmethod
-    def run_webserver(cls) -> tuple[uvicorn.Server, Thread, "HeadServer"]:
+    def run_webserver(cls) -> tuple["uvicorn.Server", Thread, "HeadServer"]:
         """Serve in a daemon thread. The caller sets `should_exit` on the server to stop it."""
         where = BaseServerConfig.model_validate(
             OmegaConf.to_container(get_global_config_dict()[HEAD_SERVER_KEY_NAME], resolve=True)
         )
         head_server = cls(config=where)
         sock = binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME)
-        server = binding.uvicorn_server(head_server.setup_webserver(), where.host, where.port, quiet_signals=True)
+        from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
+
+        server = listening.uvicorn_server(head_server.setup_webserver(), where.host, where.port, quiet_signals=True)
         thread = Thread(target=server.run, kwargs={"sockets": [sock]}, name="head-server", daemon=True)
         thread.start()
         return server, thread, head_server

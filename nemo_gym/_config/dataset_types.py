@@ -8,7 +8,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 DatasetType = Literal["train", "validation", "example"]
 License = Literal[
@@ -28,6 +28,8 @@ License = Literal[
 class JsonlDatasetGitlabIdentifer(BaseModel):
     """A JSONL file in a GitLab model registry."""
 
+    model_config = ConfigDict(defer_build=True)
+
     dataset_name: str = Field(description="Name of the dataset in the registry.")
     version: str = Field(description="Version of the dataset, `x.x.x`.")
     artifact_fpath: str = Field(description="Path of the file inside the dataset.")
@@ -35,6 +37,8 @@ class JsonlDatasetGitlabIdentifer(BaseModel):
 
 class JsonlDatasetHuggingFaceIdentifer(BaseModel):
     """A dataset on the Hugging Face hub."""
+
+    model_config = ConfigDict(defer_build=True)
 
     repo_id: str = Field(description="Repository of the dataset, `organization/name`.")
     artifact_fpath: str | None = Field(default=None, description="Path of one raw file inside the repository.")
@@ -57,6 +61,8 @@ DatasetSource = Annotated[GitlabDatasetSource | HuggingFaceDatasetSource, Field(
 
 class DatasetConfig(BaseModel):
     """One dataset of an agent: training, validation or example rows."""
+
+    model_config = ConfigDict(defer_build=True)
 
     name: str = Field(description="Name of the dataset.")
     type: DatasetType = Field(description="What the rows are for.")
@@ -120,6 +126,8 @@ class DatasetConfig(BaseModel):
 
 class BenchmarkDatasetConfig(BaseModel):
     """The one dataset of a benchmark: written by its `prepare_script`, then evaluated."""
+
+    model_config = ConfigDict(defer_build=True)
 
     name: str = Field(description="Name of the dataset.")
     type: Literal["benchmark"] = Field(description="Always `benchmark`.")

@@ -108,7 +108,7 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
 class BaseRunServerTypeConfig(BaseRunServerConfig):
     """A server's block as written in a config: host and port may still be open, the server's own keys are kept."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
     host: str | None = None  # type: ignore[assignment]  # open until defaults are filled in
     port: int | None = None  # type: ignore[assignment]  # open until defaults are filled in
@@ -121,7 +121,8 @@ _OneImplementation = Annotated[dict[str, BaseRunServerTypeConfig], Field(min_len
 class _ServerTypeConfig(BaseModel):
     """One server type that holds one implementation."""
 
-    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
+    # Only who reads a whole config needs these schemas; a server is handed its own block.
+    model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True, defer_build=True)
 
     SERVER_TYPE: ClassVar[ServerType]
 
@@ -239,7 +240,7 @@ ServerInstanceConfig = Annotated[
 ]
 ServerInstanceConfigTypeAdapter: TypeAdapter[
     ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig
-] = TypeAdapter(ServerInstanceConfig)
+] = TypeAdapter(ServerInstanceConfig, config=ConfigDict(defer_build=True))
 
 
 def validate_server_instance(

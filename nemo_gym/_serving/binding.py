@@ -1,19 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets and uvicorn: bind first, with an error that says who has the port, then serve on what was bound."""
+"""Sockets to serve on; who finds a port taken is told by whom, where that can be found out."""
 
-import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import Callable
-from typing import Any
-
-import uvicorn
 
 from nemo_gym._config.ports import take_reserved
 from nemo_gym.errors import PortInUseError
 
-KEEP_ALIVE_S = 30
 BACKLOG = 16_384
 
 
@@ -49,48 +43,3 @@ def _holder(port: int) -> str:
             if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
                 return f" by {psutil.Process(connection.pid).name()!r} (pid {connection.pid})" if connection.pid else ""
     return ""
-
-
-def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = False) -> "AnnouncingServer":
-    """A uvicorn server for `app`, tuned for many short JSON calls."""
-    config = uvicorn.Config(
-        app,
-        host=host,
-        port=port,
-        loop="uvloop",
-        http="httptools",
-        ws="none",
-        lifespan="auto",
-        access_log=False,
-        log_level="warning",
-        backlog=BACKLOG,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        timeout_graceful_shutdown=1,
-    )
-    return OwnedServer(config) if quiet_signals else AnnouncingServer(config)
-
-
-class AnnouncingServer(uvicorn.Server):
-    """A server that says when it listens."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.on_ready: Callable[[], None] | None = None
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        if self.started and self.on_ready is not None:
-            self.on_ready()
-
-
-class OwnedServer(AnnouncingServer):
-    """A server whose owner handles signals and waits for it to be ready."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.ready = asyncio.Event()
-        self.on_ready = self.ready.set
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Any:
-        yield

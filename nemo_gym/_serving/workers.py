@@ -20,13 +20,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from nemo_gym._serving import binding
 from nemo_gym._serving.affinity import Peers
 from nemo_gym._serving.processes import how_it_ended
+
+if TYPE_CHECKING:
+    from nemo_gym._serving import listening
 
 LOG = logging.getLogger(__name__)
 
@@ -89,8 +92,10 @@ def _end_with_main(worker: Worker) -> None:
 
 def serve(worker: Worker, app: Any, host: str, port: int) -> None:
     """Serve `app` as `worker` until it is told to stop."""
-    server = binding.uvicorn_server(app, host, port, quiet_signals=True)
-    assert isinstance(server, binding.OwnedServer)
+    from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
+
+    server = listening.uvicorn_server(app, host, port, quiet_signals=True)
+    assert isinstance(server, listening.OwnedServer)
 
     def stop(*_: object) -> None:
         server.should_exit = True
@@ -101,7 +106,7 @@ def serve(worker: Worker, app: Any, host: str, port: int) -> None:
         runner.run(_serve(worker, server))
 
 
-async def _serve(worker: Worker, server: binding.OwnedServer) -> None:
+async def _serve(worker: Worker, server: "listening.OwnedServer") -> None:
     async def say_ready() -> None:
         await server.ready.wait()
         os.write(worker.ready_fd, b"1")
