@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from nemo_gym._mcp.types import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
 from nemo_gym._mcp.types import MCPServerMetadata as MCPServerMetadata
+from nemo_gym._transport.failures import FailureKind
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
 from nemo_gym.judge import judge_failsafe
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
@@ -95,6 +96,8 @@ class BaseResourcesServer(BaseServer):
 
 class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleServer):
     """A resources server: override `verify`, and add routes for tools in `setup_webserver`."""
+
+    _failure_kind: ClassVar[FailureKind] = "tool_server"
 
     config: BaseResourcesServerConfig
 

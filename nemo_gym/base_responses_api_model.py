@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
 from time import time
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 from fastapi import Body as Body
@@ -22,6 +22,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from nemo_gym._serving.guard import describe, json_reply
 from nemo_gym._serving.route import parsed, validated
+from nemo_gym._transport.failures import FailureKind
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
 from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
 from nemo_gym._wire.sse_chat import chat_chunks, chat_failed
@@ -65,6 +66,8 @@ def _adapter(model: type[BaseModel]) -> TypeAdapter[Any]:
 
 class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     """A model server: override `responses` and `chat_completions`, each with or without a `request` parameter."""
+
+    _failure_kind: ClassVar[FailureKind] = "model_endpoint"
 
     config: BaseResponsesAPIModelConfig
 

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -33,6 +33,7 @@ from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
 from nemo_gym._transport import calls, http, local, replies
+from nemo_gym._transport.failures import FailureKind
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
 from nemo_gym._util import rollout_paths
@@ -285,6 +286,8 @@ class BaseServer(BaseModel):
 class SimpleServer(BaseServer):
     """A server of the three kinds: an app of its own, a session cookie, and a client for the other servers."""
 
+    _failure_kind: ClassVar[FailureKind] = "agent"
+
     server_client: ServerClient
 
     @abstractmethod
@@ -316,7 +319,7 @@ class SimpleServer(BaseServer):
             RequestValidationError, validation_reply(lambda text: LOG.warning("%s: %s", self.config.name, text))
         )
         app.add_middleware(BodyLimit, limit_bytes=self.config.max_request_body_bytes)
-        app.add_middleware(ErrorsAsJson, server_name=self.config.name)
+        app.add_middleware(ErrorsAsJson, server_name=self.config.name, kind=self._failure_kind)
 
     def setup_profiling(self, app: FastAPI, profiling_config: Any) -> None:
         """Profile every call; `GET /stats` writes what was measured so far."""

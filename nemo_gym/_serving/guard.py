@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
@@ -25,9 +26,9 @@ LOG = logging.getLogger(__name__)
 class ErrorsAsJson:
     """Turns what a handler raises into a 500 whose body is a JSON string."""
 
-    def __init__(self, app: ASGIApp, *, server_name: str) -> None:
+    def __init__(self, app: ASGIApp, *, server_name: str, kind: FailureKind = "agent") -> None:
         self._app = app
-        self._server_name = server_name
+        self._server_name, self._kind = server_name, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -45,7 +46,10 @@ class ErrorsAsJson:
             LOG.exception("%s: %s %s failed", self._server_name, scope["method"], scope["path"])
             if started:
                 raise  # part of a reply is out: only a broken connection tells the client
-            await json_reply(500, describe(error, self._server_name))(scope, receive, send)
+            reply = json_reply(500, describe(error, self._server_name))
+            kind: FailureKind = "verifier" if scope["path"] == "/verify" else self._kind
+            reply.headers[HEADER] = failure_of(error, kind, f"{self._server_name}{scope['path']}").encoded()
+            await reply(scope, receive, send)
         return None
 
 

@@ -28,13 +28,18 @@ def readable(body: bytes, limit: int = _BODY_SHOWN) -> str:
 
 
 class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
-    """A server answered with an error status; `response_content` holds the body it sent."""
+    """A server answered with an error status; `response_content` holds the body it sent.
 
-    def __init__(self, method: str, url: str, status: int, reason: str = "", response_content: bytes = b"") -> None:
+    `failure` is what the server said of the first cause, see `failures`.
+    """
+
+    def __init__(
+        self, method: str, url: str, status: int, reason: str = "", response_content: bytes = b"", failure: str = ""
+    ) -> None:
         aiohttp.ClientResponseError.__init__(self, _request_info(method, url), (), status=status, message=reason)
-        self.args = (method, url, status, reason, response_content)
+        self.args = (method, url, status, reason, response_content, failure)
         self.method, self.url = method, url
-        self.response_content = response_content
+        self.response_content, self.failure = response_content, failure
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.args  # the headers of `request_info` cannot be pickled; it is made anew

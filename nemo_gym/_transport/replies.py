@@ -14,6 +14,8 @@ import orjson
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
 from nemo_gym._transport.local import LocalResponse
 
+FAILURE_HEADER = "x-nemo-gym-failure"
+
 
 async def raise_for_status(response: Any) -> None:
     """Raise a ClientResponseError with the body in `response_content`, unless the status is a good one."""
@@ -26,7 +28,8 @@ async def raise_for_status(response: Any) -> None:
         if _is_stand_in(response):
             error.response_content = body  # type: ignore[attr-defined]
             raise
-        raise ServerResponseError(*_request_line(response), error.status, error.message, body) from error
+        failure = response.headers.get(FAILURE_HEADER, "")
+        raise ServerResponseError(*_request_line(response), error.status, error.message, body, failure) from error
     reason = str(getattr(response, "reason", None) or "")
     raise ServerResponseError(*_request_line(response), response.status, reason, body)
 

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a rollout has no reward: one value that names the cause, made where it happened and carried outwards unchanged.
+
+A server that fails puts it into a header of its error reply; the next server passes on the one it was given, so that
+whoever asked for the rollout learns of the first cause and not of the last symptom.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.replies import FAILURE_HEADER
+from nemo_gym._util.rollout_paths import split_rollout_prefix
+from nemo_gym._wire.errors import InvalidModelReply
+from nemo_gym.errors import JudgeError, RolloutFailure, ServerCallError
+
+FailureKind = Literal[
+    "model_endpoint", "model_reply_invalid", "agent", "tool_server", "verifier", "timeout", "cancelled"
+]
+HEADER = FAILURE_HEADER
+_MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
+_MESSAGE_LIMIT = 2000
+_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What ended a rollout."""
+
+    kind: FailureKind
+    boundary: str
+    """The call that failed: where it went."""
+    retryable: bool
+    message: str
+
+    def encoded(self) -> str:
+        """As a header value."""
+        return json.dumps({**asdict(self), "message": self.message[:_MESSAGE_LIMIT]})
+
+
+def decoded(header: str | None) -> Failure | None:
+    """The failure in a header value; None if there is none, or somebody else's."""
+    if not header:
+        return None
+    try:
+        return Failure(**json.loads(header))
+    except (ValueError, TypeError):
+        return None
+
+
+def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Failure:
+    """The failure that `error` stands for; one that comes from nowhere else is of `own_kind`, at `boundary`."""
+    if isinstance(error, ServerResponseError):
+        return decoded(error.failure) or _of_status(error)
+    if isinstance(error, InvalidModelReply):
+        return Failure("model_reply_invalid", boundary, True, str(error))
+    if isinstance(error, TimeoutError):
+        return Failure("timeout", _place(error) or boundary, True, str(error) or "the deadline passed")
+    if isinstance(error, ServerUnreachable):
+        return Failure(_kind_at(error.url), _place(error), True, str(error))
+    if isinstance(error, JudgeError):
+        return Failure("verifier", boundary, True, str(error))
+    if isinstance(error, RolloutFailure):
+        return Failure(_known(error.kind, own_kind), boundary, error.retryable, error.message)
+    if isinstance(error, ServerCallError) and (place := _place(error)):
+        kind = _kind_at(place)
+        invalid = isinstance(error, InvalidServerReply | ValueError | RuntimeError)
+        return Failure("model_reply_invalid" if kind == "model_endpoint" and invalid else kind, place, True, str(error))
+    return Failure(own_kind, boundary, False, f"{type(error).__name__}: {error}")
+
+
+def _of_status(error: ServerResponseError) -> Failure:
+    kind = _kind_at(error.url)
+    again = error.status in _WORTH_ANOTHER_TRY or (error.status >= 500 and kind == "model_endpoint")
+    return Failure(kind, error.url, again, str(error))
+
+
+def _place(error: BaseException) -> str:
+    return str(getattr(error, "url", "") or getattr(error, "path", ""))
+
+
+def _kind_at(url: str) -> FailureKind:
+    path = split_rollout_prefix(urlsplit(url).path).rest
+    if path.endswith(_MODEL_PATHS):
+        return "model_endpoint"
+    if path == "/run":
+        return "agent"
+    return "verifier" if path == "/verify" else "tool_server"
+
+
+def _known(kind: str, otherwise: FailureKind) -> FailureKind:
+    return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
