@@ -9,6 +9,7 @@ from perf.report import Row, as_json, as_table, is_over
 
 _BENCHMARKS = {
     "imports": "what importing costs",
+    "startup": "from `gym env start` to three healthy servers",
     "hops": "a call between two servers, in process and over HTTP",
     "schemas": "whether long conversations cost in proportion to their length",
     "bare_post": "the unit: the client's CPU for one plain POST",
