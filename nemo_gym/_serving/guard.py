@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, ServerCallError
 
 LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ class ErrorsAsJson:
         try:
             await self._app(scope, receive, watched_send)
         except Exception as error:
-            LOG.exception("%s: %s %s failed", self._server_name, scope["method"], scope["path"])
+            # A call that failed is told in a line: its traceback leads to nothing but the call.
+            trace = None if isinstance(error, ServerCallError) else error
+            LOG.error("%s: %s %s failed: %r", self._server_name, scope["method"], scope["path"], error, exc_info=trace)
             if started:
                 raise  # part of a reply is out: only a broken connection tells the client
             reply = json_reply(500, describe(error, self._server_name))

@@ -16,7 +16,7 @@ class Flag:
     name: str
     key: str
     help: str
-    kind: Literal["value", "switch", "config", "component", "search_dir"] = "value"
+    kind: Literal["value", "number", "switch", "config", "component", "search_dir"] = "value"
     short: str | None = None
 
 
@@ -41,6 +41,27 @@ MODEL = (
 )
 JSON = Flag("--json", "json", "print JSON", "switch")
 
+EVAL_RUN = (
+    Flag("--no-serve", "no_serve", "use servers that run already", "switch"),
+    Flag("--resume", "resume_from_cache", "play only what the output does not hold yet", "switch"),
+    Flag("--agent", "agent_name", "the agent of rows that name none", short="-a"),
+    Flag("--input", "input_jsonl_fpath", "the tasks: JSONL, plain, gzip or a pipe", short="-i"),
+    Flag("--output", "output_jsonl_fpath", "where the rollouts go", short="-o"),
+    Flag("--limit", "limit", "take only so many tasks", "number"),
+    Flag("--num-repeats", "num_repeats", "rollouts per task: a number, or {agent: n, _default: n}", "number"),
+    Flag("--prompt-config", "prompt_config", "a prompt template applied to every row"),
+    Flag("--concurrency", "num_samples_in_parallel", "rollouts at once; adapts to the endpoint if not given", "number"),
+    Flag("--split", "split", "which datasets of the config to play: train, validation, example, benchmark"),
+    Flag("--temperature", "responses_create_params.temperature", "sampling temperature", "number"),
+    Flag("--top-p", "responses_create_params.top_p", "nucleus sampling", "number"),
+    Flag("--max-output-tokens", "responses_create_params.max_output_tokens", "tokens per reply", "number"),
+    Flag("--disable-aggregation", "disable_aggregation", "write rollouts only", "switch"),
+    Flag("--timeout", "rollout_timeout_seconds", "deadline of one rollout, in seconds", "number"),
+    Flag("--allow-failures", "allow_failures", "how many rollouts may fail: a number or a percentage"),
+    Flag("--max-failure-rate", "max_failure_rate", "stop early at this share of failures, such as 0.5", "number"),
+    Flag("--quiet", "quiet", "show no progress", "switch"),
+)
+
 GROUPS: dict[str, dict[str, Command]] = {
     "env": {
         "start": Command("nemo_gym.cli.env:start", "start the servers of a config", (*SELECTORS, *MODEL)),
@@ -53,9 +74,12 @@ GROUPS: dict[str, dict[str, Command]] = {
         "status": Command("nemo_gym.cli.env:status", "show the servers that run and their health", (JSON,)),
         "resolve": Command("nemo_gym.cli.env:resolve", "print the merged config, secrets hidden", SELECTORS),
     },
+    "eval": {
+        "run": Command("nemo_gym.cli.eval:run", "play tasks and score them", (*SELECTORS, *MODEL, *EVAL_RUN, JSON)),
+    },
 }
 
-GROUP_HELP = {"env": "run and inspect servers"}
+GROUP_HELP = {"env": "run and inspect servers", "eval": "collect rollouts and see what they came to"}
 
 LEGACY: dict[str, tuple[str, ...]] = {
     "help": ("--help",),

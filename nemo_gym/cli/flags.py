@@ -40,6 +40,8 @@ def to_overrides(command: Command, tokens: list[str]) -> list[str]:
             components.append((flag, value))
         elif flag.kind == "search_dir":
             _search_first(value)
+        elif flag.kind == "number":
+            overrides.append(f"++{flag.key}={value}")  # a number, or a mapping of numbers
         else:
             from nemo_gym._config.overrides import override_token  # loads omegaconf, which `--help` can do without
 

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of a run, agent by agent, from its rollouts files: `<stem>_aggregate_metrics.json`.
+
+Computed here, or by the server that scored the rollouts where it has metrics of its own; confidence intervals are
+always computed here. Calling servers is left to the caller.
+"""
+
+import math
+import os
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nemo_gym._metrics.describe import Number
+from nemo_gym._metrics.select import means
+from nemo_gym._results.curves import curve_metrics
+from nemo_gym._results.intervals import Interval, interval_of_mean
+from nemo_gym._results.rows import agent_of, key_at, placed_lines
+from nemo_gym._results.runs import (
+    AgentRuns,
+    Run,
+    are_binary,
+    counts_and_infos,
+    describe_runs,
+    read_runs,
+    rewards_of,
+)
+from nemo_gym._rollouts.types import Row
+from nemo_gym._util.aio import in_thread
+from nemo_gym._util.files import atomic_writer
+from nemo_gym._util.keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
+
+Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
+"""Asks the server of an agent for the metrics of rows; None where it has none of its own."""
+
+MEAN_REWARD = "mean/reward"
+_OPTIONS = orjson.OPT_NON_STR_KEYS
+
+
+@dataclass(frozen=True)
+class Requested:
+    """How many rollouts were asked for."""
+
+    agents: Mapping[str | None, int] = field(default_factory=dict)
+    tasks: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def in_files(cls, paths: Iterable[str | os.PathLike[str]]) -> "Requested":
+        """As the materialized inputs `paths` say."""
+        agents: Counter[str | None] = Counter()
+        tasks: Counter[int] = Counter()
+        for path in paths:
+            for line, _, row in placed_lines(path):
+                agents[agent_of(row)] += 1
+                tasks[key_at(row, path, line)[0]] += 1
+        return cls(agents, tasks)
+
+
+@dataclass(frozen=True)
+class AgentAggregate:
+    """The metrics of one agent."""
+
+    agent: str | None
+    agent_metrics: dict[str, Any]
+    key_metrics: dict[str, Any]
+    confidence: dict[str, dict[str, Any]]
+    """95 % intervals, clustered by task, under the names of the metrics."""
+    n_scored: int
+    n_requested: int | None
+    """None where nothing says how many were asked for."""
+    n_tasks: int
+    task_entries: Callable[[], Iterable[dict[str, Any]]]
+    """The metrics of every task, made when they are asked for: they are larger than all else together."""
+
+    def head(self) -> dict[str, Any]:
+        """The entry of the agent without its tasks."""
+        return {
+            AGENT_REF_KEY_NAME: {"name": self.agent},
+            "agent_metrics": self.agent_metrics,
+            "key_metrics": self.key_metrics,
+            "confidence": self.confidence,
+        }
+
+    def entry(self) -> dict[str, Any]:
+        """The entry of the agent in the file."""
+        return {**self.head(), "group_level_metrics": list(self.task_entries())}
+
+
+def aggregate_files(
+    paths: Iterable[str | os.PathLike[str]],
+    *,
+    requested: Requested | None = None,
+    answer_keys: Mapping[str, str] | None = None,
+) -> list[AgentAggregate]:
+    """The metrics of every agent in the rollouts files `paths`, computed here.
+
+    `answer_keys`: the field that holds the answer, by agent; such agents get majority@k.
+    """
+    known = requested or Requested()
+    agents = read_runs(paths, answer_keys=answer_keys)
+    return [_aggregate(one, known, answer_keys or {}) for one in agents if one.runs]
+
+
+async def aggregate_with(
+    post: Post,
+    paths: Sequence[str | os.PathLike[str]],
+    *,
+    requested: Requested | None = None,
+    answer_keys: Mapping[str, str] | None = None,
+    ask_for: Collection[str] | None = None,
+) -> list[AgentAggregate]:
+    """Like `aggregate_files`, with the metrics that servers compute themselves.
+
+    `ask_for`: the agents to ask about, None for all; for the others no rows are kept in memory.
+    """
+    known = requested or Requested()
+    agents = await in_thread(read_runs, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
+    aggregates = []
+    for one in agents:
+        if one.runs:
+            own = await post(one.agent, [row for _, row in one.rows]) if one.agent is not None and one.rows else None
+            one.rows.clear()
+            aggregates.append(await in_thread(_aggregate, one, known, answer_keys or {}, own))
+    return aggregates
+
+
+def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAggregate]) -> Path:
+    """Write the file of metrics, complete or not at all."""
+    with atomic_writer(path) as file:
+        opening = b"[\n"
+        for aggregate in aggregates:
+            head = orjson.dumps(aggregate.head(), option=_OPTIONS)
+            file.write(opening + head[:-1] + b',"group_level_metrics":[')
+            opening = b",\n"
+            separator = b"\n"
+            for entry in aggregate.task_entries():
+                file.write(separator + orjson.dumps(entry, option=_OPTIONS))
+                separator = b",\n"
+            file.write(b"]}")
+        file.write(b"[]\n" if opening == b"[\n" else b"\n]\n")
+    return Path(path)
+
+
+def mean_reward_interval(rewards: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
+    """The mean over tasks of their mean rewards: every task counts alike, however many of its rollouts were scored."""
+    return interval_of_mean([math.fsum(of_task) / len(of_task) for of_task in rewards], binary=binary)
+
+
+def _aggregate(
+    agent: AgentRuns, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
+) -> AgentAggregate:
+    tasks = list(agent.tasks())
+    intervals, metrics = _intervals(tasks, with_answers=(agent.agent or "") in answer_keys)
+    n_requested = requested.agents.get(agent.agent)
+    counts = {"n_scored": len(agent.runs), "n_requested": n_requested}
+    if own is None:
+        metrics = {**describe_runs(agent.runs), **metrics}
+        own = {"agent_metrics": metrics, "key_metrics": means(metrics)}
+    return AgentAggregate(
+        agent=agent.agent,
+        agent_metrics=dict(own.get("agent_metrics") or {}),
+        key_metrics=dict(own.get("key_metrics") or {}),
+        confidence={name: {**interval.as_json(), **counts} for name, interval in intervals.items()},
+        n_scored=len(agent.runs),
+        n_requested=n_requested,
+        n_tasks=len(tasks),
+        task_entries=_entries_of(own, tasks, requested),
+    )
+
+
+def _intervals(
+    tasks: Sequence[tuple[int, list[Run]]], *, with_answers: bool
+) -> tuple[dict[str, Interval], dict[str, Any]]:
+    rewards = [rewards_of(runs) for _, runs in tasks]
+    binary = all(map(are_binary, rewards))
+    answers = [[run.answer for run in runs] for _, runs in tasks] if with_answers else None
+    curves = curve_metrics(rewards, answers, binary=binary)
+    return {MEAN_REWARD: mean_reward_interval(rewards, binary=binary), **curves.intervals}, curves.metrics
+
+
+def _entries_of(
+    own: Mapping[str, Any], tasks: Sequence[tuple[int, list[Run]]], requested: Requested
+) -> Callable[[], Iterable[dict[str, Any]]]:
+    theirs = own.get("group_level_metrics")
+    if theirs is not None:
+        return lambda: theirs
+    return lambda: _task_entries(tasks, requested)
+
+
+def _task_entries(tasks: Iterable[tuple[int, list[Run]]], requested: Requested) -> Iterator[dict[str, Any]]:
+    for task, runs in tasks:
+        # Rollout indices count from 0, so a gap is a rollout that did not succeed.
+        expected = max(len(runs), runs[-1].key[1] + 1, requested.tasks.get(task, 0))
+        entry = describe_runs(runs)
+        entry[TASK_INDEX_KEY_NAME] = task
+        entry["sample"] = {TASK_INDEX_KEY_NAME: task}
+        entry.update(counts_and_infos(runs, expected))
+        yield entry

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+"""pass@k, pass@1[avg-of-k] and majority@k of the rewards of an agent, in percent, each with its 95 % interval.
+
+The names and values are those of `nemo_gym._metrics.pass_majority` with the reward as `accuracy`; a task with fewer
+than k scored rollouts takes no part in that k.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym._metrics.describe import Number
+from nemo_gym._metrics.pass_at_k import Curve, average_curve, majority_curve, pass_curve, spread_curve
+from nemo_gym._metrics.pass_majority import NO_ANSWER, PER_SAMPLE_AGGREGATE, STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS
+from nemo_gym._results.intervals import Interval, interval_of_mean
+
+ACCURACY = "accuracy"
+_PERCENT = 100.0
+
+
+@dataclass(frozen=True)
+class CurveMetrics:
+    metrics: dict[str, Any] = field(default_factory=dict)
+    intervals: dict[str, Interval] = field(default_factory=dict)
+
+
+def curve_metrics(
+    rewards: Sequence[Sequence[Number]], answers: Sequence[Sequence[object]] | None = None, *, binary: bool
+) -> CurveMetrics:
+    """The metrics of the rewards, and perhaps answers, of the scored rollouts of every task, in order.
+
+    `binary`: all rewards are 0 or 1.
+    """
+    result = CurveMetrics()
+    _add(result, "pass@{k}", ACCURACY, map(pass_curve, rewards), binary)
+    _add(result, "pass@1[avg-of-{k}]", ACCURACY, map(average_curve, rewards), binary)
+    per_sample = {ACCURACY: _means(rewards)}
+    if answers is not None:
+        _add(result, "majority@{k}", ACCURACY, map(majority_curve, answers, rewards), binary)
+        missing = [[float(answer is None) for answer in one] for one in answers]
+        _add(result, "pass@{k}", NO_ANSWER, map(pass_curve, missing), True)
+        _add(result, "pass@1[avg-of-{k}]", NO_ANSWER, map(average_curve, missing), True)
+        _add(result, "majority@{k}", NO_ANSWER, map(majority_curve, answers, missing), True)
+        per_sample[NO_ANSWER] = _means(missing)
+    result.metrics[PER_SAMPLE_AGGREGATE] = per_sample
+    for name, per_run in per_sample.items():
+        _add_spread(result.metrics, name, per_run)
+    return result
+
+
+def _add(result: CurveMetrics, pattern: str, name: str, curves: Iterable[Curve], binary: bool) -> None:
+    for k, values in enumerate(_by_k(curves), 1):
+        label = f"{pattern.format(k=k)}/{name}"
+        result.intervals[label] = interval_of_mean(values, _PERCENT, binary=binary)
+        result.metrics[label] = result.intervals[label].estimate
+
+
+def _add_spread(metrics: dict[str, Any], name: str, per_run: Sequence[float]) -> None:
+    for k, spread in enumerate(spread_curve(per_run), 1):
+        if k >= 2:
+            metrics[f"pass@1[avg-of-{k}]/{name}/{STD_DEV_ACROSS_RUNS}"] = spread
+            metrics[f"pass@1[avg-of-{k}]/{name}/{STD_ERR_ACROSS_RUNS}"] = spread / math.sqrt(k)
+
+
+def _means(curves: Iterable[Curve]) -> list[float]:
+    return [_PERCENT * (math.fsum(values) / len(values)) for values in _by_k(curves)]
+
+
+def _by_k(curves: Iterable[Curve]) -> list[list[float]]:
+    """The values for k = 1, 2, …: of every task that has so many rollouts."""
+    columns: list[list[float]] = []
+    for curve in curves:
+        while len(columns) < len(curve):
+            columns.append([])
+        for column, value in zip(columns, curve, strict=False):
+            column.append(value)
+    return columns

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How sure a number is: 95 % intervals of a mean over tasks, from Student's t distribution.
+
+Tasks are the independent units; the rollouts of one task are not, so what goes in is one value per task.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Any
+
+_TAIL = 0.025
+_TINY = 1e-300
+_MOST_STEPS = 500
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over tasks with its 95 % interval; there is none, and no error, where one task is all there is."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    stderr: float | None
+    n_tasks: int
+
+    def as_json(self) -> dict[str, Any]:
+        ci95 = None if self.low is None else [self.low, self.high]
+        return {"estimate": self.estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
+
+
+def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
+    """The interval of the mean of `per_task`, which is not empty, times `scale`.
+
+    `binary`: the values are shares of passes. The interval then stays within 0 and 1, and where every task passed, or
+    none did, it is the exact one for that many equal outcomes: five of five is no proof of always.
+    """
+    n = len(per_task)
+    estimate = math.fsum(per_task) / n
+    stderr = math.sqrt(math.fsum([(value - estimate) ** 2 for value in per_task]) / (n - 1) / n) if n > 1 else None
+    low, high = _bounds(estimate, stderr, n, binary)
+    return Interval(scale * estimate, _times(scale, low), _times(scale, high), _times(scale, stderr), n)
+
+
+def _times(scale: float, value: float | None) -> float | None:
+    return None if value is None else scale * value
+
+
+def _bounds(estimate: float, stderr: float | None, n: int, binary: bool) -> tuple[float | None, float | None]:
+    if binary and estimate in (0.0, 1.0):
+        reach = _TAIL ** (1.0 / n)
+        return (reach, 1.0) if estimate else (0.0, 1.0 - reach)
+    if stderr is None:
+        return None, None
+    reach = t_quantile(1 - _TAIL, n - 1) * stderr
+    low, high = estimate - reach, estimate + reach
+    return (max(low, 0.0), min(high, 1.0)) if binary else (low, high)
+
+
+@functools.lru_cache(maxsize=4096)
+def t_quantile(p: float, df: int) -> float:
+    """The value that a t-distributed variable stays below with probability `p`."""
+    if p < 0.5:
+        return -t_quantile(1.0 - p, df)
+    low, high = 0.0, max(2.0, 2.0 * NormalDist().inv_cdf(p))
+    while t_cdf(high, df) < p:
+        low, high = high, 2.0 * high
+    while high - low > 1e-12 * max(1.0, high):
+        middle = (low + high) / 2
+        if middle in (low, high):
+            break
+        low, high = (middle, high) if t_cdf(middle, df) < p else (low, middle)
+    return (low + high) / 2
+
+
+def t_cdf(x: float, df: int) -> float:
+    """The probability that a t-distributed variable stays below `x`, which is not negative."""
+    return 1.0 - 0.5 * _beta_share(df / (df + x * x), df / 2, 0.5)
+
+
+def _beta_share(x: float, a: float, b: float) -> float:
+    """The regularised incomplete beta function."""
+    if x <= 0.0 or x >= 1.0:
+        return min(max(x, 0.0), 1.0)
+    log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
+    # The fraction converges fast on one side of the mean only; the other side is its mirror image.
+    if x < (a + 1) / (a + b + 2):
+        return math.exp(log_front) * _beta_fraction(x, a, b) / a
+    return 1.0 - math.exp(log_front) * _beta_fraction(1.0 - x, b, a) / b
+
+
+def _beta_fraction(x: float, a: float, b: float) -> float:
+    """Its continued fraction, by Lentz's method."""
+    c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1))
+    value = d
+    for m in range(1, _MOST_STEPS):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1.0 / _nonzero(1.0 + term * d)
+            c = _nonzero(1.0 + term / c)
+            value *= c * d
+        if abs(c * d - 1.0) < 1e-15:
+            break
+    return value
+
+
+def _nonzero(value: float) -> float:
+    return value if abs(value) > _TINY else _TINY

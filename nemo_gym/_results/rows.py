@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Read rollouts files, one row at a time: which rollout it is, whose, and what the metrics need of it.
+
+The response and other bulk are dropped as soon as a line is parsed. Nothing is written or computed here.
+"""
+
+import glob
+import logging
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import orjson
+
+from nemo_gym._rollouts.types import Key, Row
+from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.keys import (
+    AGENT_REF_KEY_NAME,
+    NG_FAILURE_CLASS_KEY,
+    RESPONSE_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME,
+    REWARD_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+from nemo_gym.errors import GymError
+
+LOG = logging.getLogger(__name__)
+
+# What may be as large as the response itself and is no measurement.
+_BULK = frozenset({"ng_model_call_capture", "ng_agent_observations", "ng_trajectory", "_ng_token_capture"})
+# Lines are long: a large buffer saves a third of the reading time.
+_BUFFER_BYTES = 1 << 20
+_SIDECARS = ("_materialized_inputs.jsonl", "_failures.jsonl", "_reward_profiling.jsonl")
+_DROPPED = _BULK | {RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
+
+
+class ResultsError(GymError, ValueError):
+    """The files of a run cannot be used as they are."""
+
+
+class Place(NamedTuple):
+    """Where a row stands."""
+
+    path: str
+    line: int
+    """Counts from 1."""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}"
+
+
+class ResultRow(NamedTuple):
+    key: Key
+    agent: str | None
+    row: Row
+    """Without its bulk; of the response, only the usage is left."""
+    place: Place
+
+
+def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
+    """The files that a comma list of paths and wildcards names, each once, in order.
+
+    Files that a run keeps beside its rollouts (`*_failures.jsonl` and such) are left out where a wildcard finds them.
+    """
+    listed = patterns.split(",") if isinstance(patterns, str) else list(patterns)
+    found: dict[Path, Path] = {}
+    for pattern in (one.strip() for one in listed if one.strip()):
+        matches = _matches(pattern)
+        if not matches:
+            raise ResultsError(
+                f"{pattern!r} matches no rollouts file (looked in {os.getcwd()!r}).\n"
+                f"hint: quote the pattern so that the shell leaves it alone, and check the folder"
+            )
+        for path in matches:
+            found.setdefault(path.resolve(), path)
+    if not found:
+        raise ResultsError("no rollouts file is named.\nhint: give a path or a pattern, such as 'results/*.jsonl'")
+    return list(found.values())
+
+
+def opened(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES) -> BinaryIO:
+    """A file to read; ResultsError if it cannot be."""
+    try:
+        return open(path, "rb", buffering=buffer_bytes)
+    except OSError as error:
+        raise ResultsError(f"{os.fspath(path)!r} cannot be read: {error.strerror}") from error
+
+
+def placed_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Row]]:
+    """Number, byte offset and object of every line; a last line that was cut off is skipped with a warning."""
+    offset, loads = 0, orjson.loads
+    with opened(path) as file:
+        for number, raw in enumerate(file, 1):
+            try:
+                row = loads(raw)
+            except orjson.JSONDecodeError:
+                row = None
+            if type(row) is dict:
+                yield number, offset, row
+            elif not raw.isspace():
+                if raw.endswith(b"\n"):
+                    loads_line(raw, path, number)  # raises what is wrong with it
+                LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
+            offset += len(raw)
+
+
+def stripped_rows(paths: Iterable[str | os.PathLike[str]]) -> Iterator[ResultRow]:
+    """Every row of the rollouts files `paths`, without its bulk."""
+    for path in paths:
+        for number, _, row in placed_lines(path):
+            place = Place(os.fspath(path), number)
+            yield ResultRow(key_at(row, path, number), agent_of(row), stripped(row), place)
+
+
+def stripped(row: Row) -> Row:
+    """What `/aggregate_metrics` is given of a row."""
+    kept = {name: value for name, value in row.items() if name not in _DROPPED}
+    if usage := usage_of(row):
+        kept[RESPONSE_KEY_NAME] = {"usage": usage}
+    return kept
+
+
+def usage_of(row: Row) -> dict[str, Any]:
+    """The token counts of the response, if it says."""
+    response = row.get(RESPONSE_KEY_NAME)
+    usage = response.get("usage") if isinstance(response, dict) else None
+    return usage if isinstance(usage, dict) else {}
+
+
+def key_at(row: Row, path: str | os.PathLike[str], number: int) -> Key:
+    """The key of the row on line `number`; an index that is missing counts as 0, one that is no index is an error."""
+    task, rollout = row.get(TASK_INDEX_KEY_NAME) or 0, row.get(ROLLOUT_INDEX_KEY_NAME) or 0
+    if type(task) is int and type(rollout) is int and task >= 0 and rollout >= 0:
+        return task, rollout
+    raise ResultsError(
+        f"{os.fspath(path)}:{number}: {TASK_INDEX_KEY_NAME!r} is {task!r} and {ROLLOUT_INDEX_KEY_NAME!r} is "
+        f"{rollout!r}; an index is a whole number from 0 on"
+    )
+
+
+def agent_of(row: Row) -> str | None:
+    """The name of the agent that played the row."""
+    agent_ref = row.get(AGENT_REF_KEY_NAME)
+    name = agent_ref.get("name") if isinstance(agent_ref, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def reward_of(row: Row) -> float | None:
+    """The reward of a scored rollout; None for a row that says it failed, or has no number for a reward."""
+    reward = row.get(REWARD_KEY_NAME)
+    if row.get(NG_FAILURE_CLASS_KEY) or not isinstance(reward, (int, float)):
+        return None
+    return float(reward)
+
+
+class SeenKeys:
+    """Which rollouts were read so far, and where; reading one twice is an error."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Key, int] = {}
+        self._starts: list[tuple[int, str]] = []
+        self._read = 0
+
+    def begin(self, path: str | os.PathLike[str]) -> None:
+        """The keys from here on come from `path`."""
+        # Lines are numbered through all files, so that one integer says where a key was.
+        self._starts.append((self._read, os.fspath(path)))
+
+    def add(self, key: Key, line: int) -> None:
+        self._read = self._starts[-1][0] + line
+        if self._lines.setdefault(key, self._read) != self._read:
+            raise ResultsError(
+                f"task {key[0]}, rollout {key[1]} occurs twice: {self._place(self._lines[key])} and "
+                f"{self._place(self._read)}.\n"
+                f"hint: give every file once; files of two different runs cannot be put together"
+            )
+
+    def _place(self, read: int) -> Place:
+        start, path = max(begun for begun in self._starts if begun[0] < read)
+        return Place(path, read - start)
+
+
+def _matches(pattern: str) -> list[Path]:
+    if os.path.isfile(pattern):
+        return [Path(pattern)]
+    found = (path for path in glob.glob(os.path.expanduser(pattern), recursive=True) if os.path.isfile(path))
+    return [Path(path) for path in sorted(found) if not path.endswith(_SIDECARS)]

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sets and counters for a million rollouts in a few megabytes: what plain dicts and sets do in a hundred.
+
+Keys are dense in practice (tasks 0…n, rollouts 0…k), and that is what these containers are small for; scattered keys
+are right too, at the price of a dict.
+"""
+
+import hashlib
+from array import array
+
+from nemo_gym._rollouts.types import Key
+
+_WORD = 6
+_ROLLOUT_BITS = 32
+_PREFIX_BYTES = 2
+_DIGEST_BYTES = 16
+_INDEX_BYTES = 6
+_RECORD_BYTES = _DIGEST_BYTES - _PREFIX_BYTES + _INDEX_BYTES
+
+
+class KeySet:
+    """A set of rollouts: one bit each where tasks lie close together."""
+
+    def __init__(self) -> None:
+        self._words: dict[int, int] = {}
+        self._size = 0
+
+    def add(self, key: Key) -> bool:
+        """True if it was not there before."""
+        word, bit = self._place(key)
+        bits = self._words.get(word, 0)
+        if bits & bit:
+            return False
+        self._words[word] = bits | bit
+        self._size += 1
+        return True
+
+    def __contains__(self, key: Key) -> bool:
+        word, bit = self._place(key)
+        return bool(self._words.get(word, 0) & bit)
+
+    def __len__(self) -> int:
+        return self._size
+
+    @staticmethod
+    def _place(key: Key) -> tuple[int, int]:
+        task, rollout = key
+        return (task >> _WORD) << _ROLLOUT_BITS | rollout, 1 << (task & (1 << _WORD) - 1)
+
+
+class KeyCounts:
+    """How often each rollout was counted: one `KeySet` for "once", one for "twice", and so on."""
+
+    def __init__(self) -> None:
+        self._at_least: list[KeySet] = []
+
+    def add(self, key: Key) -> int:
+        """The new count."""
+        for number, level in enumerate(self._at_least, 1):
+            if level.add(key):
+                return number
+        self._at_least.append(KeySet())
+        self._at_least[-1].add(key)
+        return len(self._at_least)
+
+    def __getitem__(self, key: Key) -> int:
+        return next((number for number, level in enumerate(self._at_least) if key not in level), len(self._at_least))
+
+
+class TaskCounts:
+    """A number per task: four bytes each while task indices grow without large gaps."""
+
+    def __init__(self) -> None:
+        self._dense = array("I")
+        self._scattered: dict[int, int] = {}
+
+    def __getitem__(self, task: int) -> int:
+        if task < len(self._dense):
+            return self._dense[task]
+        return self._scattered.get(task, 0)
+
+    def add(self, task: int, number: int) -> None:
+        size = len(self._dense)
+        if size <= task < 2 * size + 1024 and task not in self._scattered:
+            self._grow(task + 1 - size)
+        if task < len(self._dense):
+            self._dense[task] += number
+        else:
+            self._scattered[task] = self._scattered.get(task, 0) + number
+
+    def _grow(self, missing: int) -> None:
+        first = len(self._dense)
+        self._dense.frombytes(bytes(missing * self._dense.itemsize))
+        for task in [task for task in self._scattered if first <= task < first + missing]:
+            self._dense[task] = self._scattered.pop(task)
+
+
+class Numbered:
+    """Remembers texts by a 16-byte digest, and the number that was given to each."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[bytes, bytearray] = {}
+
+    def find(self, digest: bytes) -> int | None:
+        bucket, rest = self._buckets.get(digest[:_PREFIX_BYTES]), digest[_PREFIX_BYTES:]
+        if bucket is None:
+            return None
+        at = bucket.find(rest)
+        # A hit that straddles two records is an accident.
+        while at > 0 and at % _RECORD_BYTES:
+            at = bucket.find(rest, at + 1)
+        return int.from_bytes(bucket[at + len(rest) : at + _RECORD_BYTES], "big") if at >= 0 else None
+
+    def add(self, digest: bytes, number: int) -> None:
+        bucket = self._buckets.setdefault(digest[:_PREFIX_BYTES], bytearray())
+        bucket += digest[_PREFIX_BYTES:] + number.to_bytes(_INDEX_BYTES, "big")
+
+
+def digest_of(raw: bytes) -> bytes:
+    """What `Numbered` knows a text by."""
+    return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES).digest()

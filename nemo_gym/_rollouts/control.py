@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run is stopped from outside, and when it stops itself because too much fails.
+
+Signal handlers are installed elsewhere: here are only methods that they, or another thread, may call.
+"""
+
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Literal, NamedTuple
+
+from nemo_gym._rollouts.types import Failed, Outcome
+from nemo_gym._transport.failures import Failure
+
+_CAUSE_SHOWN = 400
+_VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b|\b\d+(?:\.\d+)?")
+
+
+class RunControl:
+    """Asked once, a run starts no more rollouts; asked twice, it also cancels those that run."""
+
+    def __init__(self) -> None:
+        # Appending is atomic, so that a signal handler and another thread may ask at the same moment.
+        self._requests = list[None]()
+        self._reason: str | None = None
+        self._watcher: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None
+
+    def request_stop(self) -> Literal["stopping", "cancelling"]:
+        """Stop dispatching, or if that was asked before, cancel what runs. Says which of the two it is now."""
+        self._requests.append(None)
+        self._tell_watcher()
+        return "cancelling" if self.is_cancelling else "stopping"
+
+    def abort(self, reason: str) -> None:
+        """Give the run up: start nothing more and cancel what runs. The first reason counts."""
+        if self._reason is None:
+            self._reason = reason
+        self._tell_watcher()
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether no more rollouts are to be started."""
+        return bool(self._requests) or self._reason is not None
+
+    @property
+    def is_cancelling(self) -> bool:
+        """Whether rollouts that run are to be cancelled."""
+        return len(self._requests) > 1 or self._reason is not None
+
+    @property
+    def abort_reason(self) -> str | None:
+        """Why the run was given up, if it was."""
+        return self._reason
+
+    @contextmanager
+    def watched_by(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Meanwhile every change calls `on_change` in the running loop, from wherever it was made."""
+        assert self._watcher is None, "one run at a time"
+        self._watcher = (asyncio.get_running_loop(), on_change)
+        try:
+            yield
+        finally:
+            self._watcher = None
+
+    def _tell_watcher(self) -> None:
+        if self._watcher is not None:
+            loop, on_change = self._watcher
+            with suppress(RuntimeError):  # the loop was closed in this moment: nothing runs any more
+                loop.call_soon_threadsafe(on_change)
+
+
+class _Cause(NamedTuple):
+    """What failures have in common, without the numbers and ids that differ."""
+
+    kind: str
+    boundary: str
+    gist: str
+
+
+class FailureRateGuard:
+    """Says when too many of the latest rollouts failed. Cancelled ones, and those to be kept nowhere, do not count."""
+
+    def __init__(self, max_rate: float, min_samples: int = 50, window: int = 500) -> None:
+        assert 0.0 <= max_rate <= 1.0, f"a rate lies between 0 and 1, not {max_rate}"
+        self._max_rate, self._min_samples = max_rate, min_samples
+        self._latest = deque[_Cause | None](maxlen=max(window, min_samples))
+        self._failed = 0
+        self._examples = dict[_Cause, str]()
+
+    def note(self, outcome: Outcome) -> str | None:
+        """Count `outcome`; the reason to give the run up, if there is one now."""
+        if isinstance(outcome, Failed):
+            if outcome.failure.kind == "cancelled" or not outcome.persist:
+                return None
+            self._add(self._cause(outcome.failure))
+        else:
+            self._add(None)
+        counted = len(self._latest)
+        if counted < self._min_samples or self._failed <= self._max_rate * counted:
+            return None
+        return self._reason()
+
+    def _add(self, cause: _Cause | None) -> None:
+        if len(self._latest) == self._latest.maxlen:
+            self._failed -= self._latest[0] is not None
+        self._latest.append(cause)
+        self._failed += cause is not None
+
+    def _cause(self, failure: Failure) -> _Cause:
+        first_line = failure.message.partition("\n")[0][:_CAUSE_SHOWN]
+        cause = _Cause(failure.kind, _VARYING.sub("#", failure.boundary), _VARYING.sub("#", first_line))
+        if cause not in self._examples:
+            if len(self._examples) > 2 * (self._latest.maxlen or 0):
+                current = set(self._latest)
+                self._examples = {known: text for known, text in self._examples.items() if known in current}
+            self._examples[cause] = f"{failure.kind} at {failure.boundary}: {failure.message[:_CAUSE_SHOWN]}"
+        return cause
+
+    def _reason(self) -> str:
+        counted = len(self._latest)
+        causes = Counter(cause for cause in self._latest if cause is not None)
+        (most_common, times), *_ = causes.most_common(1)
+        lines = [
+            f"{self._failed} of the last {counted} rollouts failed ({self._failed / counted:.0%}); "
+            f"at most {self._max_rate:.0%} may.",
+            f"most common cause, {times} times: {self._examples[most_common]}",
+        ]
+        kinds = Counter[str]()
+        for cause, count in causes.items():
+            kinds[cause.kind] += count
+        lines.append("failures by kind: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
+        lines.append("hint: remove the cause and resume, or allow more with `--max-failure-rate`")
+        return "\n".join(lines)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many rollouts at once: rows are pulled as slots free up, and every row that was pulled comes out as one Outcome.
+
+Nothing is held but what runs and a short queue of what just ended. Attempts and deadlines are the player's business,
+the number of slots is the limiter's.
+"""
+
+import asyncio
+import time
+import traceback
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any
+
+from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.limiter import Limiter
+from nemo_gym._rollouts.play import boundary_of
+from nemo_gym._rollouts.types import Failed, Outcome, Row
+from nemo_gym._transport.failures import Failure
+
+Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
+
+# After so many steps everything else on the event loop gets its turn.
+_STARTS_IN_A_ROW = 256
+_YIELDS_IN_A_ROW = 32
+# While more than this wait for a slow consumer, nothing new is started.
+_ENDED_QUEUE = 256
+# A limiter may grow with time alone; so often it is asked again.
+_TICK_S = 0.5
+_CANCEL_GRACE_S = 5.0
+
+
+async def dispatch(
+    rows: Iterator[Row], play: Play, limiter: Limiter, control: RunControl, *, cancel_grace_s: float = _CANCEL_GRACE_S
+) -> AsyncGenerator[Outcome, None]:
+    """Play `rows` and yield their outcomes as they come.
+
+    An error of `rows` is raised once everything that runs has ended and was yielded. A consumer that stops early
+    closes the generator (`contextlib.aclosing`), which cancels what runs. A rollout that does not heed its
+    cancellation for `cancel_grace_s` is left behind, as cancelled.
+    """
+    under_way = _UnderWay(rows, play, limiter, control, cancel_grace_s)
+    with control.watched_by(under_way.heed_control):
+        try:
+            under_way.tick()
+            while True:
+                has_more = under_way.start_some()
+                for _ in range(min(len(under_way.ended), _YIELDS_IN_A_ROW)):
+                    yield under_way.ended.popleft()
+                if has_more or under_way.ended:
+                    await asyncio.sleep(0)
+                elif under_way.running:
+                    await under_way.next_event()
+                else:
+                    break
+        finally:
+            await under_way.close()
+    if under_way.rows_error is not None:
+        raise under_way.rows_error
+
+
+class _UnderWay:
+    """The rollouts that run, and those that ended and were not yielded yet."""
+
+    def __init__(
+        self, rows: Iterator[Row], play: Play, limiter: Limiter, control: RunControl, cancel_grace_s: float
+    ) -> None:
+        self._rows: Iterator[Row] | None = rows
+        self._next_row: Row | None = None
+        self._play, self._limiter, self._control = play, limiter, control
+        self._cancel_grace_s = cancel_grace_s
+        self._loop = asyncio.get_running_loop()
+        self._event: asyncio.Future[None] | None = None
+        self._next_tick: asyncio.TimerHandle | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self.running = dict[asyncio.Task[Outcome], tuple[Row, float]]()
+        self.ended = deque[Outcome]()
+        self.rows_error: Exception | None = None
+
+    def tick(self) -> None:
+        """Ask the limiter again, now and from time to time."""
+        self._next_tick = self._loop.call_later(_TICK_S, self.tick)
+        self._wake()
+
+    def start_some(self) -> bool:
+        """Fill free slots; whether there may be more to start at once."""
+        if self._control.is_stopping:
+            self._rows = self._next_row = None
+        if len(self.ended) > _ENDED_QUEUE:
+            return False
+        for _ in range(_STARTS_IN_A_ROW):
+            # The row comes before the slot: a slot that was taken can only be given back with an outcome.
+            if self._next_row is None:
+                self._next_row = self._pulled()
+            if self._next_row is None or not self._limiter.acquire():
+                return False
+            self._start(self._next_row)
+            self._next_row = None
+        return True
+
+    async def next_event(self) -> None:
+        """Wait until something ends, the control changes, or the limiter may have changed its mind."""
+        self._event = self._loop.create_future()
+        await self._event
+
+    def heed_control(self) -> None:
+        """Act on what the control says now."""
+        if self._control.is_cancelling:
+            self._cancel_running()
+            if self._giving_up is None:
+                self._giving_up = self._loop.call_later(self._cancel_grace_s, self._give_up_running)
+        self._wake()
+
+    async def close(self) -> None:
+        """Leave nothing running behind."""
+        for timer in (self._next_tick, self._giving_up):
+            if timer is not None:
+                timer.cancel()
+        if self.running:
+            self._cancel_running()
+            await asyncio.wait(self.running, timeout=self._cancel_grace_s)
+
+    def _pulled(self) -> Row | None:
+        if self._rows is None:
+            return None
+        try:
+            row = next(self._rows, None)
+        except Exception as error:  # raised again when all that runs has ended
+            self.rows_error, row = error, None
+        if row is None:
+            self._rows = None
+        return row
+
+    def _start(self, row: Row) -> None:
+        task = self._loop.create_task(self._play(row))
+        self.running[task] = (row, time.monotonic())
+        task.add_done_callback(self._on_end)
+
+    def _on_end(self, task: asyncio.Task[Outcome]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if task not in self.running:
+            return  # it was given up
+        row, started = self.running.pop(task)
+        elapsed_s = time.monotonic() - started
+        if task.cancelled():
+            outcome: Outcome = Failed(row, _cancelled(row), 1, elapsed_s)
+        elif error is not None:
+            outcome = Failed(row, Failure("agent", boundary_of(row), False, _last_line(error)), 1, elapsed_s)
+        else:
+            outcome = task.result()
+        self._end(outcome, elapsed_s)
+
+    def _end(self, outcome: Outcome, elapsed_s: float) -> None:
+        self._limiter.release(outcome, elapsed_s)
+        self.ended.append(outcome)
+        self._wake()
+
+    def _cancel_running(self) -> None:
+        for task in self.running:
+            task.cancel()
+
+    def _give_up_running(self) -> None:
+        now = time.monotonic()
+        while self.running:
+            _, (row, started) = self.running.popitem()
+            self._end(Failed(row, _cancelled(row), 1, now - started), now - started)
+
+    def _wake(self) -> None:
+        if self._event is not None and not self._event.done():
+            self._event.set_result(None)
+
+
+def _cancelled(row: Row) -> Failure:
+    return Failure("cancelled", boundary_of(row), True, "the run was stopped while this rollout was under way")
+
+
+def _last_line(error: BaseException) -> str:
+    """What a traceback ends with, and the place that it ends at."""
+    text = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The plan of a run: input lines become rows with an agent, merged create params, a task index and a rollout index.
+
+All rows are checked before any is played, in one pass and with flat memory: the plan goes to a draft file, which takes
+its place only when the run begins. How lines are read, and what has been played already, is decided elsewhere.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from nemo_gym._rollouts.bad_rows import BadRow, BadRows, Problems
+from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
+from nemo_gym._rollouts.paths import RunPaths, write_error
+from nemo_gym._rollouts.types import Row
+from nemo_gym._util.jsonl import dumps_line
+from nemo_gym._util.keys import (
+    AGENT_REF_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.errors import GymError
+
+DEFAULT_REPEATS_KEY = "_default"
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ExpandSettings:
+    """How input lines become rollouts."""
+
+    agent_name: str | None = None
+    """The agent of rows that name none."""
+    limit: int | None = None
+    """Take only so many lines from the top."""
+    repeats: int | Mapping[str, int] = 1
+    """Rollouts per line: a number, or one per agent, with `_default` for those that are not listed."""
+    add_seed: bool = False
+    """Send the rollout index to the model as the sampling seed."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Create params that replace those of every row, key by key."""
+    prompt: Callable[[Row], Row] | None = None
+    """Fills in a row's prompt; a GymError that it raises is a reason why the row cannot be played."""
+    skills_ref: Mapping[str, Any] | None = None
+    """The skills that every row is given."""
+    known_agents: Collection[str] | None = None
+    """The agents that a row may name; None: whichever it names."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was written to the draft of the materialized inputs."""
+
+    rollouts: int
+    tasks: int
+    agents: tuple[str, ...]
+    sha256: str
+    warnings: tuple[str, ...]
+
+
+def materialize(
+    lines: Iterable[tuple[int, bytes]], settings: ExpandSettings, source: str | os.PathLike[str], paths: RunPaths
+) -> Plan:
+    """Write the plan to `paths.materialized_draft`; BadRows, and no draft, unless every row can be played."""
+    draft = paths.materialized_draft
+    try:
+        draft.parent.mkdir(parents=True, exist_ok=True)
+        with open(draft, "wb", buffering=_BUFFER_BYTES) as file:
+            plan = _write(expand(lines, settings, source), settings, file.write)
+            file.flush()
+            os.fsync(file.fileno())
+        if not plan.rollouts:
+            raise BadRows(f"{source} holds no rows: there is nothing to play.\nhint: it should be JSONL, a row a line")
+        return plan
+    except BaseException as error:
+        draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and not isinstance(error, GymError):
+            raise write_error(draft, error, "make room there, or choose another output; nothing was started") from error
+        raise
+
+
+def expand(
+    lines: Iterable[tuple[int, bytes]], settings: ExpandSettings, source: str | os.PathLike[str]
+) -> Iterator[Row]:
+    """The rollouts of `lines`, repeats side by side.
+
+    Rows that cannot be played end the stream: after them the rest is only checked, and BadRows tells of all of them at
+    the end. So a consumer acts on a row only after it has seen the last one, as `materialize` does.
+    """
+    problems, tasks, count = Problems(str(source)), _Tasks(), 0
+    for number, raw in itertools.islice(lines, settings.limit):
+        count += 1
+        try:
+            row = _prepared(raw, settings)
+            repeats = _repeats(row, settings)
+            task, first = tasks.take(row.get(TASK_INDEX_KEY_NAME), raw, repeats)
+            if not problems:
+                for rollout in range(first, first + repeats):
+                    yield _rollout(row, task, rollout, settings.add_seed)
+        except BadRow as bad:
+            problems.add(number, bad)
+    if problems:
+        raise problems.error(count)
+
+
+def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes], object]) -> Plan:
+    rollouts = tasks = 0
+    agents: dict[str, None] = {}
+    digest = hashlib.sha256()
+    for row in rows:
+        line = dumps_line(row)
+        write(line)
+        digest.update(line)
+        rollouts += 1
+        tasks += row[ROLLOUT_INDEX_KEY_NAME] == 0
+        agents[row[AGENT_REF_KEY_NAME]["name"]] = None
+    return Plan(rollouts, tasks, tuple(agents), digest.hexdigest(), tuple(_unused_repeats(settings, agents)))
+
+
+def _unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:
+    if isinstance(settings.repeats, Mapping):
+        for name in settings.repeats.keys() - {DEFAULT_REPEATS_KEY, *agents}:
+            yield f"num_repeats names agent {name!r}, which no row uses. {did_you_mean(name, agents)}".rstrip()
+
+
+def _prepared(raw: bytes, settings: ExpandSettings) -> Row:
+    """The row on a line, complete but for its indices."""
+    row = _parsed(raw)
+    params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
+    if params is not None and not isinstance(params, dict):
+        raise BadRow(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}` is not an object")
+    if settings.prompt is not None:
+        row = _prompted(row, settings.prompt)
+        params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
+    if params is None:
+        raise BadRow(f"no `{RESPONSES_CREATE_PARAMS_KEY_NAME}`")
+    row[AGENT_REF_KEY_NAME] = _agent_ref(row, settings)
+    row[RESPONSES_CREATE_PARAMS_KEY_NAME] = params = _checked_params({**params, **settings.overrides})
+    if settings.add_seed:
+        _extra_body(params.get("metadata") or {})
+    if settings.skills_ref is not None:
+        row[SKILLS_REF_KEY_NAME] = dict(settings.skills_ref)
+    return row
+
+
+def _parsed(raw: bytes) -> Row:
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadRow("not JSON", f"{error.msg}, column {error.colno}") from None
+    if not isinstance(row, dict):
+        raise BadRow("not a JSON object")
+    return row
+
+
+def _prompted(row: Row, prompt: Callable[[Row], Row]) -> Row:
+    try:
+        return dict(prompt(row))
+    except GymError as error:
+        raise BadRow(str(error)) from error
+
+
+def _checked_params(params: Row) -> Row:
+    """`params` as they are: what the model of a request would add by default is not for the plan to add."""
+    try:
+        NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
+    except ValidationError as error:
+        problems = error.errors(include_url=False, include_input=False, include_context=False)
+        first = problems[0]
+        # Item 7 of one row and item 9 of the next are the same mistake: positions would make every row its own reason.
+        place = ".".join("*" if isinstance(part, int) else part for part in first["loc"])
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        raise BadRow(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}{more}") from None
+    return params
+
+
+def _agent_ref(row: Row, settings: ExpandSettings) -> Row:
+    ref = row.get(AGENT_REF_KEY_NAME)
+    if ref is None and settings.agent_name is None:
+        raise BadRow(f'no agent: give `agent_name`, or each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`')
+    ref = {"name": settings.agent_name} if ref is None else ref
+    name = ref.get("name") if isinstance(ref, dict) else None
+    if not isinstance(name, str) or not name:
+        raise BadRow(f"`{AGENT_REF_KEY_NAME}` has no `name`")
+    if settings.known_agents is not None and name not in settings.known_agents:
+        raise BadRow(f"no server is called {name!r}. {did_you_mean(name, settings.known_agents)}".rstrip())
+    return dict(ref)
+
+
+def _repeats(row: Row, settings: ExpandSettings) -> int:
+    if isinstance(settings.repeats, int):
+        return settings.repeats
+    agent = row[AGENT_REF_KEY_NAME]["name"]
+    repeats = settings.repeats.get(agent, settings.repeats.get(DEFAULT_REPEATS_KEY))
+    if repeats is None:
+        raise BadRow(f"`num_repeats` lists neither agent {agent!r} nor `{DEFAULT_REPEATS_KEY}`")
+    return repeats
+
+
+def _rollout(row: Row, task: int, rollout: int, add_seed: bool) -> Row:
+    params = dict(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
+    if add_seed:
+        params["metadata"] = _with_seed(params.get("metadata") or {}, rollout)
+    return {
+        **row,
+        RESPONSES_CREATE_PARAMS_KEY_NAME: params,
+        TASK_INDEX_KEY_NAME: task,
+        ROLLOUT_INDEX_KEY_NAME: rollout,
+    }
+
+
+def _with_seed(metadata: Mapping[str, str], seed: int) -> dict[str, str]:
+    return {**metadata, "extra_body": json.dumps({**_extra_body(metadata), "seed": seed})}
+
+
+def _extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """What the request carries besides the parameters of the Responses API."""
+    try:
+        extra = json.loads(metadata.get("extra_body") or "{}")
+    except ValueError:
+        extra = None
+    if not isinstance(extra, dict):
+        raise BadRow("`metadata.extra_body` is not the JSON text of an object, so no seed can be added to it")
+    return extra
+
+
+class _Tasks:
+    """Which task a line belongs to, and how many rollouts that task has so far."""
+
+    def __init__(self) -> None:
+        self._numbered = Numbered()
+        self._ours = KeySet()
+        self._rollouts = TaskCounts()
+        self._next = 0
+
+    def take(self, given: object, raw: bytes, repeats: int) -> tuple[int, int]:
+        """The task index, and the index of the first of `repeats` more rollouts."""
+        task = self._number(raw) if given is None else self._checked(given)
+        first = self._rollouts[task]
+        self._rollouts.add(task, repeats)
+        return task, first
+
+    def _number(self, raw: bytes) -> int:
+        digest = digest_of(raw)
+        task = self._numbered.find(digest)
+        if task is None:
+            while self._rollouts[self._next]:
+                self._next += 1
+            task = self._next
+            self._numbered.add(digest, task)
+            self._ours.add((task, 0))
+        return task
+
+    def _checked(self, given: object) -> int:
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            raise BadRow(f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 on")
+        if (given, 0) in self._ours:
+            raise BadRow(
+                f"`{TASK_INDEX_KEY_NAME}` is already the number of a row above that has none of its own; "
+                f"number all rows, or none"
+            )
+        return given

@@ -1,0 +1,314 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a run: one line a rollout, appended to the output if it was scored and to the failures if it was not.
+
+A line is handed to the system whole, so a killed process loses nothing that it had recorded; a line that a crash of the
+machine tore is cut off and kept aside on resuming. What is still to be played is worked out elsewhere.
+"""
+
+import json
+import logging
+import math
+import os
+import time
+from collections import Counter
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from nemo_gym._rollouts.manifest import Counts, Manifest, Status, now, write_manifest
+from nemo_gym._rollouts.paths import RunFileError, RunPaths, torn_path, write_error
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
+from nemo_gym._transport.failures import Failure
+from nemo_gym._util.jsonl import dumps_line
+from nemo_gym._util.keys import (
+    AGENT_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
+    NG_FAILURE_CLASS_KEY,
+    NG_TERMINAL_KEY,
+    REWARD_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+
+LOG = logging.getLogger(__name__)
+FAILURE_KEY = "_ng_failure"
+FAILURE_SCHEMA = 1
+SYNC_EVERY_S = 1.0
+CARRIED_KEYS = (
+    TASK_INDEX_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    AGENT_REF_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+)
+"""What a recorded row takes over from the row that was played."""
+_RESUMABLE = "what was recorded before is safe; make room, then run the same command again with `--resume`"
+_TAIL_BYTES = 1 << 16
+
+
+class Journal:
+    """Records outcomes. A context manager: leaving it notes in the manifest how the run ended."""
+
+    def __init__(self, paths: RunPaths, manifest: Manifest, sync_every_s: float | None) -> None:
+        self._paths, self._manifest = paths, manifest
+        self._scored = manifest.counts.scored
+        self._failed = Counter(manifest.counts.by_kind)
+        self._output, self._failures = _Log(paths.output), _Log(paths.failures)
+        self._disk = _Disk(sync_every_s)
+        self._closed = False
+        self._output.open()
+
+    @classmethod
+    def begin(cls, paths: RunPaths, manifest: Manifest, *, sync_every_s: float | None = SYNC_EVERY_S) -> Self:
+        """Begin a new run: the files of the run before give way to this one, whose plan lies in the draft.
+
+        Called once the run can really play its first row. The plan comes last: a run that died in here left none, so
+        that nothing half-begun can be resumed.
+        """
+        outdated = (paths.materialized, paths.output, paths.failures, paths.aggregate_metrics)
+        try:
+            for path in (*outdated, torn_path(paths.output), torn_path(paths.failures)):
+                path.unlink(missing_ok=True)
+            write_manifest(paths.manifest, manifest)
+            os.replace(paths.materialized_draft, paths.materialized)
+        except OSError as error:
+            if isinstance(error, RunFileError):
+                raise
+            raise write_error(paths.output, error, "choose an output in a folder that you may write to") from error
+        return cls(paths, manifest, sync_every_s)
+
+    @classmethod
+    def resume(cls, paths: RunPaths, manifest: Manifest, *, sync_every_s: float | None = SYNC_EVERY_S) -> Self:
+        """Go on with a run; `manifest.counts` says what it has behind it."""
+        write_manifest(paths.manifest, manifest)
+        return cls(paths, manifest, sync_every_s)
+
+    @property
+    def counts(self) -> Counts:
+        """What has become of the planned rollouts so far."""
+        requested, failed = self._manifest.counts.requested, self._failed.total()
+        return Counts(
+            requested=requested,
+            scored=self._scored,
+            failed=failed,
+            not_played=requested - self._scored - failed,
+            by_kind=dict(self._failed),
+        )
+
+    def record(self, outcome: Outcome) -> None:
+        """Write `outcome` where it belongs and count it; RunFileError if that is impossible."""
+        if isinstance(outcome, Scored):
+            self._output.append(_line(scored_row(outcome)))
+            self._scored += 1
+        else:
+            if outcome.persist:
+                self._failures.append(_line(failed_row(outcome)))
+            self._failed[outcome.failure.kind] += 1
+        self._disk.sync_if_due(self._output, self._failures)
+
+    def close(self, status: Status = "finished") -> None:
+        """Make everything durable, and note in the manifest how the run ended; only the first call counts."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._disk.close(self._output, self._failures)
+        finally:
+            self._output.close()
+            self._failures.close()
+            try:
+                write_manifest(self._paths.manifest, self._manifest.ended(status, self.counts))
+            except RunFileError as error:
+                # The rollouts are what counts, and they are recorded: a missing end note is no reason to fail.
+                LOG.warning("%s", error)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close("finished")
+        else:
+            self.close("failed" if isinstance(error, Exception) else "interrupted")
+
+
+def scored_row(outcome: Scored) -> Row:
+    """The line of a scored rollout."""
+    return {**outcome.result, **_carried(outcome.row)}
+
+
+def failed_row(outcome: Failed) -> Row:
+    """The line of a failed rollout: what the agent said of it, if anything, and what we know."""
+    said = outcome.result or {}
+    failure = outcome.failure
+    return {
+        **said,
+        **_carried(outcome.row),
+        NG_FAILURE_CLASS_KEY: said.get(NG_FAILURE_CLASS_KEY) or failure.kind,
+        **({NG_TERMINAL_KEY: True} if outcome.terminal else {}),
+        FAILURE_KEY: {
+            "schema": FAILURE_SCHEMA,
+            "kind": failure.kind,
+            "boundary": failure.boundary,
+            "retryable": failure.retryable,
+            "message": failure.message,
+            "attempts": outcome.attempts,
+            "elapsed_s": round(outcome.elapsed_s, 3),
+            "at": now(),
+        },
+    }
+
+
+def checked_reward(result: Row, boundary: str = "/verify") -> Failure | None:
+    """The failure of a result whose reward is no number; None if it is one."""
+    if REWARD_KEY_NAME not in result:
+        return Failure("verifier", boundary, False, "the result has no `reward`")
+    reward = result[REWARD_KEY_NAME]
+    if isinstance(reward, int) or (isinstance(reward, float) and math.isfinite(reward)):
+        return None
+    if reward is None:
+        # JSON has no NaN: this is also what one turns into on its way here.
+        return Failure(
+            "verifier", boundary, False, "the `reward` is null (None, NaN or infinite where it was computed)"
+        )
+    return Failure("verifier", boundary, False, f"the `reward` is not a finite number: {repr(reward)[:200]}")
+
+
+def repair(log: Path) -> str | None:
+    """Make `log` end with a whole line, so that it can be appended to; a notice if a line had to go.
+
+    A cut-off end is moved to `<log>.torn`. A last row that lacks only its newline is complete and stays.
+    """
+    try:
+        with open(log, "r+b") as file:
+            start, last = _last_line(file.fileno())
+            if not last.strip() or _is_row(last):
+                if last and not last.endswith(b"\n"):
+                    os.pwrite(file.fileno(), b"\n", start + len(last))
+                return None
+            with open(torn_path(log), "ab") as kept:
+                kept.write(last if last.endswith(b"\n") else last + b"\n")
+            file.truncate(start)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise write_error(log, error, "the file must be writable to be resumed") from error
+    return (
+        f"the last line of {log} was cut off ({len(last)} bytes); it was moved to {torn_path(log).name}, "
+        f"and its rollout is played again"
+    )
+
+
+def _last_line(fd: int) -> tuple[int, bytes]:
+    """Where the last line begins, and the line."""
+    end = os.fstat(fd).st_size
+    start, tail = end, b""
+    while start > 0:
+        step = min(start, max(_TAIL_BYTES, len(tail)))
+        start -= step
+        tail = os.pread(fd, step, start) + tail
+        newline = tail.rfind(b"\n", 0, len(tail) - 1)
+        if newline >= 0:
+            return start + newline + 1, tail[newline + 1 :]
+    return 0, tail
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(orjson.loads(line), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _carried(row: Row) -> Row:
+    return {key: row[key] for key in CARRIED_KEYS if key in row}
+
+
+def _line(row: Row) -> bytes:
+    try:
+        return dumps_line(row)
+    except TypeError:
+        # Half a surrogate pair, or a number past 64 bits: rare, not JSON's fault, and no reason to lose a rollout.
+        plain: Any = json.loads(json.dumps(row, default=str), parse_constant=lambda _: None)
+        return json.dumps(plain, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+
+
+class _Log:
+    """One append-only file. Opened when there is something to write."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.fd: int | None = None
+        self._end = 0
+
+    def open(self) -> int:
+        if self.fd is None:
+            try:
+                self.fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except OSError as error:
+                raise write_error(self.path, error, _RESUMABLE) from error
+            self._end = os.fstat(self.fd).st_size
+        return self.fd
+
+    def append(self, line: bytes) -> None:
+        fd = self.open()
+        try:
+            written = os.write(fd, line)
+            while written < len(line):
+                written += os.write(fd, memoryview(line)[written:])
+        except OSError as error:
+            # Half a line may be there by now; shortening a file needs no room.
+            os.ftruncate(fd, self._end)
+            raise write_error(self.path, error, _RESUMABLE) from error
+        self._end += len(line)
+
+    def close(self) -> None:
+        if self.fd is not None:
+            os.close(self.fd)
+            self.fd = None
+
+
+class _Disk:
+    """Brings logs to the disk now and then, on a thread of its own: a slow disk must not hold up the event loop."""
+
+    def __init__(self, every_s: float | None) -> None:
+        self._every_s = every_s
+        self._last = time.monotonic()
+        self._thread: ThreadPoolExecutor | None = None
+        self._pending: Future[None] | None = None
+
+    def sync_if_due(self, *logs: _Log) -> None:
+        if self._every_s is None or time.monotonic() - self._last < self._every_s:
+            return
+        if self._pending is not None:
+            if not self._pending.done():
+                return
+            self._pending.result()
+        self._last = time.monotonic()
+        self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="journal-sync")
+        self._pending = self._thread.submit(_sync, [(log.path, log.fd) for log in logs])
+
+    def close(self, *logs: _Log) -> None:
+        if self._thread is not None:
+            self._thread.shutdown(wait=True)
+        if self._pending is not None:
+            self._pending.result()
+        if self._every_s is not None:
+            _sync([(log.path, log.fd) for log in logs])
+
+
+def _sync(logs: list[tuple[Path, int | None]]) -> None:
+    for path, fd in logs:
+        if fd is not None:
+            try:
+                os.fsync(fd)
+            except OSError as error:
+                raise write_error(path, error, _RESUMABLE) from error

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How many rollouts may run at once: a fixed number, or one that is found by watching how the endpoint copes.
+
+Limits only count and decide; they never wait and start nothing.
+"""
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from nemo_gym._rollouts.types import Outcome, Scored
+from nemo_gym._transport.failures import Failure
+
+_OVERLOAD = re.compile(r"\banswered (?:429|503|504|529)\b|rate.?limit|too many requests|\boverloaded\b", re.IGNORECASE)
+# Latency that came from load falls about as much as the load does.
+_CLEARLY_LOWER, _CLEARLY_FASTER = 0.6, 0.8
+
+
+class Limiter(Protocol):
+    """What admits rollouts."""
+
+    @property
+    def limit(self) -> int: ...
+    @property
+    def in_flight(self) -> int: ...
+
+    def acquire(self) -> bool:
+        """Whether one more may start now; if so, it counts as running."""
+
+    def release(self, outcome: Outcome, latency_s: float) -> None:
+        """One ended, after `latency_s` seconds."""
+
+    def retried(self, failure: Failure) -> None:
+        """One that still runs failed in this way and is played again."""
+
+
+def is_overload(failure: Failure) -> bool:
+    """Whether `failure` says that there were too many at once: a deadline missed, or a refusal in so many words."""
+    return failure.kind == "timeout" or (failure.retryable and _OVERLOAD.search(failure.message) is not None)
+
+
+class FixedLimit:
+    """Always the same number."""
+
+    def __init__(self, limit: int) -> None:
+        assert limit >= 1, f"at least one rollout must be allowed to run, not {limit}"
+        self.limit, self.in_flight = limit, 0
+
+    def acquire(self) -> bool:
+        if self.in_flight >= self.limit:
+            return False
+        self.in_flight += 1
+        return True
+
+    def release(self, outcome: Outcome, latency_s: float) -> None:
+        self.in_flight -= 1
+
+    def retried(self, failure: Failure) -> None:
+        """Changes nothing."""
+
+
+@dataclass(frozen=True)
+class AdaptiveSettings:
+    """How an adaptive limit moves. Latency means the median of the rollouts scored at the first attempt."""
+
+    start: int = 32
+    maximum: int = 1024
+    latency_factor: float = 3.0
+    """Latency holds while it is at most this many times the best one seen. An inference server that batches slows
+    every request down long before its throughput stops growing."""
+    fast_enough_s: float = 1.0
+    """A latency below this always holds."""
+    leave_fast_growth_at: float = 0.1
+    """The share of overload in a round that ends doubling for good."""
+    unseen_every_s: float = 1.0
+    """While nothing has ended yet, the limit doubles this often…"""
+    unseen_maximum: int = 256
+    """…up to this."""
+    round_minimum: int = 8
+    """A round is as many endings as the limit, but never fewer than this."""
+
+
+class _Strain(NamedTuple):
+    """Where latency first did not hold."""
+
+    limit: float
+    median_s: float
+
+
+class AdaptiveLimit:
+    """Doubles each round until the endpoint shows strain, then creeps up by a square root and yields in proportion.
+
+    A round in which every rollout was refused halves the limit; one in which a few were lowers it by that share, so
+    that faults which have nothing to do with load do not starve a run. Where less load does not bring latency down,
+    the tasks are longer, and the longer latency becomes the measure.
+    """
+
+    def __init__(
+        self, settings: AdaptiveSettings | None = None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._settings, self._clock = settings or AdaptiveSettings(), clock
+        assert self._settings.start >= 1, "at least one rollout must be allowed to run"
+        self._exact = float(min(self._settings.start, self._settings.maximum))
+        self.limit, self.in_flight = int(self._exact), 0
+        self._doubling = True
+        self._best_s: float | None = None
+        self._strained_at: _Strain | None = None
+        self._lowered_at = -math.inf
+        self._unseen_since: float | None = self._clock()
+        self._begin_round()
+
+    def acquire(self) -> bool:
+        if self.in_flight >= self.limit:
+            self._was_full = True
+            if self._unseen_since is None or not self._grown_unseen(self._unseen_since):
+                return False
+        self.in_flight += 1
+        return True
+
+    def release(self, outcome: Outcome, latency_s: float) -> None:
+        self.in_flight -= 1
+        # What began under a higher limit says nothing about this one.
+        if self._clock() - latency_s < self._lowered_at:
+            return
+        if isinstance(outcome, Scored):
+            self._scored += 1
+            if outcome.attempts == 1:  # else it holds the pauses between attempts
+                self._latencies_s.append(latency_s)
+            self._count(overloaded=False)
+        elif outcome.failure.kind != "cancelled":
+            self._count(overloaded=is_overload(outcome.failure))
+
+    def retried(self, failure: Failure) -> None:
+        self._count(overloaded=is_overload(failure))
+
+    def _count(self, *, overloaded: bool) -> None:
+        self._unseen_since = None
+        self._ended += 1
+        self._overloaded += overloaded
+        if self._ended >= self._round_size:
+            self._set(self._after_round())
+            self._begin_round()
+
+    def _begin_round(self) -> None:
+        self._round_size = max(self._settings.round_minimum, self.limit)
+        self._ended = self._scored = self._overloaded = 0
+        self._was_full = False
+        self._latencies_s = list[float]()
+
+    def _after_round(self) -> float:
+        """The limit that this round speaks for."""
+        overload_share = self._overloaded / self._ended
+        slowdown = self._slowdown()
+        if overload_share > self._settings.leave_fast_growth_at or slowdown > 1.0:
+            self._doubling = False
+        kept = self._exact * max(0.5, (1.0 - overload_share) / slowdown)
+        if slowdown > 1.0 or not self._was_full or not self._scored:
+            return kept
+        return kept + (kept if self._doubling else math.sqrt(self._exact))
+
+    def _slowdown(self) -> float:
+        """By how much latency is beyond what holds; 1 if it holds or is not known."""
+        if not self._latencies_s:
+            return 1.0
+        median_s = sorted(self._latencies_s)[len(self._latencies_s) // 2]
+        if self._best_s is None or median_s < self._best_s or self._is_not_load(median_s):
+            self._best_s = median_s
+        slowdown = median_s / max(self._best_s * self._settings.latency_factor, self._settings.fast_enough_s)
+        if slowdown <= 1.0:
+            self._strained_at = None
+        elif self._strained_at is None:
+            self._strained_at = _Strain(self._exact, median_s)
+        return max(1.0, slowdown)
+
+    def _is_not_load(self, median_s: float) -> bool:
+        """Whether latency stayed although the limit was lowered because of it."""
+        before = self._strained_at
+        if before is None or self._exact > before.limit * _CLEARLY_LOWER:
+            return False
+        self._strained_at = None
+        return median_s > before.median_s * _CLEARLY_FASTER
+
+    def _grown_unseen(self, since: float) -> bool:
+        """Whether the limit grew because nothing is known yet: slow rollouts must not hold a run at its start."""
+        now, bound = self._clock(), min(self._settings.unseen_maximum, self._settings.maximum)
+        if now - since < self._settings.unseen_every_s or self.limit >= bound:
+            return False
+        self._unseen_since = now
+        self._set(min(self._exact * 2.0, float(bound)))
+        self._begin_round()
+        return True
+
+    def _set(self, exact: float) -> None:
+        exact = min(max(exact, 1.0), float(self._settings.maximum))
+        if exact < self._exact:
+            self._lowered_at = self._clock()
+        self._exact, self.limit = exact, int(exact)

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run was, in `<stem>_run.json`: versions, code, config, input, settings, times and counts.
+
+A resumed run is compared with it, so that the rows of two different runs do not end up in one file. Secrets are masked
+by whoever passes the config in.
+"""
+
+import hashlib
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from pydantic import BaseModel, Field, ValidationError
+
+from nemo_gym._rollouts.inputs import is_stream
+from nemo_gym._rollouts.paths import RunFileError, write_error
+from nemo_gym._util.files import write_atomically
+from nemo_gym._version import __version__
+
+SCHEMA = 1
+Status = Literal["running", "finished", "interrupted", "failed"]
+_GIT_TIMEOUT_S = 5.0
+_VALUE_SHOWN = 80
+
+# Where a run happens and how fast: other values give the same rollouts. `config_paths` is here because what the files
+# say is compared itself.
+_INCIDENTAL_SETTINGS = frozenset(
+    {
+        "allow_openai_version_skew", "cache_dir", "config_paths", "default_host", "default_placement",
+        "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server", "head_server_deps",
+        "hf_token", "input_jsonl_fpath", "json", "model_call_capture_dir", "model_endpoint_readiness_timeout_seconds",
+        "nemo_gym_log_dir", "num_samples_in_parallel", "observability_enabled", "output_jsonl_fpath",
+        "pip_install_verbose", "port_range_high", "port_range_low", "python_version", "ray_head_node_address",
+        "results_dir", "resume_from_cache", "skip_venv_if_present", "upload_rollouts", "use_absolute_ip",
+        "uv_cache_dir", "uv_pip_set_python", "uv_venv_dir", "verbose",
+    }
+)  # fmt: skip
+# The same for what servers have of their own. Endpoints move between machines; which model answers is compared.
+_INCIDENTAL = re.compile(r"(^|_)(host|port|placement|num_workers|base_url|api_key)$")
+
+
+class Counts(BaseModel, frozen=True):
+    """What became of the planned rollouts: requested = scored + failed + not_played."""
+
+    requested: int
+    scored: int = 0
+    failed: int = 0
+    not_played: int = 0
+    by_kind: dict[str, int] = Field(default_factory=dict)
+    """The failed ones by the kind of their failure."""
+
+
+class InputIdentity(BaseModel, frozen=True):
+    """Which input it was."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+
+class GitState(BaseModel, frozen=True):
+    """Which code it was."""
+
+    commit: str
+    dirty: bool
+
+
+class Manifest(BaseModel, frozen=True):
+    """A run, in its own words."""
+
+    schema_: int = Field(default=SCHEMA, alias="schema")
+    status: Status = "running"
+    started_at: str = Field(default_factory=lambda: now())
+    resumed_at: str | None = None
+    ended_at: str | None = None
+    counts: Counts
+    input: InputIdentity
+    settings: dict[str, Any] = Field(default_factory=dict)
+    config: dict[str, Any] = Field(default_factory=dict)
+    nemo_gym: str = __version__
+    python: str = Field(default_factory=platform.python_version)
+    git: GitState | None = None
+
+    def resuming(self, old: "Manifest | None") -> "Manifest":
+        """This run as the continuation of `old`."""
+        started = self.started_at if old is None else old.started_at
+        return self.model_copy(update={"started_at": started, "resumed_at": self.started_at})
+
+    def ended(self, status: Status, counts: Counts) -> "Manifest":
+        return self.model_copy(update={"status": status, "counts": counts, "ended_at": now()})
+
+
+def now() -> str:
+    """The time, as files of a run give it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def write_manifest(path: Path, manifest: Manifest) -> None:
+    """Replace the manifest as a whole."""
+    content = orjson.dumps(
+        manifest.model_dump(by_alias=True), default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS
+    )
+    try:
+        write_atomically(path, content + b"\n")
+    except OSError as error:
+        raise write_error(path, error, "make room there; the rollouts recorded so far can be resumed") from error
+
+
+def read_manifest(path: Path) -> Manifest | None:
+    """The manifest of the run before; None if there is none, as beside files that other tools wrote."""
+    try:
+        content = orjson.loads(path.read_bytes())
+        if isinstance(content, dict) and content.get("schema") != SCHEMA:
+            raise RunFileError(
+                f"{path} has schema {content.get('schema')!r}; this version of nemo_gym reads {SCHEMA}.\n"
+                f"hint: resume with the version that began the run ({content.get('nemo_gym')!r})"
+            )
+        return Manifest.model_validate(content)
+    except FileNotFoundError:
+        return None
+    except (orjson.JSONDecodeError, ValidationError) as error:
+        raise RunFileError(
+            f"{path} is not the manifest of a run: {error}\n"
+            f"hint: remove it to resume without a check that input, settings and config are the same"
+        ) from error
+
+
+def input_identity(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
+    """Which input `path` is; one that can be read only once is known by the plan that came of it."""
+    file = materialized if is_stream(path) else Path(path)
+    with open(file, "rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+        return InputIdentity(path=str(path), size_bytes=os.fstat(content.fileno()).st_size, sha256=digest)
+
+
+def git_state(folder: str | os.PathLike[str]) -> GitState | None:
+    """The commit checked out in `folder`, and whether tracked files differ from it; None outside a repository."""
+    command = ["git", "--no-optional-locks", "-C", str(folder), "status", "--porcelain=v2", "--branch", "-uno"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = done.stdout.splitlines()
+    commit = next((line.split()[-1] for line in lines if line.startswith("# branch.oid ")), "")
+    return GitState(commit=commit, dirty=any(not line.startswith("#") for line in lines))
+
+
+def differences(old: Manifest, new: Manifest, incidental: Collection[str] = _INCIDENTAL_SETTINGS) -> list[str]:
+    """Why rollouts of `new` do not belong beside those of `old`, a line each; none if they do."""
+    found = []
+    if old.input.sha256 != new.input.sha256:
+        found.append(
+            f"input: {old.input.path} ({old.input.size_bytes} bytes, sha256 {old.input.sha256[:12]}…) → "
+            f"{new.input.path} ({new.input.size_bytes} bytes, sha256 {new.input.sha256[:12]}…)"
+        )
+    found.extend(_changed("settings", _plain(old.settings), _plain(new.settings)))
+    kept = [
+        {key: value for key, value in _plain(manifest.config).items() if key not in incidental}
+        for manifest in (old, new)
+    ]
+    found.extend(_changed("config", *kept))
+    return found
+
+
+def _changed(place: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in sorted(old.keys() | new.keys()):
+            if not _INCIDENTAL.search(key):
+                yield from _changed(f"{place}.{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
+    elif old != new:
+        yield f"{place}: {_shown(old)} → {_shown(new)}"
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "not set"
+
+
+_ABSENT = _Absent()
+
+
+def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
+    """As it reads back from the file."""
+    plain: dict[str, Any] = orjson.loads(orjson.dumps(dict(value), default=str, option=orjson.OPT_NON_STR_KEYS))
+    return plain
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"

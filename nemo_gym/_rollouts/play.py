@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rollout: ask its agent, again where that can help, and say how it ended.
+
+Whatever an agent answers, or fails to answer, becomes an Outcome here. How many rollouts run at once is not decided
+here, nor is anything written.
+"""
+
+import asyncio
+import random
+import re
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, Protocol
+
+import aiohttp
+import orjson
+
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
+from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
+from nemo_gym._transport.errors import readable
+from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of
+from nemo_gym._util.keys import (
+    AGENT_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
+    NG_FAILURE_CLASS_KEY,
+    NG_FAILURE_JUDGE_ERROR_KEY,
+    NG_NO_PERSIST_KEY,
+    NG_TERMINAL_KEY,
+    ROLLOUT_ID_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+from nemo_gym.errors import GymError
+
+_CARRIED_KEYS = (
+    TASK_INDEX_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    AGENT_REF_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+)
+# Agents that report a failure in their result put the words under one of these.
+_MESSAGE_KEYS = (NG_FAILURE_JUDGE_ERROR_KEY, "_ng_failure_message")
+_JUDGE_FAILED = "judge_failed"
+_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 502, 503, 504})
+_PAUSE_IN_WORDS = re.compile(
+    r"(?:retry[-_ ]after|try again in)\W{0,4}(?P<n>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|m(?:in(?:ute)?s?)?\b)?",
+    re.IGNORECASE,
+)
+
+
+class Reply(Protocol):
+    """The part of an HTTP response that is read here."""
+
+    @property
+    def status(self) -> int: ...
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+    async def read(self) -> bytes: ...
+
+
+Post = Callable[[str, Row], Awaitable[Reply]]
+"""Sends a row to the `/run` of an agent, which is named first."""
+
+
+@dataclass(frozen=True)
+class RetryRule:
+    """How often a rollout that failed in one way is played in all, and the pause after the first time."""
+
+    attempts: int
+    first_pause_s: float
+
+
+@dataclass(frozen=True)
+class RetryRules:
+    """The rules by kind of failure. What is not retryable is never played again, whatever its kind."""
+
+    other: RetryRule = RetryRule(3, 0.5)
+    by_kind: Mapping[FailureKind, RetryRule] = field(
+        default_factory=lambda: {
+            "model_endpoint": RetryRule(3, 1.0),
+            # Nothing is overloaded: another sample may do at once.
+            "model_reply_invalid": RetryRule(3, 0.1),
+            # Each costs a whole deadline.
+            "timeout": RetryRule(2, 1.0),
+        }
+    )
+
+    def rule(self, kind: FailureKind) -> RetryRule:
+        """What applies to failures of `kind`."""
+        return self.by_kind.get(kind, self.other)
+
+
+class _Ending(NamedTuple):
+    """How one attempt ended."""
+
+    failure: Failure | None
+    result: Row | None = None
+    headers: Mapping[str, str] | None = None
+
+
+class Player:
+    """Plays rollouts. `timeout_s` bounds a whole rollout: all its attempts and the pauses between them."""
+
+    def __init__(
+        self,
+        post: Post,
+        *,
+        timeout_s: float | None,
+        checked_reward: Callable[[Row], Failure | None],
+        retries: RetryRules | None = None,
+        on_retry: Callable[[Failure], None] | None = None,
+        sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again."""
+        self._post, self._timeout_s, self._checked_reward = post, timeout_s, checked_reward
+        self._retries, self._on_retry = retries or RetryRules(), on_retry
+        self._sleep, self._rng = sleep, rng or random.Random()
+
+    async def play(self, row: Row) -> Outcome:
+        """Play `row` until it is scored, cannot be, or the deadline passes."""
+        started, attempts = time.monotonic(), 0
+        ending = _Ending(None)
+        deadline = asyncio.timeout(self._timeout_s)
+        try:
+            async with deadline:
+                while True:
+                    attempts += 1
+                    ending = await self._attempt(row)
+                    pause_s = self._pause_s(ending, attempts, deadline)
+                    if pause_s is None:
+                        break
+                    assert ending.failure is not None
+                    if self._on_retry is not None:
+                        self._on_retry(ending.failure)
+                    await self._sleep(pause_s)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            ending = _Ending(self._out_of_time(row, attempts, ending.failure))
+        return _outcome(row, ending, attempts, time.monotonic() - started)
+
+    async def _attempt(self, row: Row) -> _Ending:
+        boundary = boundary_of(row)
+        try:
+            reply = await self._post(row[AGENT_REF_KEY_NAME]["name"], row)
+            body = await reply.read()
+        except Exception as error:
+            return _Ending(_of_error(error, boundary))
+        if reply.status >= 400:
+            return _Ending(_of_status(reply, body, boundary), None, reply.headers)
+        try:
+            result = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            return _Ending(Failure("agent", boundary, False, f"not JSON ({error}): {readable(body, 200)!r}"))
+        if not isinstance(result, dict):
+            return _Ending(Failure("agent", boundary, False, f"not a JSON object: {readable(body, 200)!r}"))
+        return _Ending(_said_by(result, boundary) or self._checked_reward(result), result)
+
+    def _pause_s(self, ending: _Ending, attempts: int, deadline: asyncio.Timeout) -> float | None:
+        """How long to wait before the next attempt; None if there is to be none."""
+        failure = ending.failure
+        # An agent that returns a result has played the rollout to its end.
+        if failure is None or not failure.retryable or ending.result is not None:
+            return None
+        rule = self._retries.rule(failure.kind)
+        if attempts >= rule.attempts:
+            return None
+        asked_s = asked_pause_s(ending.headers or {}, failure.message)
+        if asked_s is None:
+            pause_s = min(LONGEST_PAUSE_S, rule.first_pause_s * backoff_s(attempts, self._rng))
+        else:  # spread out: those that were told the same do not come back together
+            pause_s = asked_s + self._rng.uniform(0.0, rule.first_pause_s)
+        ends_at = deadline.when()
+        left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
+        return pause_s if left_s is None or pause_s < left_s else None
+
+    def _out_of_time(self, row: Row, attempts: int, before: Failure | None) -> Failure:
+        message = f"no result within {self._timeout_s:g} s, in attempt {attempts}"
+        if before is not None:
+            message += f"; the last failure before: {before.kind}: {before.message}"
+        return Failure("timeout", boundary_of(row), True, message)
+
+
+def boundary_of(row: Row) -> str:
+    """The call that plays `row`, as failures name it."""
+    agent = row.get(AGENT_REF_KEY_NAME)
+    # A row that names no agent fails too, and that failure must not get lost for want of a name.
+    return f"{agent.get('name', '') if isinstance(agent, dict) else ''}/run"
+
+
+def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
+    """The pause that the other side asks for: in a header, or in the words of an endpoint that passed no header on."""
+    in_header = retry_after_s(headers, datetime.now(UTC))
+    if in_header is not None:
+        return in_header
+    found = _PAUSE_IN_WORDS.search(message)
+    if found is None:
+        return None
+    unit = (found["unit"] or "").lower()
+    scale = 1.0 if not unit else 0.001 if unit.startswith(("ms", "milli")) else 60.0
+    return min(float(found["n"]) * scale, LONGEST_PAUSE_S)
+
+
+def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
+    failure, result, _ = ending
+    if result is not None:
+        result.update({key: row[key] for key in _CARRIED_KEYS if key in row})
+    if failure is None:
+        assert result is not None
+        return Scored(row, result, attempts, elapsed_s)
+    said = result or {}
+    terminal, persist = bool(said.get(NG_TERMINAL_KEY)), not said.get(NG_NO_PERSIST_KEY)
+    return Failed(row, failure, attempts, elapsed_s, result, terminal=terminal, persist=persist)
+
+
+def _said_by(result: Row, boundary: str) -> Failure | None:
+    """The failure that a result says of itself."""
+    failure_class = result.get(NG_FAILURE_CLASS_KEY)
+    if not failure_class and not result.get(NG_NO_PERSIST_KEY):
+        return None
+    words = next((str(result[key]) for key in _MESSAGE_KEYS if result.get(key)), "")
+    named = str(failure_class) if failure_class else "the agent asks that this result be kept nowhere"
+    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else "agent"
+    return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
+
+
+def _of_error(error: Exception, boundary: str) -> Failure:
+    if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
+        # The connection broke while the reply was read.
+        return Failure("agent", boundary, True, f"the reply broke off: {error!r}")
+    return failure_of(error, "agent", boundary)
+
+
+def _of_status(reply: Reply, body: bytes, boundary: str) -> Failure:
+    first_cause = decoded(reply.headers.get(HEADER))
+    if first_cause is not None:
+        return first_cause
+    message = f"{boundary} answered {reply.status}: {_detail(body)}"
+    if reply.status == 422:
+        message += "\nhint: the row does not fit the run request of this agent; check the row and its `agent_ref`"
+    return Failure("agent", boundary, reply.status in _WORTH_ANOTHER_TRY, message)
+
+
+def _detail(body: bytes) -> str:
+    """What an error body says: the fields that do not validate by name, anything else as it is."""
+    try:
+        problems = orjson.loads(body)["detail"]
+        return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
+    except (ValueError, KeyError, TypeError):
+        return readable(body)

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words of the rollout engine: a row to play, and the two ways in which playing it can end."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym._transport.failures import Failure
+from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+
+Row = dict[str, Any]
+Key = tuple[int, int]
+"""Task index and rollout index: what a rollout is known by."""
+
+
+def key_of(row: Row) -> Key:
+    """The key of a materialized row or of a result."""
+    return row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME]
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A rollout that ended with a reward."""
+
+    row: Row
+    result: Row
+    """What the agent returned, with the keys of the row in it."""
+    attempts: int
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A rollout that ended without one."""
+
+    row: Row
+    failure: Failure
+    attempts: int
+    elapsed_s: float
+    result: Row | None = None
+    """What the agent returned, where it returned something that says of itself that it failed."""
+    terminal: bool = False
+    """It is never to be tried again."""
+    persist: bool = True
+    """It is to be recorded."""
+
+
+Outcome = Scored | Failed

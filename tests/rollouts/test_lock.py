@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One run at a time for one output."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from nemo_gym._rollouts.lock import run_lock
+from nemo_gym._rollouts.paths import RunFileError, RunPaths
+
+HOLD = "import sys\nfrom nemo_gym._rollouts.lock import run_lock\nfrom nemo_gym._rollouts.paths import RunPaths\n" \
+    "with run_lock(RunPaths.of(sys.argv[1])):\n    print('held', flush=True)\n    sys.stdin.read()\n"  # fmt: skip
+
+
+def test_a_second_run_is_told_who_holds_the_output_and_a_killed_one_holds_nothing(tmp_path):
+    paths = RunPaths.of(tmp_path / "new" / "r.jsonl")
+    command = [sys.executable, "-c", HOLD, str(paths.output)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout.readline() == b"held\n"
+        with pytest.raises(RunFileError, match=rf"another run \(process {holder.pid}\) is writing to .*r\.jsonl"):
+            with run_lock(paths):
+                pass
+        with run_lock(RunPaths.of(tmp_path / "other.jsonl")):
+            pass
+        holder.send_signal(signal.SIGKILL)
+    with run_lock(paths):
+        assert paths.lock.read_text() == f"{os.getpid()}\n"
+
+
+def test_the_lock_leaves_no_file_behind_even_if_the_run_fails(tmp_path):
+    with pytest.raises(KeyError), run_lock(RunPaths.of(tmp_path / "r.jsonl")):
+        raise KeyError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_without_locks_gets_a_warning(tmp_path, monkeypatch, caplog):
+    def unsupported(fd, how):
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("nemo_gym._rollouts.lock.fcntl.flock", unsupported)
+    with run_lock(RunPaths.of(tmp_path / "r.jsonl")):
+        assert "cannot be locked" in caplog.text
