@@ -8,7 +8,7 @@ trainer drives itself. Files, resuming and accounting of a whole run are not her
 import asyncio
 import os
 from asyncio import Semaphore
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -16,16 +16,29 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, Field, PositiveInt
 
+from nemo_gym._rollouts.collect import CollectSettings, collect
+from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.expand import ExpandSettings, materialize
+from nemo_gym._rollouts.inputs import read_input
+from nemo_gym._rollouts.journal import Journal, checked_reward, failed_row, scored_row
+from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
+from nemo_gym._rollouts.lock import run_lock
+from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.play import Player, Post
+from nemo_gym._rollouts.resume import planned
+from nemo_gym._rollouts.types import Scored, key_of
+from nemo_gym._transport.failures import Failure
+from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
 from nemo_gym.errors import GymError
-from nemo_gym.global_config import AGENT_REF_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, SKILLS_REF_KEY_NAME, TASK_INDEX_KEY_NAME
-from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
+from nemo_gym.global_config import AGENT_REF_KEY_NAME
+from nemo_gym.server_utils import ServerClient, setup_server_client
 
 _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
-_CARRIED_KEYS = (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, AGENT_REF_KEY_NAME, SKILLS_REF_KEY_NAME)
 
 
 class SkillsConfig(BaseModel):
@@ -79,6 +92,20 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         return output.with_name(f"{output.stem}_materialized_inputs.jsonl")
 
 
+class FailedRollout(dict[str, Any]):
+    """What stands in for the result of a rollout that has none: its row in the failures file, without a reward."""
+
+    def __init__(self, row: Mapping[str, Any], failure: Failure) -> None:
+        super().__init__(row)
+        self.failure = failure
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (dict(self), self.failure)
+
+
+Played = tuple[dict[str, Any], dict[str, Any]]
+
+
 class RolloutCollectionHelper(BaseModel):
     """Plays examples against the agents that they name."""
 
@@ -91,30 +118,67 @@ class RolloutCollectionHelper(BaseModel):
         examples: list[dict[str, Any]],
         head_server_config: BaseServerConfig | None = None,
         semaphore: Semaphore | None = None,
-    ) -> Iterator[Awaitable[tuple[dict[str, Any], dict[str, Any]]]]:
-        """One awaitable of `(row, result)` for each example, in the order in which they finish."""
+    ) -> Iterator[Awaitable[Played]]:
+        """One awaitable of `(row, result)` for each example, in the order in which they finish.
+
+        A rollout that fails gives a `FailedRollout` for its result; none raises, and none is missing.
+        """
+        for row in examples:
+            _require_agent(row)
         client = self.setup_server_client(head_server_config)
+        player = Player(_post_with(client), timeout_s=None, checked_reward=checked_reward)
         limit = semaphore or nullcontext()
 
-        async def play(row: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        async def play(row: dict[str, Any]) -> Played:
             async with limit:
-                response = await client.post(_agent_of(row), "/run", json=row)
-                await raise_for_status(response)
-                result = await get_response_json(response)
-            result.update({key: row[key] for key in _CARRIED_KEYS if key in row})
-            return row, result
+                outcome = await player.play(row)
+            if isinstance(outcome, Scored):
+                return row, scored_row(outcome)
+            return row, FailedRollout(failed_row(outcome), outcome.failure)
 
         return iter(asyncio.as_completed([play(row) for row in examples]))
 
+    async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
+        """Collect rollouts from servers that run, into the files of `config`; the scored ones, by task and rollout."""
+        paths, client = RunPaths.of(config.output_jsonl_fpath), self.setup_server_client()
+        overrides = ExpandSettings(
+            agent_name=config.agent_name,
+            limit=config.limit,
+            repeats=config.num_repeats or 1,
+            add_seed=config.num_repeats_add_seed,
+            overrides=config.responses_create_params,
+        )
+        with run_lock(paths):
+            source = config.input_jsonl_fpath
+            plan = materialize(read_input(source), overrides, source, paths)
+            counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
+            manifest = Manifest(counts=counts, input=input_identity(source, paths.materialized_draft))
+            limiter: Limiter = AdaptiveLimit()
+            if config.num_samples_in_parallel:
+                limiter = FixedLimit(config.num_samples_in_parallel)
+            with Journal.begin(paths, manifest) as journal:
+                await collect(
+                    planned(paths),
+                    _post_with(client),
+                    journal,
+                    limiter,
+                    RunControl(),
+                    CollectSettings(),
+                    lambda outcome: None,
+                )
+        return sorted(read_rows(paths.output), key=key_of)
 
-def _agent_of(row: dict[str, Any]) -> str:
-    agent = (row.get(AGENT_REF_KEY_NAME) or {}).get("name")
-    if not agent:
+
+def _post_with(client: ServerClient) -> Post:
+    return lambda agent, row: client.post(agent, "/run", json=row)
+
+
+def _require_agent(row: Mapping[str, Any]) -> None:
+    if not (row.get(AGENT_REF_KEY_NAME) or {}).get("name"):
         raise GymError(
             f"a row names no agent: it has only {', '.join(sorted(row))}.\n"
             'hint: give it `"agent_ref": {"type": "responses_api_agents", "name": "<agent>"}`, or pass `agent_name`'
         )
-    return str(agent)
 
 
 def _get_max_rollout_attempts() -> int:

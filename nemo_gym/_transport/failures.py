@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply
@@ -65,9 +65,9 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, RolloutFailure):
         return Failure(_known(error.kind, own_kind), boundary, error.retryable, error.message)
     if isinstance(error, ServerCallError) and (place := _place(error)):
-        kind = _kind_at(place)
-        invalid = isinstance(error, InvalidServerReply | ValueError | RuntimeError)
-        return Failure("model_reply_invalid" if kind == "model_endpoint" and invalid else kind, place, True, str(error))
+        if _kind_at(place) == "model_endpoint":
+            return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
+        return Failure(_kind_at(place), place, False, str(error))
     return Failure(own_kind, boundary, False, f"{type(error).__name__}: {error}")
 
 
