@@ -62,6 +62,19 @@ EVAL_RUN = (
     Flag("--quiet", "quiet", "show no progress", "switch"),
 )
 
+AGGREGATE = (
+    CONFIG,
+    Flag("--input-glob", "input_glob", "rollouts files: paths and wildcards, separated by commas", short="-i"),
+    Flag("--output", "output_jsonl_fpath", "where the merged rollouts go", short="-o"),
+    JSON,
+)
+PROFILE = (
+    Flag("--inputs", "materialized_inputs_jsonl_fpath", "what was planned; by default beside the rollouts"),
+    Flag("--rollouts", "rollouts_jsonl_fpath", "the rollouts file"),
+    Flag("--allow-partial", "allow_partial_rollouts", "some planned rollouts may be missing", "switch"),
+    Flag("--pass-threshold", "pass_threshold", "reward from which a rollout has passed", "number"),
+)
+
 GROUPS: dict[str, dict[str, Command]] = {
     "env": {
         "start": Command("nemo_gym.cli.env:start", "start the servers of a config", (*SELECTORS, *MODEL)),
@@ -75,6 +88,8 @@ GROUPS: dict[str, dict[str, Command]] = {
         "resolve": Command("nemo_gym.cli.env:resolve", "print the merged config, secrets hidden", SELECTORS),
     },
     "eval": {
+        "aggregate": Command("nemo_gym.cli.eval_files:aggregate", "merge shards and compute their metrics", AGGREGATE),
+        "profile": Command("nemo_gym.cli.eval_files:profile", "statistics of the rewards of every task", PROFILE),
         "run": Command("nemo_gym.cli.eval:run", "play tasks and score them", (*SELECTORS, *MODEL, *EVAL_RUN, JSON)),
     },
 }

@@ -2,11 +2,14 @@
 """`gym env`: start the servers of a config, build their environments, see what runs, check a config, print one."""
 
 import asyncio
+import os
 import sys
+from typing import TYPE_CHECKING
 
 from omegaconf import OmegaConf
 
 from nemo_gym.cli import render
+from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
@@ -15,25 +18,47 @@ from nemo_gym.global_config import (
     set_global_config_dict,
 )
 
+if TYPE_CHECKING:
+    from nemo_gym.cli.run_helper import RunHelper
+
 
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
     _take(overrides)
-    from nemo_gym.cli.run_helper import RunHelper, signals_interrupt
+    from nemo_gym.cli.run_helper import RunHelper
 
     helper = RunHelper()
-    with signals_interrupt():
-        try:
+    try:
+        code = _serve(helper)
+    except GymError as error:
+        render.error(str(error))
+        code = 1
+    if helper.hangs:
+        # Python waits at its end for such threads, and that would be for ever.
+        os._exit(code)
+    return code
+
+
+def _serve(helper: "RunHelper") -> int:
+    from nemo_gym.cli.run_helper import signals_interrupt
+
+    is_ready = False
+    try:
+        with signals_interrupt():
             helper.start()
-        except KeyboardInterrupt:
+            is_ready = True
+            if get_global_config_dict().get(DRY_RUN_KEY_NAME):
+                return 0
+            helper.display_server_instance_info()
+            count = len(helper.server_instances)
+            render.note(f"All {count} / {count} servers ready! Stop them with Ctrl-C.")
+            helper.run_forever()
+    except KeyboardInterrupt:
+        if not is_ready:
             render.note("stopped before the servers were ready")
             return 130
-        if get_global_config_dict().get(DRY_RUN_KEY_NAME):
-            return 0
-        helper.display_server_instance_info()
-        count = len(helper.server_instances)
-        render.note(f"All {count} / {count} servers ready! Stop them with Ctrl-C.")
-        helper.run_forever()
+    finally:
+        helper.shutdown()
     render.note("NeMo Gym finished!")
     return 0
 

@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field, PositiveFloat, ValidationError, field_validator
+from pydantic import Field, PositiveFloat, field_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data.splits import SplitDataset, write_split
 from nemo_gym._rollouts.expand import ExpandSettings
 from nemo_gym._rollouts.types import Row
+from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
@@ -71,24 +72,7 @@ class EvalRunConfig(RolloutCollectionConfig):
 def eval_run_config(config: DictConfig) -> EvalRunConfig:
     """The settings in a whole config."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    try:
-        return EvalRunConfig.model_validate(plain)
-    except ValidationError as error:
-        missing = [str(problem["loc"][0]) for problem in error.errors() if problem["type"] == "missing"]
-        others = [
-            f"{'.'.join(map(str, problem['loc']))} ({problem['msg']})"
-            for problem in error.errors()
-            if problem["type"] != "missing"
-        ]
-        lines = []
-        if missing:
-            lines.append(
-                f"missing required configuration: {', '.join(missing)}. Provide each via its flag (see --help) or as a "
-                f"+{missing[0]}=<value> override."
-            )
-        if others:
-            lines.append(f"invalid configuration: {'; '.join(others)}")
-        raise ConfigError("\n".join(lines)) from error
+    return validated(EvalRunConfig, plain)
 
 
 def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:

@@ -1,22 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a launch would do, without doing it: `+dry_run=true`."""
 
+import asyncio
+from collections.abc import Sequence
+
 from omegaconf import DictConfig
 
+from nemo_gym._serving.binding import bind
+from nemo_gym._serving.host import build
+from nemo_gym._serving.plan import ServerPlan
+from nemo_gym._serving.processes import Child, ChildSpec, ServerLate
 from nemo_gym.cli import render
-from nemo_gym.launch import inline_server, plan_launch
+from nemo_gym.errors import GymError
+from nemo_gym.launch import child_spec, handed_down, inline_spec, plan_launch, release_ports, startup_timeout_s
+
+
+class DryRunFailed(GymError, RuntimeError):
+    """Servers that could not be started."""
 
 
 def show_plan(config: DictConfig) -> None:
-    """Check everything that can be checked without serving, and print where each server would run."""
-    plans = plan_launch(config)
-    for plan in plans:
-        if plan.placement == "inline":
-            inline_server(config, plan)
+    """Print where each server would run, and have each build itself as far as that goes without serving."""
+    try:
+        plans = plan_launch(config)
+        _print(plans)
+        failures = [*_inline_failures(config, plans), *_process_failures(config, plans)]
+    finally:
+        release_ports(config)
+    if failures:
+        raise DryRunFailed("\n\n".join(failures))
+
+
+def _print(plans: Sequence[ServerPlan]) -> None:
     width = max(len(plan.name) for plan in plans)
     for plan in plans:
-        build = "" if plan.venv is None or plan.venv.built else f"; its environment is not built yet: {plan.venv.why}"
-        render.data(f"{plan.name:{width}}  {plan.placement:8}  {plan.url}  {plan.why}{build}")
+        unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is still to be built"
+        render.data(f"{plan.name:{width}}  {plan.placement:8}  {plan.url}  {plan.why}{unbuilt}")
     here = sum(plan.placement == "inline" for plan in plans)
     own = sum(plan.placement == "process" for plan in plans)
     render.data(f"{len(plans)} servers: {here} in one process with the head server, {own} in processes of their own")
+
+
+def _inline_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+    failures = []
+    for plan in plans:
+        if plan.placement == "inline":
+            try:
+                build(inline_spec(config, plan))
+            except GymError as error:
+                failures.append(str(error))
+    return failures
+
+
+def _process_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+    """What servers say that have a process of their own; those without an environment yet cannot be asked."""
+    ready = [plan for plan in plans if plan.placement == "process" and plan.venv is not None and plan.venv.built]
+    if not ready:
+        return []
+
+    async def check_all(specs: Sequence[ChildSpec]) -> list[str | None]:
+        return await asyncio.gather(*(_check(spec, startup_timeout_s(config)) for spec in specs))
+
+    with handed_down(config) as environment:
+        outcomes = asyncio.run(check_all([child_spec(plan, environment) for plan in ready]))
+    return [outcome for outcome in outcomes if outcome is not None]
+
+
+async def _check(spec: ChildSpec, timeout_s: float) -> str | None:
+    """What goes wrong with a server, which sees `dry_run` in its config and ends once it is built."""
+    try:
+        child = await Child.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
+    except GymError as error:
+        return str(error)
+    ends = {asyncio.create_task(child.died()), asyncio.create_task(child.ready())}
+    try:
+        done, _ = await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            return str(ServerLate(timeout_s, {spec.name: child.last_lines}))
+        return str(await child.died()) if child.process.returncode else None
+    finally:
+        for task in ends:
+            task.cancel()
+        await asyncio.gather(*ends, return_exceptions=True)
+        await child.stop()

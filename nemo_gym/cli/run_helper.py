@@ -11,6 +11,7 @@ A training framework drives it like this:
 """
 
 import asyncio
+import atexit
 import contextlib
 import signal
 import threading
@@ -21,6 +22,7 @@ from omegaconf import DictConfig
 
 from nemo_gym.cli import render
 from nemo_gym.cli.plan import show_plan
+from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
@@ -29,24 +31,23 @@ from nemo_gym.global_config import (
     maybe_get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.launch import Served, serve_config
+from nemo_gym.launch import serve_config
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
+
+_OWN_PROCESS = "hint: give it a process of its own, with `placement: process` in its config"
+_STOP_TIMEOUT_S, _THREAD_TIMEOUT_S = 20.0, 2.0
 
 
 class RunHelper:
     """Starts the servers of a config in a thread of its own."""
 
     def __init__(self) -> None:
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._ready = threading.Event()
-        self._ended = threading.Event()
-        self._failure: BaseException | None = None
-        self._servers = list[ServerInstanceDisplayConfig]()
+        self._run: _Run | None = None
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Parse the config unless this process has one, start its servers, return when all are ready."""
+        if self._run is not None and not self._run.ended.is_set():
+            raise RuntimeError("these servers run already.\nhint: call `shutdown` first, or use another RunHelper")
         if global_config_dict_parser_config is not None or maybe_get_global_config_dict() is None:
             set_global_config_dict(global_config_dict_parser_config)
         config = get_global_config_dict()
@@ -54,52 +55,23 @@ class RunHelper:
         if config.get(DRY_RUN_KEY_NAME):
             show_plan(config)
             return
-        self._thread = threading.Thread(target=self._run, args=(config,), name="nemo-gym-servers", daemon=True)
-        self._thread.start()
         try:
+            self._run = _Run(config)
+            self._run.begin()
             self.wait_for_spinup()
         except BaseException:  # also Ctrl-C: nothing may be left behind by a start that did not succeed
             self.shutdown()
             raise
 
-    def _run(self, config: DictConfig) -> None:
-        import uvloop
-
-        try:
-            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-                runner.run(self._serve(config))
-        except BaseException as error:
-            self._failure = error
-        finally:
-            self._ended.set()
-            self._ready.set()
-
-    async def _serve(self, config: DictConfig) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        serving = asyncio.create_task(self._serve_until_stopped(config, self._stop))
-        stopped = asyncio.create_task(self._stop.wait())
-        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
-        if not self._ready.is_set():
-            serving.cancel()  # told to stop while still starting
-        stopped.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await serving
-
-    async def _serve_until_stopped(self, config: DictConfig, stop: asyncio.Event) -> None:
-        async with serve_config(config, render.note) as served:
-            self._servers = served.servers
-            self._ready.set()
-            await _stopped_or_dead(served, stop)
-
     def poll(self) -> None:
         """Raise if a server has died or could not be started."""
-        if self._failure is not None:
-            raise self._failure
+        if self._run is not None and self._run.failure is not None:
+            raise self._run.failure
 
     def wait_for_spinup(self) -> None:
         """Return when every server is ready; raise if one cannot be."""
-        while not self._ready.wait(timeout=0.5):
-            pass
+        if self._run is not None:
+            self._run.ready.wait()
         self.poll()
 
     def wait_for_dry_run_spinup(self) -> None:
@@ -112,49 +84,104 @@ class RunHelper:
     def check_http_server_statuses(self, done: list[str] | None = None) -> list[tuple[str, ServerStatus]]:
         """The status of every server that is not in `done`."""
         client = ServerClient.load_from_global_config()
-        names = [server.process_name for server in self._servers if server.process_name not in (done or [])]
+        names = [server.process_name for server in self.server_instances if server.process_name not in (done or [])]
         return [(name, client.poll_for_status(name)) for name in names if name]
 
     @property
     def server_instances(self) -> list[ServerInstanceDisplayConfig]:
-        """The servers that run."""
-        return list(self._servers)
+        """The servers that were started."""
+        return list(self._run.servers) if self._run is not None else []
 
     def display_server_instance_info(self) -> None:
         """Print where each server is."""
-        if not self._servers:
+        if not self.server_instances:
             render.note("No server instances to display.")
-        for number, server in enumerate(self._servers, 1):
+        for number, server in enumerate(self.server_instances, 1):
             render.note(f"[{number}] {server.process_name} ({server.server_type}/{server.name}) {server.url}")
 
     def run_forever(self) -> None:
         """Wait until a signal comes or a server dies, then stop everything; a death is raised."""
         try:
             with signals_interrupt(), contextlib.suppress(KeyboardInterrupt):
-                while not self._ended.wait(timeout=3600):
-                    pass
+                if self._run is not None:
+                    self._run.ended.wait()
         finally:
             self.shutdown()
         self.poll()
 
     def shutdown(self) -> None:
         """Stop all servers and wait until they are gone."""
-        if self._thread is None:
+        if self._run is not None:
+            self._run.end()
+
+    @property
+    def hangs(self) -> bool:
+        """Whether something that a server does in this process has outlived `shutdown`, such as a thread."""
+        return self._run is not None and self._run.thread.is_alive()
+
+
+class _Run:
+    """The servers of one config, from start to end, in a thread with its own event loop."""
+
+    def __init__(self, config: DictConfig) -> None:
+        import uvloop
+
+        self._config = config
+        # Made before the thread, so that it can be told to stop from the first moment on.
+        self._loop, self._stop = uvloop.new_event_loop(), asyncio.Event()
+        self.thread = threading.Thread(target=self._work, name="nemo-gym-servers", daemon=True)
+        self.ready, self.ended = threading.Event(), threading.Event()
+        self.failure: BaseException | None = None
+        self.servers = list[ServerInstanceDisplayConfig]()
+
+    def begin(self) -> None:
+        """Start the servers; at the latest they are stopped when the program ends."""
+        atexit.register(self.end)
+        self.thread.start()
+
+    def end(self) -> None:
+        """Stop the servers and wait until they are gone; a second time, there is nothing to do."""
+        atexit.unregister(self.end)
+        if not self.thread.is_alive():
             return
-        if self._loop is not None and self._stop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended by itself
-                self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join()
-        self._thread = None
+        with contextlib.suppress(RuntimeError):  # the loop has ended by itself
+            self._loop.call_soon_threadsafe(self._stop.set)
+        if not self.ended.wait(timeout=_STOP_TIMEOUT_S):
+            render.note(f"a server blocks the event loop of this process and does not stop.\n{_OWN_PROCESS}")
+        self.thread.join(timeout=_THREAD_TIMEOUT_S)
 
+    def _work(self) -> None:
+        try:
+            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+                runner.run(self._serve())
+        except SystemExit as error:
+            code = error.code or 0
+            self._tell_end(GymError(f"a server that shares this process exited with code {code}.\n{_OWN_PROCESS}"))
+        except BaseException as error:
+            self._tell_end(error)
 
-async def _stopped_or_dead(served: Served, stop: asyncio.Event) -> None:
-    death, stopped = asyncio.create_task(served.first_death()), asyncio.create_task(stop.wait())
-    await asyncio.wait({death, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
-    if death.done():
-        raise death.result()
-    death.cancel()
+    async def _serve(self) -> None:
+        serving, stopped = asyncio.create_task(self._serve_until_stopped()), asyncio.create_task(self._stop.wait())
+        await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if not self.ready.is_set():
+            serving.cancel()  # told to stop while still starting
+        stopped.cancel()
+        outcome, _ = await asyncio.gather(serving, stopped, return_exceptions=True)
+        # Said here and not at the end of the thread, which has to wait for threads of servers, and they may hang.
+        is_cancelled = isinstance(outcome, asyncio.CancelledError)
+        self._tell_end(GymError("the servers were stopped before they were ready") if is_cancelled else outcome)
+
+    async def _serve_until_stopped(self) -> None:
+        async with serve_config(self._config, render.note) as served:
+            self.servers = served.servers
+            self.ready.set()
+            await served.running.unless_dead(self._stop.wait())
+
+    def _tell_end(self, failure: BaseException | None) -> None:
+        if not self.ended.is_set():
+            self.failure = failure
+        self.ended.set()
+        self.ready.set()
 
 
 @contextlib.contextmanager
@@ -167,7 +194,9 @@ def signals_interrupt() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    # What is ignored stays ignored: `nohup` means it.
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym eval aggregate` and `gym eval profile`: what follows a run, from its files alone; no server is needed."""
+
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+from omegaconf import OmegaConf
+from pydantic import BaseModel, Field
+
+from nemo_gym._results.aggregate import Requested, aggregate_files, write_aggregates
+from nemo_gym._results.merge import merge_shards
+from nemo_gym._results.profile import write_dataset_profile, write_profile
+from nemo_gym._results.rows import expand_globs
+from nemo_gym._rollouts.manifest import Counts
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym.cli import render
+from nemo_gym.cli.results import show, summary
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+class AggregateConfig(BaseNeMoGymCLIConfig):
+    """Merge sharded rollouts into one file with aggregate metrics."""
+
+    input_glob: str = Field(description="Rollouts files: paths and wildcards, separated by commas.")
+    output_jsonl_fpath: str = Field(description="Where the merged rollouts go.")
+    merge_shards: bool = Field(default=True, description="Write the merged rollouts, not only their metrics.")
+    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+
+
+class ProfileConfig(BaseNeMoGymCLIConfig):
+    """Statistics of the rewards of every task."""
+
+    rollouts_jsonl_fpath: str = Field(description="Path to the rollouts file.")
+    materialized_inputs_jsonl_fpath: str | None = Field(
+        default=None, description="What was planned; by default the file beside the rollouts."
+    )
+    allow_partial_rollouts: bool = Field(default=False, description="Some planned rollouts may be missing.")
+    pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed.")
+    input_jsonl_fpath: str | None = Field(default=None, description="The task dataset, to be written with statistics.")
+    output_jsonl_fpath: str | None = Field(default=None, description="Where the tasks with statistics go.")
+
+
+def aggregate(overrides: list[str]) -> int:
+    """Merge shards and compute their metrics."""
+    config = _given(AggregateConfig, overrides)
+    shards = expand_globs(config.input_glob)
+    paths = RunPaths.of(config.output_jsonl_fpath)
+    if config.merge_shards:
+        merge_shards(shards, paths.output)
+    plans = [plan for shard in shards if (plan := RunPaths.of(shard).materialized).is_file()]
+    requested = Requested.in_files(plans) if len(plans) == len(shards) else None
+    aggregates = aggregate_files([paths.output] if config.merge_shards else shards, requested=requested)
+    write_aggregates(paths.aggregate_metrics, aggregates)
+    scored = sum(one.n_scored for one in aggregates)
+    wanted = sum(requested.agents.values()) if requested else scored
+    counts = Counts(requested=wanted, scored=scored, failed=wanted - scored)
+    if config.json_summary:
+        render.json_data(summary(paths, counts, aggregates))
+    else:
+        show(paths, counts, aggregates)
+    return 0
+
+
+def profile(overrides: list[str]) -> int:
+    """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
+    config = _given(ProfileConfig, overrides)
+    if config.input_jsonl_fpath is not None and config.output_jsonl_fpath is not None:
+        written = write_dataset_profile(
+            config.input_jsonl_fpath,
+            config.rollouts_jsonl_fpath,
+            config.output_jsonl_fpath,
+            pass_threshold=config.pass_threshold,
+        )
+        render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
+        return 0
+    inputs = config.materialized_inputs_jsonl_fpath or RunPaths.of(config.rollouts_jsonl_fpath).materialized
+    files = write_profile(
+        Path(inputs),
+        config.rollouts_jsonl_fpath,
+        allow_partial=config.allow_partial_rollouts,
+        pass_threshold=config.pass_threshold,
+    )
+    render.data(f"{files.n_scored} scored of {files.n_requested} requested rollouts, {files.n_tasks} tasks")
+    render.data(f"tasks:  {files.tasks}\nagents: {files.agents}")
+    return 0
+
+
+def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
+    sys.argv[1:] = overrides
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    return validated(kind, plain)

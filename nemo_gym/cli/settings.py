@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of a command, out of a whole config; what is missing or wrong is said in one go."""
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.cli.flags import UsageError
+
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def validated(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
+    """`values` as a `kind`."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise UsageError("\n".join(_lines(error))) from error
+
+
+def _lines(error: ValidationError) -> list[str]:
+    problems = error.errors()
+    missing = [str(problem["loc"][0]) for problem in problems if problem["type"] == "missing"]
+    wrong = [
+        f"{'.'.join(map(str, problem['loc']))} ({problem['msg']})"
+        for problem in problems
+        if problem["type"] != "missing"
+    ]
+    lines = []
+    if missing:
+        lines.append(
+            f"missing required configuration: {', '.join(missing)}. Provide each via its flag (see --help) or as a "
+            f"+{missing[0]}=<value> override."
+        )
+    if wrong:
+        lines.append(f"invalid configuration: {'; '.join(wrong)}")
+    return lines
