@@ -14,6 +14,7 @@ from nemo_gym import PARENT_DIR
 GUIDES = sorted((PARENT_DIR / "docs" / "guides").glob("*.md"))
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 EXPECTED = {
+    "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
 }
