@@ -17,7 +17,11 @@
     ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                                       in `nemo_gym.sandbox`
-    ├── ServerDied, ServerLate                             a server process; `_serving.processes`
+    ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
+    ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.plan`
+    ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
+    ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
+    ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_results`
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── JudgeError                                         a judge model gave no verdict

@@ -15,11 +15,12 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._config.ports import take_reserved
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
-from nemo_gym._serving.host import InlineServer
-from nemo_gym._serving.logs import routed_output, working_for
+from nemo_gym._serving.host import InlineServer, InlineSpec
+from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.plan import ServerPlan, choose_placement
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
@@ -137,27 +138,43 @@ async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], no
 @asynccontextmanager
 async def serve_config(config: DictConfig, notice: Notice = _silent) -> AsyncIterator[Served]:
     """Serve every server of `config`, which must be the config of this process, while the context lasts."""
-    plans = plan_launch(config)
-    await build_environments(config, plans, notice)
-    head = HeadServer(
-        config=BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
-    )
     log_dir = config.get("nemo_gym_log_dir")
     try:
-        with routed_output(Path(log_dir) if log_dir else None) as logs, _handed_down(config) as environment:
+        plans = plan_launch(config)
+        await build_environments(config, plans, notice)
+        with (
+            routed_output(Path(log_dir) if log_dir else None) as logs,
+            _head_server(config) as (head, listening_head),
+            handed_down(config) as environment,
+        ):
             launch = Launch(
-                inline=[*_inline(config, plans), _head_server(head)],
-                children=[_child(plan, environment) for plan in plans if plan.placement == "process"],
-                startup_timeout_s=float(config.get("server_startup_timeout_seconds") or _DEFAULT_STARTUP_TIMEOUT_S),
+                head=listening_head,
+                inline=[inline_spec(config, plan) for plan in plans if plan.placement == "inline"],
+                children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
+                startup_timeout_s=startup_timeout_s(config),
             )
-            async with supervised(launch, logs.line, notice) as running:
+            async with supervised(launch, logs, notice) as running:
                 servers = [_display(plan, running.pids) for plan in plans]
                 head.set_server_instances([server.model_dump(mode="json") for server in servers])
-                await _wait_for_models(config, notice)
+                await running.unless_dead(_wait_for_models(config, notice))
                 yield Served(servers, running)
     finally:
-        run_token_path(head.config).unlink(missing_ok=True)
+        release_ports(config)
         await close_global_aiohttp_client()
+
+
+def startup_timeout_s(config: DictConfig) -> float:
+    """How long servers may take to become ready."""
+    return float(config.get("server_startup_timeout_seconds") or _DEFAULT_STARTUP_TIMEOUT_S)
+
+
+def release_ports(config: DictConfig) -> None:
+    """Give back the ports that were reserved for servers which then were not started."""
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        block = instance.get_inner_run_server_config_dict()
+        sock = take_reserved(block["host"], block["port"])
+        if sock is not None:
+            sock.close()
 
 
 async def _wait_for_models(config: DictConfig, notice: Notice) -> None:
@@ -167,27 +184,31 @@ async def _wait_for_models(config: DictConfig, notice: Notice) -> None:
     )
 
 
-def _inline(config: DictConfig, plans: Sequence[ServerPlan]) -> list[InlineServer]:
-    return [inline_server(config, plan) for plan in plans if plan.placement == "inline"]
+def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
+    """How to build a server of this process."""
 
-
-def inline_server(config: DictConfig, plan: ServerPlan) -> InlineServer:
-    """A server of this process, built but not served yet."""
-    with working_for(plan.name):
+    def build() -> Any:
         cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
-        server = cls.from_global_config(config, plan.name)
-        return InlineServer(plan.name, server.config.host, server.config.port, server.finished_app(config))
+        return cls.from_global_config(config, plan.name).finished_app(config)
 
-
-def _head_server(head: HeadServer) -> InlineServer:
-    host, port = head.config.host, head.config.port
-    # Bound before its token is written: a run that has the port already has a token too, which must stay.
-    sock = binding.bind(host, port, HEAD_SERVER_KEY_NAME)
-    return InlineServer(HEAD_SERVER_KEY_NAME, host, port, head.setup_webserver(), sock)
+    return InlineSpec(plan.name, plan.host, plan.port, build)
 
 
 @contextmanager
-def _handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
+def _head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineServer]]:
+    """The head server and its app, with a run token while the context lasts."""
+    where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
+    head = HeadServer(config=where)
+    # Bound before the token is written: who has the port already has a token too, which must stay.
+    with binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME) as sock:
+        try:
+            yield head, InlineServer(HEAD_SERVER_KEY_NAME, where.host, where.port, head.setup_webserver(), sock)
+        finally:
+            run_token_path(where).unlink(missing_ok=True)
+
+
+@contextmanager
+def handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
     """The environment of server processes, with the config in a file that only this user can read."""
     with run_files.private_file(run_files_folder(), OmegaConf.to_yaml(config)) as path:
         inherited = {key: value for key, value in os.environ.items() if key != NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME}
@@ -200,7 +221,8 @@ def _handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
         }
 
 
-def _child(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
+def child_spec(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
+    """How to start a server that has a process of its own."""
     assert plan.venv is not None
     python_path = os.pathsep.join(filter(None, [str(plan.folder), environment.get("PYTHONPATH")]))
     return ChildSpec(

@@ -29,7 +29,10 @@ def run_files_folder() -> Path:
 
 def run_token_path(where: BaseServerConfig) -> Path:
     """The file that holds the run token of the head server at `where`."""
-    return run_token.token_path(run_files_folder(), where.host, where.port)
+    # Machines that share a home folder have a loopback address each.
+    is_loopback = where.host == "localhost" or where.host.startswith(("127.", "::1"))
+    host = f"{where.host}@{os.uname().nodename}" if is_loopback else where.host
+    return run_token.token_path(run_files_folder(), host, where.port)
 
 
 def run_token_header(where: BaseServerConfig) -> dict[str, str]:

@@ -396,6 +396,8 @@ class SimpleServer(BaseServer):
         uvicorn_server.on_ready = say_ready
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on once it has shut down
             uvicorn_server.run(sockets=[listener(config, config.name)])
+        if not uvicorn_server.started:
+            sys.exit(listening.STARTUP_FAILURE)
         return None
 
     def _with_affinity(self, app: FastAPI, worker: workers.Worker) -> ASGIApp:

@@ -55,7 +55,7 @@ def _first(usable: Callable[[int], bool], low: int, high: int, taken: Collection
 
 def _bound(host: str, port: int) -> socket.socket | None:
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # No SO_REUSEADDR: with it, Linux lets two sockets have one port until one of them listens.
     try:
         sock.bind((host, port))
     except OSError:

@@ -14,18 +14,16 @@ BACKLOG = 16_384
 def bind(host: str, port: int, server_name: str) -> socket.socket:
     """A socket bound to `host:port`; the error names the server and, where it can be found out, who has the port."""
     sock = take_reserved(host, port)
-    if sock is not None:
-        sock.listen(BACKLOG)
-        return sock
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        sock.bind((host, port))
+        if sock is None:
+            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
         # From here on clients wait in the queue instead of being refused while the server starts.
         sock.listen(BACKLOG)
     except OSError as error:
-        sock.close()
+        if sock is not None:
+            sock.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
                 f"server {server_name!r} cannot listen on {host}:{port}: the port is taken{_holder(port)}.\n"

@@ -7,16 +7,23 @@ nothing: a port that is taken stops everything before anything is served.
 
 import asyncio
 import contextlib
+import contextvars
 import socket
-from collections.abc import AsyncIterator, Sequence
+import threading
+import traceback
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import uvicorn
 
-from nemo_gym._serving import binding
-from nemo_gym._serving.logs import InServer
+from nemo_gym._serving import binding, listening
+from nemo_gym._serving.logs import SHOWN_LINES, InServer, working_for
+from nemo_gym._serving.processes import ServerDied
 from nemo_gym._transport import local
+from nemo_gym.errors import GymError
+
+_STOP_GRACE_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -31,30 +38,90 @@ class InlineServer:
     """Already bound to host and port; None: bound when served."""
 
 
+@dataclass(frozen=True)
+class InlineSpec:
+    """A server of this process that is still to be built."""
+
+    name: str
+    host: str
+    port: int
+    build: Callable[[], Any]
+    """Makes the app. It imports and runs the server's own code, which may fail, exit or hang."""
+
+
+def build(spec: InlineSpec) -> Any:
+    """The app of a server; whatever its code does instead of making one is told as the server's end."""
+    try:
+        with working_for(spec.name):
+            return spec.build()
+    except GymError:
+        raise
+    except SystemExit as error:
+        raise ServerDied(spec.name, f"exited with code {error.code or 0} while it was loaded", _lines(error)) from error
+    except Exception as error:
+        raise ServerDied(spec.name, "could not be loaded", _lines(error)) from error
+
+
+def _lines(error: BaseException) -> list[str]:
+    return "".join(traceback.format_exception(error)).splitlines()[-SHOWN_LINES:]
+
+
+async def build_off_loop(spec: InlineSpec) -> Any:
+    """As `build`, in a thread. Unlike one of `asyncio.to_thread` it keeps nobody waiting if it hangs for ever."""
+    loop = asyncio.get_running_loop()
+    built: asyncio.Future[Any] = loop.create_future()
+
+    def tell(error: BaseException | None, app: Any) -> None:
+        if built.done():
+            return
+        if error is None:
+            built.set_result(app)
+        else:
+            built.set_exception(error)
+
+    def run() -> None:
+        error, app = None, None
+        try:
+            app = build(spec)
+        except BaseException as caught:
+            error = caught
+        with contextlib.suppress(RuntimeError):  # too late: the loop is gone
+            loop.call_soon_threadsafe(tell, error, app)
+
+    context = contextvars.copy_context()
+    threading.Thread(target=context.run, args=(run,), name=f"build {spec.name}", daemon=True).start()
+    return await built
+
+
 @contextlib.asynccontextmanager
-async def serve_inline(servers: Sequence[InlineServer]) -> AsyncIterator[None]:
-    """Serve all of them while the context lasts."""
+async def serve_inline(
+    servers: Sequence[InlineServer],
+    on_ready: Callable[[str], None] = lambda name: None,
+    last_lines: Callable[[str], Sequence[str]] = lambda name: (),
+) -> AsyncIterator[None]:
+    """Serve all of them while the context lasts; `on_ready` gets the name of each that is up.
+
+    `last_lines` gives what a server has printed, to explain why it could not start.
+    """
     sockets = _bind_all(servers)
     apps = [InServer(spec.app, spec.name) for spec in servers]
     running = [
-        binding.uvicorn_server(app, spec.host, spec.port, quiet_signals=True)
+        listening.uvicorn_server(app, spec.host, spec.port, quiet_signals=True)
         for spec, app in zip(servers, apps, strict=True)
     ]
-    tasks = [
-        asyncio.create_task(server.serve(sockets=[sock]), name=f"serve {spec.name}")
-        for spec, server, sock in zip(servers, running, sockets, strict=True)
-    ]
+    tasks = dict[str, asyncio.Task[None]]()
+    for spec, server, sock in zip(servers, running, sockets, strict=True):
+        with working_for(spec.name):
+            tasks[spec.name] = asyncio.create_task(server.serve(sockets=[sock]))
     try:
-        await _all_ready(running, tasks)
+        await _all_ready(dict(zip(tasks, running, strict=True)), tasks, on_ready, last_lines)
         for spec, app in zip(servers, apps, strict=True):
             local.host_app(spec.host, spec.port, app)
         yield
     finally:
         for spec in servers:
             local.unhost_app(spec.host, spec.port)
-        for server in running:
-            server.should_exit = True
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await _stop(dict(zip(tasks.values(), running, strict=True)))
         for sock in sockets:
             sock.close()
 
@@ -66,15 +133,36 @@ def _bind_all(servers: Sequence[InlineServer]) -> list[Any]:
     return sockets
 
 
-async def _all_ready(servers: Sequence[uvicorn.Server], tasks: Sequence[asyncio.Task[None]]) -> None:
-    ready = [asyncio.create_task(server.ready.wait()) for server in servers if isinstance(server, binding.OwnedServer)]
-    everything: asyncio.Future[Any] = asyncio.gather(*ready)
-    waiting: set[asyncio.Future[Any]] = {everything, *tasks}
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    if everything.done():
-        return
-    everything.cancel()
-    for task in tasks:
-        if task.done():
-            task.result()
-            raise RuntimeError(f"{task.get_name()!r} ended before it was ready; its log says why")
+async def _all_ready(
+    servers: dict[str, uvicorn.Server],
+    tasks: dict[str, asyncio.Task[None]],
+    on_ready: Callable[[str], None],
+    last_lines: Callable[[str], Sequence[str]],
+) -> None:
+    async def ready(name: str, server: uvicorn.Server) -> None:
+        assert isinstance(server, listening.OwnedServer)
+        await server.ready.wait()
+        on_ready(name)
+
+    everything: asyncio.Future[Any] = asyncio.gather(*(ready(*item) for item in servers.items()))
+    try:
+        await asyncio.wait({everything, *tasks.values()}, return_when=asyncio.FIRST_COMPLETED)
+        for name, task in tasks.items():
+            if task.done():
+                task.result()
+                raise ServerDied(name, "could not start", last_lines(name))
+        everything.result()
+    finally:
+        everything.cancel()
+
+
+async def _stop(serving: dict[asyncio.Task[None], listening.AnnouncingServer]) -> None:
+    for task, server in serving.items():
+        server.should_exit = True
+        if not server.started:
+            task.cancel()  # it waits for the app's start-up, which may never end
+    if serving:
+        await asyncio.wait(serving, timeout=_STOP_GRACE_S)
+    for task in serving:
+        task.cancel()
+    await asyncio.gather(*serving, return_exceptions=True)

@@ -6,11 +6,13 @@ Apart from `binding`, because uvicorn takes time to import and only who serves n
 
 import asyncio
 import contextlib
+import logging
 import socket
 from collections.abc import Callable
 from typing import Any
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE as STARTUP_FAILURE
 
 from nemo_gym._serving.binding import BACKLOG
 
@@ -33,7 +35,13 @@ def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = Fals
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
     )
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cancellation)
     return OwnedServer(config) if quiet_signals else AnnouncingServer(config)
+
+
+def _is_no_cancellation(record: logging.LogRecord) -> bool:
+    # Calls that a stopping server cuts off are no errors: uvicorn would print a traceback for each of them.
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 class AnnouncingServer(uvicorn.Server):
@@ -44,7 +52,10 @@ class AnnouncingServer(uvicorn.Server):
         self.on_ready: Callable[[], None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # the app failed to start; others in this process are none of its business
+            self.should_exit = True
         if self.started and self.on_ready is not None:
             self.on_ready()
 

@@ -6,14 +6,16 @@ the pipe its lines come from.
 """
 
 import sys
+from collections import defaultdict, deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TextIO
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+SHOWN_LINES = 20
 _current_server: ContextVar[str | None] = ContextVar("nemo_gym_current_server", default=None)
 
 
@@ -48,18 +50,25 @@ class ServerLogs:
     def __init__(self, folder: Path | None, console: TextIO) -> None:
         self._folder, self._console = folder, console
         self._files: dict[str, TextIO] = {}
+        self._last: defaultdict[str, deque[str]] = defaultdict(lambda: deque(maxlen=SHOWN_LINES))
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
 
     def line(self, name: str, text: str) -> None:
         """One line that the server `name` printed."""
+        self._last[name].append(text)
         if self._folder is None:
-            self._console.write(f"({name}) {text}\n")
-            self._console.flush()
+            with suppress(OSError):  # a terminal that was closed is no reason for servers to end
+                self._console.write(f"({name}) {text}\n")
+                self._console.flush()
             return
         if name not in self._files:
             self._files[name] = (self._folder / f"{name}.log").open("a", encoding="utf-8", buffering=1)
         self._files[name].write(f"{text}\n")
+
+    def last_lines(self, name: str) -> tuple[str, ...]:
+        """The last lines that the server `name` printed."""
+        return tuple(self._last[name])
 
     def close(self) -> None:
         """Close the files."""
@@ -101,9 +110,12 @@ def routed_output(folder: Path | None) -> Iterator[ServerLogs]:
     """Route what servers in this process print while the context lasts."""
     stdout, stderr = sys.stdout, sys.stderr
     logs = ServerLogs(folder, stderr)
-    sys.stdout, sys.stderr = _RoutedStream(stdout, logs), _RoutedStream(stderr, logs)
+    routed = _RoutedStream(stdout, logs), _RoutedStream(stderr, logs)
+    sys.stdout, sys.stderr = routed
     try:
         yield logs
     finally:
-        sys.stdout, sys.stderr = stdout, stderr
+        # Whoever has replaced them meanwhile keeps what he put there.
+        sys.stdout = stdout if sys.stdout is routed[0] else sys.stdout
+        sys.stderr = stderr if sys.stderr is routed[1] else sys.stderr
         logs.close()

@@ -53,27 +53,32 @@ def choose_placement(
             f"server {name!r} asks for the placement {asked!r}, which does not exist. "
             f"{did_you_mean(str(asked), list(PLACEMENTS))}"
         )
-    needs = _needs_process(block, entrypoint, venv)
-    if asked == "inline" and needs is not None and not needs.startswith("imports"):
+    needs = _needs_process(block, venv)
+    if asked == "inline" and needs is not None:
         raise ConfigError(f"server {name!r} asks for the placement 'inline', but it {needs}.\nhint: use 'process'")
     if asked in ("inline", "process"):
         return ("inline" if asked == "inline" else "process"), "the config asks for it"
+    if needs is None and (neighbour := _bare_neighbour(entrypoint)):
+        # Two servers in one process cannot both have a module `utils`.
+        needs = f"imports {neighbour!r}, which lies beside it, by its bare name"
     return ("process", f"it {needs}") if needs else ("inline", "this environment has all it needs")
 
 
-def _needs_process(block: Mapping[str, Any], entrypoint: Path, venv: VenvPlan) -> str | None:
+def _needs_process(block: Mapping[str, Any], venv: VenvPlan) -> str | None:
     if (block.get("num_workers") or 1) > 1:
         return f"has {block['num_workers']} workers"
     if venv.python != Path(sys.executable):
         return f"has an environment of its own: {venv.why}"
-    neighbour = _bare_neighbour(entrypoint)
-    # Two servers in one process cannot both have a module `utils`.
-    return f"imports {neighbour!r}, which lies beside it, by its bare name" if neighbour else None
+    return None
 
 
 def _bare_neighbour(entrypoint: Path) -> str | None:
     """The first module beside `entrypoint` that it imports as if it were installed."""
-    for node in ast.walk(ast.parse(entrypoint.read_text(encoding="utf-8"))):
+    try:
+        tree = ast.parse(entrypoint.read_text(encoding="utf-8"))
+    except SyntaxError:
+        return None  # importing it will say so, with file and line
+    for node in ast.walk(tree):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names = [node.module]

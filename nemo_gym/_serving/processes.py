@@ -11,20 +11,21 @@ import os
 import signal
 import socket
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nemo_gym._serving.child import LIFELINE_FD, LISTEN_FD, READY_FD
+from nemo_gym._serving.logs import SHOWN_LINES
 from nemo_gym.errors import GymError
 
-SHOWN_LINES = 20
 _LINE_LIMIT = 1 << 20
 _INTERRUPT_GRACE_S, _TERMINATE_GRACE_S = 5.0, 2.0
 
 
-class ServerDied(GymError):
-    """A server process ended although nobody had stopped it."""
+class ServerDied(GymError, RuntimeError):
+    """A server ended although nobody had stopped it, or could not be started at all."""
 
     def __init__(self, name: str, how: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(name, how, tuple(last_lines))
@@ -34,17 +35,20 @@ class ServerDied(GymError):
         return f"server {self.name!r} {self.how}.{_shown(self.last_lines)}"
 
 
-class ServerLate(GymError):
-    """A server process did not become ready within its deadline."""
+class ServerLate(GymError, RuntimeError):
+    """Servers did not become ready within the deadline; `late` has the last lines of each."""
 
-    def __init__(self, name: str, timeout_s: float, last_lines: Sequence[str] = ()) -> None:
-        super().__init__(name, timeout_s, tuple(last_lines))
-        self.name, self.timeout_s, self.last_lines = name, timeout_s, tuple(last_lines)
+    def __init__(self, timeout_s: float, late: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(timeout_s, late)
+        self.timeout_s, self.late = timeout_s, late
 
     def __str__(self) -> str:
-        return (
-            f"server {self.name!r} was not ready within {self.timeout_s:g} s.{_shown(self.last_lines)}\n"
-            "hint: if it needs longer to load, raise `server_startup_timeout_seconds`"
+        each = (
+            f"server {name!r} was not ready within {self.timeout_s:g} s.{_shown(lines)}"
+            for name, lines in self.late.items()
+        )
+        return "\n".join(
+            [*each, "hint: if it needs longer to load, raise `++server_startup_timeout_seconds=<seconds>`"]
         )
 
 
@@ -67,16 +71,15 @@ class ChildSpec:
     environment: Mapping[str, str]
 
 
-@dataclass
 class Child:
     """A server process."""
 
-    spec: ChildSpec
-    process: asyncio.subprocess.Process
-    _lifeline: int
-    _ready: asyncio.Task[bool]
-    _pump: asyncio.Task[None]
-    _lines: deque[str] = field(default_factory=lambda: deque(maxlen=SHOWN_LINES))
+    def __init__(
+        self, spec: ChildSpec, process: asyncio.subprocess.Process, pipes: "_Pipes", on_line: Callable[[str], None]
+    ) -> None:
+        self.spec, self.process, self._pipes = spec, process, pipes
+        self._lines: deque[str] = deque(maxlen=SHOWN_LINES)
+        self._pump = asyncio.create_task(self._take_lines(on_line))
 
     @property
     def pid(self) -> int:
@@ -89,9 +92,8 @@ class Child:
     @classmethod
     async def start(cls, spec: ChildSpec, sock: socket.socket, on_line: Callable[[str], None]) -> "Child":
         """Start the process on `sock`, which is its own from now on; `on_line` gets every line it prints."""
-        lifeline_child, lifeline = os.pipe()
-        ready, ready_child = os.pipe()
-        passed = {LIFELINE_FD: lifeline_child, READY_FD: ready_child, LISTEN_FD: sock.fileno()}
+        pipes = _Pipes()
+        passed = {**pipes.passed, LISTEN_FD: sock.fileno()}
         try:
             process = await asyncio.create_subprocess_exec(
                 str(spec.python),
@@ -102,34 +104,23 @@ class Child:
                 env={**spec.environment, **{name: str(fd) for name, fd in passed.items()}, "PYTHONUNBUFFERED": "1"},
                 pass_fds=tuple(passed.values()),
                 stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
+                stdout=pipes.child_output,
                 stderr=asyncio.subprocess.STDOUT,
-                limit=_LINE_LIMIT,
                 start_new_session=True,
             )
+        except BaseException as error:
+            pipes.close()
+            if isinstance(error, OSError):
+                raise ServerDied(spec.name, f"could not be started: {error}") from error
+            raise
         finally:
-            os.close(lifeline_child)
-            os.close(ready_child)
+            pipes.hand_over()
             sock.close()  # else the port would stay bound after the child's death
-        lines: deque[str] = deque(maxlen=SHOWN_LINES)
-        return cls(
-            spec,
-            process,
-            lifeline,
-            asyncio.create_task(_one_byte(ready)),
-            asyncio.create_task(_pump(process, lines, on_line)),
-            lines,
-        )
+        return cls(spec, process, pipes, on_line)
 
-    async def wait_until_ready(self, timeout_s: float) -> None:
-        """Return when the server listens; raise when it dies or is late."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                if await asyncio.shield(self._ready):
-                    return
-        except TimeoutError:
-            raise ServerLate(self.spec.name, timeout_s, self.last_lines) from None
-        raise await self.died()
+    async def ready(self) -> None:
+        """Return when the server listens. If it ends before, this waits for ever: `died` tells."""
+        await self._pipes.byte()
 
     async def died(self) -> ServerDied:
         """Wait for the end of the process and say how it ended."""
@@ -140,7 +131,8 @@ class Child:
         return ServerDied(self.spec.name, how_it_ended(code), self.last_lines)
 
     async def stop(self) -> None:
-        """End the whole process group: ask, ask firmly, kill."""
+        """End the whole process group, and what has left it: ask, ask firmly, kill."""
+        started = _descendants(self.pid)
         for number, grace_s in ((signal.SIGINT, _INTERRUPT_GRACE_S), (signal.SIGTERM, _TERMINATE_GRACE_S)):
             self._signal(number)
             with contextlib.suppress(TimeoutError):
@@ -148,16 +140,100 @@ class Child:
                     await self.process.wait()
                     break
         self._signal(signal.SIGKILL)
+        _kill(started)
         await self.process.wait()
-        for task in (self._ready, self._pump):
-            task.cancel()
-        await asyncio.gather(self._ready, self._pump, return_exceptions=True)
-        with contextlib.suppress(OSError):
-            os.close(self._lifeline)
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        self._pipes.close()
+
+    async def _take_lines(self, on_line: Callable[[str], None]) -> None:
+        async with self._pipes.reader() as reader:
+            while True:
+                try:
+                    raw = await reader.readline()
+                except ValueError:  # a line longer than the limit: skip it rather than block the child
+                    continue
+                if not raw:
+                    return
+                line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
+                self._lines.append(line)
+                on_line(line)
 
     def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, number)
+
+
+class _Pipes:
+    """The pipes between a child and its parent.
+
+    One that the parent holds while it lives, one for the word `ready`, one for what the child prints. The last is not
+    asyncio's, with which a process counts as running as long as somebody, such as a grandchild, holds its output.
+    """
+
+    def __init__(self) -> None:
+        child_lifeline, self._lifeline = os.pipe()
+        self._ready, child_ready = os.pipe()
+        output, self.child_output = os.pipe()
+        self._output = os.fdopen(output, "rb", buffering=0)
+        os.set_blocking(self._ready, False)
+        self.passed = {LIFELINE_FD: child_lifeline, READY_FD: child_ready}
+
+    def hand_over(self) -> None:
+        """Close the child's ends, once the child has them."""
+        for fd in (*self.passed.values(), self.child_output):
+            os.close(fd)
+
+    @contextlib.asynccontextmanager
+    async def reader(self) -> AsyncIterator[asyncio.StreamReader]:
+        """What the child prints."""
+        reader = asyncio.StreamReader(limit=_LINE_LIMIT)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), self._output
+        )
+        try:
+            yield reader
+        finally:
+            transport.close()
+
+    async def byte(self) -> None:
+        """Wait for the word."""
+        loop = asyncio.get_running_loop()
+        said: asyncio.Future[None] = loop.create_future()
+
+        def look() -> None:
+            loop.remove_reader(self._ready)
+            if os.read(self._ready, 1) and not said.done():
+                said.set_result(None)
+
+        loop.add_reader(self._ready, look)
+        try:
+            await said
+        finally:
+            loop.remove_reader(self._ready)
+
+    def close(self) -> None:
+        """Close our ends; a child that still lives ends by that."""
+        for fd in (self._lifeline, self._ready):
+            os.close(fd)
+        self._output.close()
+
+
+def _descendants(pid: int) -> list[Any]:
+    import psutil  # 20 ms, and only needed where there are processes
+
+    try:
+        return psutil.Process(pid).children(recursive=True)
+    except psutil.Error:
+        return []
+
+
+def _kill(processes: Sequence[Any]) -> None:
+    import psutil
+
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
 
 
 def how_it_ended(code: int) -> str:
@@ -169,35 +245,3 @@ def how_it_ended(code: int) -> str:
     except ValueError:
         name = f"signal {-code}"
     return f"was killed by {name}"
-
-
-async def _one_byte(fd: int) -> bool:
-    """Whether a byte comes before the other end closes."""
-    loop = asyncio.get_running_loop()
-    seen: asyncio.Future[bool] = loop.create_future()
-    os.set_blocking(fd, False)
-
-    def look() -> None:
-        if not seen.done():
-            seen.set_result(os.read(fd, 1) == b"1")
-
-    loop.add_reader(fd, look)
-    try:
-        return await seen
-    finally:
-        loop.remove_reader(fd)
-        os.close(fd)
-
-
-async def _pump(process: asyncio.subprocess.Process, lines: deque[str], on_line: Callable[[str], None]) -> None:
-    assert process.stdout is not None
-    while True:
-        try:
-            raw = await process.stdout.readline()
-        except ValueError:  # a line longer than the limit: skip it rather than block the child
-            continue
-        if not raw:
-            return
-        line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
-        lines.append(line)
-        on_line(line)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_NAME = re.compile(r"run-(\d+)-\d+\.yaml")
+_NAME = re.compile(r"run-(?P<machine>.+)-(?P<pid>\d+)-\d+\.yaml")
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def private_file(folder: Path, text: str) -> Iterator[Path]:
     """A file with `text` while the context lasts. What a killed process left behind is removed on the way."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     _remove_left_behind(folder)
-    path = folder / f"run-{os.getpid()}-{int.from_bytes(os.urandom(4))}.yaml"
+    path = folder / f"run-{_machine()}-{os.getpid()}-{int.from_bytes(os.urandom(4))}.yaml"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     try:
@@ -27,9 +27,14 @@ def private_file(folder: Path, text: str) -> Iterator[Path]:
 def _remove_left_behind(folder: Path) -> None:
     for path in folder.iterdir():
         match = _NAME.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
+        # Several machines may share a home folder, and each knows its own processes only.
+        if match and match["machine"] == _machine() and not _is_alive(int(match["pid"])):
             with suppress(OSError):
                 path.unlink()
+
+
+def _machine() -> str:
+    return os.uname().nodename
 
 
 def _is_alive(pid: int) -> bool:

@@ -5,74 +5,130 @@ Ready means that every server said so. A death ends the run: nothing is restarte
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Any, TypeVar
 
 from nemo_gym._serving.binding import bind
-from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._serving.processes import Child, ChildSpec, ServerDied
+from nemo_gym._serving.host import InlineServer, InlineSpec, build_off_loop, serve_inline
+from nemo_gym._serving.logs import ServerLogs
+from nemo_gym._serving.processes import Child, ChildSpec, ServerDied, ServerLate
 
 _FIRST_NOTICE_S, _NEXT_NOTICE_S = 5.0, 15.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Launch:
     """What to run."""
 
-    inline: Sequence[InlineServer]
+    head: InlineServer
+    """Served before the others are started, so that they may ask it."""
+    inline: Sequence[InlineSpec]
     children: Sequence[ChildSpec]
     startup_timeout_s: float
 
 
 @dataclass(frozen=True)
 class Running:
-    """Servers that are ready."""
+    """Servers that were started."""
 
     pids: dict[str, int]
     first_death: "asyncio.Task[ServerDied]"
 
+    async def unless_dead(self, work: Awaitable[T]) -> T:
+        """The result of `work`, unless a server dies before."""
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait({task, self.first_death}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise self.first_death.result()
+        finally:
+            await _cancelled(task)
+
 
 @asynccontextmanager
-async def supervised(
-    launch: Launch, on_line: Callable[[str, str], None], notice: Callable[[str], None]
-) -> AsyncIterator[Running]:
-    """Run all servers of `launch` while the context lasts; `on_line(server, line)` gets what processes print."""
+async def supervised(launch: Launch, logs: ServerLogs, notice: Callable[[str], None]) -> AsyncIterator[Running]:
+    """Run all servers of `launch` while the context lasts; `logs` takes what they print."""
     async with AsyncExitStack() as stack:
-        children = list[Child]()
-        stack.push_async_callback(_stop_all, children)
-        sockets = [stack.enter_context(bind(spec.host, spec.port, spec.name)) for spec in launch.children]
-        for spec, sock in zip(launch.children, sockets, strict=True):
-            children.append(await Child.start(spec, sock, partial(on_line, spec.name)))
-        await stack.enter_async_context(serve_inline(launch.inline))
-        await _all_ready(children, launch.startup_timeout_s, notice)
-        death = asyncio.create_task(_first_death(children))
-        stack.push_async_callback(_cancelled, death)
-        yield Running({child.spec.name: child.pid for child in children}, death)
+        specs: list[InlineSpec | ChildSpec] = [*launch.inline, *launch.children]
+        sockets = {spec.name: stack.enter_context(bind(spec.host, spec.port, spec.name)) for spec in specs}
+        await stack.enter_async_context(serve_inline([launch.head]))
+        waiting = dict.fromkeys(spec.name for spec in launch.children)
+        try:
+            async with asyncio.timeout(launch.startup_timeout_s) as deadline:
+                with _told(waiting, logs, launch.startup_timeout_s, notice):
+                    running = await _start(launch, sockets, logs, waiting, stack)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            late = {name: logs.last_lines(name) for name in waiting}
+            raise ServerLate(launch.startup_timeout_s, late) from None
+        yield running
 
 
-async def _all_ready(children: Sequence[Child], timeout_s: float, notice: Callable[[str], None]) -> None:
-    waiting = {asyncio.create_task(child.wait_until_ready(timeout_s)): child for child in children}
-    pause_s = _FIRST_NOTICE_S
+async def _start(
+    launch: Launch, sockets: dict[str, Any], logs: ServerLogs, waiting: dict[str, None], stack: AsyncExitStack
+) -> Running:
+    """Start everything on `stack` and return when all are ready; `waiting` names whom it waits for meanwhile."""
+    children = list[Child]()
+    stack.push_async_callback(_stop_all, children)
+    for spec in launch.children:
+        children.append(await Child.start(spec, sockets[spec.name], partial(logs.line, spec.name)))
+    death = asyncio.create_task(_first_death(children))
+    stack.push_async_callback(_cancelled, death)
+    running = Running({child.spec.name: child.pid for child in children}, death)
+    children_ready = asyncio.create_task(_all_ready(children, waiting))
+    stack.push_async_callback(_cancelled, children_ready)
+
+    servers = await running.unless_dead(_built(launch.inline, sockets, waiting))
+    waiting.update(dict.fromkeys(spec.name for spec in servers))
+    await stack.enter_async_context(serve_inline(servers, waiting.pop, logs.last_lines))
+    await running.unless_dead(children_ready)
+    return running
+
+
+async def _built(specs: Sequence[InlineSpec], sockets: dict[str, Any], waiting: dict[str, None]) -> list[InlineServer]:
+    servers = list[InlineServer]()
+    for spec in specs:  # one after the other: imports would only wait for each other's locks
+        waiting[spec.name] = None
+        app = await build_off_loop(spec)
+        del waiting[spec.name]
+        servers.append(InlineServer(spec.name, spec.host, spec.port, app, sockets[spec.name]))
+    return servers
+
+
+async def _all_ready(children: Sequence[Child], waiting: dict[str, None]) -> None:
+    async def ready(child: Child) -> None:
+        await child.ready()
+        del waiting[child.spec.name]
+
+    await asyncio.gather(*(ready(child) for child in children))
+
+
+@contextmanager
+def _told(
+    waiting: dict[str, None], logs: ServerLogs, timeout_s: float, notice: Callable[[str], None]
+) -> Iterator[None]:
+    """While the context lasts, say now and then who is still being waited for."""
+
+    async def tell() -> None:
+        pause_s = min(_FIRST_NOTICE_S, timeout_s / 2)
+        while True:
+            await asyncio.sleep(pause_s)
+            for name in waiting:
+                last = logs.last_lines(name)[-1:] or ("nothing printed yet",)
+                notice(f"still waiting for {name!r}; its last line: {last[0]}")
+            pause_s = _NEXT_NOTICE_S
+
+    task = asyncio.create_task(tell())
     try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, timeout=pause_s, return_when=asyncio.FIRST_EXCEPTION)
-            for task in done:
-                del waiting[task]
-                task.result()
-            if not done:
-                pause_s = _NEXT_NOTICE_S
-                notice("\n".join(_late(child) for child in waiting.values()))
+        yield
     finally:
-        for task in waiting:
-            task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-
-
-def _late(child: Child) -> str:
-    last = child.last_lines[-1:] or ("nothing printed yet",)
-    return f"still waiting for {child.spec.name!r}; its last line: {last[0]}"
+        task.cancel()
 
 
 async def _first_death(children: Sequence[Child]) -> ServerDied:
@@ -92,7 +148,6 @@ async def _stop_all(children: Sequence[Child]) -> None:
     await asyncio.gather(*(child.stop() for child in children))
 
 
-async def _cancelled(task: "asyncio.Task[ServerDied]") -> None:
+async def _cancelled(task: "asyncio.Future[Any]") -> None:
     task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
+    await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that share a process: built off the event loop, served together, stopped together."""
+
+import asyncio
+import threading
+from contextlib import asynccontextmanager
+
+import pytest
+from fastapi import FastAPI
+
+from nemo_gym._serving import host
+from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_off_loop, serve_inline
+from nemo_gym._serving.logs import routed_output
+from nemo_gym._serving.processes import ServerDied
+from nemo_gym._transport.probe import status_of
+from nemo_gym.errors import ConfigError
+from tests.support.small_servers import free_port, is_free
+
+
+def spec(make) -> InlineSpec:
+    return InlineSpec("tiny", "127.0.0.1", 1, make)
+
+
+def fail(error: BaseException):
+    def make():
+        raise error
+
+    return spec(make)
+
+
+def test_an_error_of_its_code_is_told_as_the_servers_end_with_the_traceback():
+    with pytest.raises(ServerDied) as caught:
+        build(fail(ValueError("no such thing")))
+    assert str(caught.value).startswith("server 'tiny' could not be loaded.\nits last lines:\n  Traceback")
+    assert caught.value.last_lines[-1] == "ValueError: no such thing"
+
+
+@pytest.mark.parametrize(("code", "told"), [(0, 0), (None, 0), (4, 4), ("a message", "a message")])
+def test_a_server_that_exits_while_it_is_loaded_does_not_end_this_process(code, told):
+    with pytest.raises(ServerDied, match=f"exited with code {told} while it was loaded"):
+        build(fail(SystemExit(code)))
+
+
+def test_a_mistake_of_the_user_stays_what_it_is():
+    with pytest.raises(ConfigError, match=r"^as it is$"):
+        build(fail(ConfigError("as it is")))
+
+
+async def test_building_does_not_block_the_loop_and_prints_as_the_server(capsys):
+    loop, started, go = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def make():
+        print("building")
+        loop.call_soon_threadsafe(started.set)
+        assert go.wait(30)
+        return "the app"
+
+    with routed_output(None):
+        task = asyncio.create_task(build_off_loop(spec(make)))
+        await started.wait()
+        assert not task.done()
+        go.set()
+        assert await task == "the app"
+    assert capsys.readouterr().err == "(tiny) building\n"
+
+
+async def test_an_error_while_building_reaches_the_caller():
+    with pytest.raises(ServerDied, match="could not be loaded"):
+        await build_off_loop(fail(KeyError("x")))
+
+
+async def test_one_that_hangs_while_building_can_be_given_up():
+    go = threading.Event()
+    task = asyncio.create_task(build_off_loop(spec(lambda: go.wait(30))))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    go.set()
+    for thread in threading.enumerate():
+        if thread.name == "build tiny":
+            assert thread.daemon, "it keeps no process alive"
+            thread.join(30)
+
+
+def app(startup=None, shutdown=None) -> FastAPI:
+    @asynccontextmanager
+    async def lifespan(_):
+        if startup:
+            await startup()
+        yield
+        if shutdown:
+            await shutdown()
+
+    return FastAPI(lifespan=lifespan)
+
+
+async def test_each_is_told_when_it_is_up_and_all_are_up_at_the_end():
+    go, told = asyncio.Event(), list[str]()
+    servers = [
+        InlineServer("slow", "127.0.0.1", free_port(), app(startup=go.wait)),
+        InlineServer("fast", "127.0.0.1", free_port(), app()),
+    ]
+
+    def on_ready(name: str) -> None:
+        told.append(name)
+        go.set()
+
+    async with serve_inline(servers, on_ready):
+        assert told == ["fast", "slow"]
+        statuses = [await asyncio.to_thread(status_of, f"http://127.0.0.1:{s.port}", 5) for s in servers]
+        assert statuses == ["success", "success"]
+    assert all(is_free(server.port) for server in servers)
+
+
+async def test_one_that_cannot_start_stops_the_others_and_is_explained(caplog):
+    async def startup():
+        raise OSError("the database is away")
+
+    servers = [
+        InlineServer("fine", "127.0.0.1", free_port(), app()),
+        InlineServer("broken", "127.0.0.1", free_port(), app(startup)),
+    ]
+    with pytest.raises(ServerDied, match=r"server 'broken' could not start\.\nits last lines:\n  said before"):
+        async with serve_inline(servers, last_lines=lambda name: ["said before"]):
+            pytest.fail("it is not ready")
+    assert all(is_free(server.port) for server in servers)
+
+
+async def test_one_whose_startup_never_ends_can_be_given_up():
+    server = InlineServer("slow", "127.0.0.1", free_port(), app(startup=asyncio.Event().wait))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05), serve_inline([server]):
+            pytest.fail("it is not ready")
+    assert is_free(server.port)
+
+
+async def test_one_whose_shutdown_never_ends_is_left_after_a_while(monkeypatch):
+    monkeypatch.setattr(host, "_STOP_GRACE_S", 0.1)
+    server = InlineServer("slow", "127.0.0.1", free_port(), app(shutdown=asyncio.Event().wait))
+    async with asyncio.timeout(30), serve_inline([server]):
+        pass
+    assert is_free(server.port)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym._serving.plan import ServerPlan, choose_placement
+from nemo_gym._serving.venvs import VenvPlan
+from nemo_gym.errors import ConfigError
+
+HERE = VenvPlan(Path("/server"), Path(sys.executable), "the running environment meets its requirements")
+OWN = VenvPlan(Path("/server"), Path("/venv/bin/python"), "math-verify==0.7.0 is not installed")
+
+
+@pytest.fixture
+def entrypoint(tmp_path) -> Path:
+    (tmp_path / "app.py").write_text("import os\nfrom json import dumps\n")
+    return tmp_path / "app.py"
+
+
+@pytest.mark.parametrize(
+    ("block", "default", "venv", "placement", "why"),
+    [
+        ({}, None, HERE, "inline", "this environment has all it needs"),
+        ({}, None, OWN, "process", "it has an environment of its own: math-verify==0.7.0 is not installed"),
+        ({"num_workers": 3}, None, HERE, "process", "it has 3 workers"),
+        ({"num_workers": 1}, None, HERE, "inline", "this environment has all it needs"),
+        ({"placement": "process"}, None, HERE, "process", "the config asks for it"),
+        ({}, "process", HERE, "process", "the config asks for it"),
+        ({"placement": "inline"}, "process", HERE, "inline", "the config asks for it"),
+    ],
+)
+def test_a_server_runs_in_this_process_unless_something_speaks_against_it(
+    entrypoint, block, default, venv, placement, why
+):
+    assert choose_placement("tiny", block, default, entrypoint, venv) == (placement, why)
+
+
+@pytest.mark.parametrize(
+    "line", ["import utils", "from utils import x", "import utils.deep as u", "def f():\n    import utils"]
+)
+@pytest.mark.parametrize("neighbour", ["utils.py", "utils/__init__.py"])
+def test_one_that_imports_a_neighbour_by_its_bare_name_gets_a_process(entrypoint, line, neighbour):
+    (entrypoint.parent / neighbour).parent.mkdir(exist_ok=True)
+    (entrypoint.parent / neighbour).touch()
+    entrypoint.write_text(line)
+    placement, why = choose_placement("tiny", {}, None, entrypoint, HERE)
+    assert placement == "process"
+    assert "'utils'" in why
+    assert choose_placement("tiny", {"placement": "inline"}, None, entrypoint, HERE)[0] == "inline"
+
+
+def test_code_that_is_no_python_is_no_reason_to_fail_here(entrypoint):
+    entrypoint.write_text("this is no Python")
+    assert choose_placement("tiny", {}, None, entrypoint, HERE)[0] == "inline"
+
+
+@pytest.mark.parametrize(
+    ("block", "venv", "message"),
+    [
+        ({"placement": "inline"}, OWN, "has an environment of its own"),
+        ({"placement": "inline", "num_workers": 2}, HERE, "has 2 workers"),
+        ({"placement": "proces"}, HERE, "'process'"),
+        ({"placement": "ray"}, HERE, "external"),
+    ],
+)
+def test_a_placement_that_is_not_possible_is_an_error_that_helps(entrypoint, block, venv, message):
+    with pytest.raises(ConfigError, match="server 'tiny'") as caught:
+        choose_placement("tiny", block, None, entrypoint, venv)
+    assert message in str(caught.value)
+
+
+def test_the_address_of_a_plan_is_a_url(entrypoint):
+    plan = ServerPlan("a", "t", "i", Path(), "app.py", "127.0.0.1", 8000, "inline", "because")
+    assert plan.url == "http://127.0.0.1:8000"
