@@ -30,7 +30,8 @@ check: $(STAMP)
 
 test: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap
-	$(BIN)/pytest -n $(WORKERS) --dist worksteal
+	@# Tests start many interpreters; compiling everything anew in each would double their time.
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 demo: $(STAMP)
 	$(BIN)/python scripts/demo.py

@@ -29,6 +29,7 @@ from nemo_gym._results.runs import (
     read_runs,
     rewards_of,
 )
+from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.files import atomic_writer
@@ -58,6 +59,12 @@ class Requested:
                 agents[agent_of(row)] += 1
                 tasks[key_at(row, path, line)[0]] += 1
         return cls(agents, tasks)
+
+    @classmethod
+    def beside(cls, rollouts: Iterable[str | os.PathLike[str]]) -> "Requested | None":
+        """As the materialized inputs beside the rollouts files say; None unless each has them."""
+        plans = [RunPaths.of(os.fspath(path)).materialized for path in rollouts]
+        return cls.in_files(plans) if all(plan.is_file() for plan in plans) else None
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,14 @@ def aggregate_files(
 
     `answer_keys`: the field that holds the answer, by agent; such agents get majority@k.
     """
-    known = requested or Requested()
-    agents = read_runs(paths, answer_keys=answer_keys)
-    return [_aggregate(one, known, answer_keys or {}) for one in agents if one.runs]
+    return aggregate_runs(read_runs(paths, answer_keys=answer_keys), requested=requested, answer_keys=answer_keys)
+
+
+def aggregate_runs(
+    agents: Iterable[AgentRuns], *, requested: Requested | None = None, answer_keys: Mapping[str, str] | None = None
+) -> list[AgentAggregate]:
+    """Like `aggregate_files`, for rollouts that were read already."""
+    return [_aggregate(one, requested or Requested(), answer_keys or {}) for one in agents if one.runs]
 
 
 async def aggregate_with(

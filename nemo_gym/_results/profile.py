@@ -141,14 +141,14 @@ def _task_entries(
         for task, offset in sorted(plan.samples.items()):
             of_task = by_task.get(task, [])
             file.seek(offset)
-            yield {
-                TASK_INDEX_KEY_NAME: task,
-                **(describe_runs(of_task) if of_task else {}),
-                # The row goes out as it came in, without a detour through objects.
-                "sample": orjson.Fragment(file.readline().strip()),
-                **counts_and_infos(of_task, plan.expected[task]),
-                **(pass_rate(rewards_of(of_task), pass_threshold) if pass_threshold is not None else {}),
-            }
+            entry = describe_runs(of_task) if of_task else {}
+            entry[TASK_INDEX_KEY_NAME] = task
+            # The row goes out as it came in, without a detour through objects.
+            entry["sample"] = orjson.Fragment(file.readline().strip())
+            entry.update(counts_and_infos(of_task, plan.expected[task]))
+            if pass_threshold is not None:
+                entry.update(pass_rate(rewards_of(of_task), pass_threshold))
+            yield entry
 
 
 def _agent_entries(plan: _Plan, runs: Sequence[Run]) -> list[dict[str, Any]]:

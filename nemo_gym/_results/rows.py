@@ -155,6 +155,11 @@ def reward_of(row: Row) -> float | None:
     return float(reward)
 
 
+def count_of(n_scored: int, n_requested: int | None) -> str:
+    """How much a number rests on: no number is shown without it."""
+    return f"{n_scored} of {'?' if n_requested is None else n_requested}"
+
+
 class SeenKeys:
     """Which rollouts were read so far, and where; reading one twice is an error."""
 

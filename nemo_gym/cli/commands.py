@@ -68,11 +68,27 @@ AGGREGATE = (
     Flag("--output", "output_jsonl_fpath", "where the merged rollouts go", short="-o"),
     JSON,
 )
+COMPARE = (Flag("--pass-threshold", "pass_threshold", "reward from which a rollout has passed", "number"), JSON)
 PROFILE = (
     Flag("--inputs", "materialized_inputs_jsonl_fpath", "what was planned; by default beside the rollouts"),
     Flag("--rollouts", "rollouts_jsonl_fpath", "the rollouts file"),
     Flag("--allow-partial", "allow_partial_rollouts", "some planned rollouts may be missing", "switch"),
     Flag("--pass-threshold", "pass_threshold", "reward from which a rollout has passed", "number"),
+)
+
+REVERIFY = (
+    Flag("--inputs", "materialized_inputs_jsonl_fpath", "what was planned; by default beside the rollouts"),
+    Flag("--rollouts", "rollouts_jsonl_fpath", "the stored rollouts"),
+    Flag("--output", "output_jsonl_fpath", "where the new scores go", short="-o"),
+    Flag("--concurrency", "num_samples_in_parallel", "verifications at once", "number"),
+    Flag("--limit", "limit", "only the first so many", "number"),
+    Flag("--force", "force", "also with verifiers that are not known to be stateless", "switch"),
+    Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
+    Flag("--resume", "resume_from_cache", "only what the output does not hold yet", "switch"),
+    Flag("--disable-aggregation", "disable_aggregation", "write rollouts only", "switch"),
+    Flag("--judge-failed-only", "judge_failed_only", "only rollouts whose judge gave no verdict", "switch"),
+    Flag("--append", "append", "add to an output that exists", "switch"),
+    JSON,
 )
 
 GROUPS: dict[str, dict[str, Command]] = {
@@ -89,7 +105,9 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "eval": {
         "aggregate": Command("nemo_gym.cli.eval_files:aggregate", "merge shards and compute their metrics", AGGREGATE),
+        "compare": Command("nemo_gym.cli.eval_files:compare", "compare runs task by task: FILE FILE ...", COMPARE),
         "profile": Command("nemo_gym.cli.eval_files:profile", "statistics of the rewards of every task", PROFILE),
+        "reverify": Command("nemo_gym.cli.reverify:reverify", "score stored responses again", (*SELECTORS, *REVERIFY)),
         "run": Command("nemo_gym.cli.eval:run", "play tasks and score them", (*SELECTORS, *MODEL, *EVAL_RUN, JSON)),
     },
 }

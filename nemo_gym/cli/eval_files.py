@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval aggregate` and `gym eval profile`: what follows a run, from its files alone; no server is needed."""
+"""`gym eval aggregate`, `profile` and `compare`: what follows a run, from its files alone; no server is needed."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,8 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
 from nemo_gym._results.aggregate import Requested, aggregate_files, write_aggregates
+from nemo_gym._results.compare import compare as compare_runs
+from nemo_gym._results.compare import comparison_table
 from nemo_gym._results.merge import merge_shards
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs
@@ -95,3 +97,16 @@ def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validated(kind, plain)
+
+
+def compare(overrides: list[str]) -> int:
+    """Compare rollouts files task by task, the first being the baseline."""
+    files = [token for token in overrides if "=" not in token]
+    settings = {key: value for key, _, value in (token.lstrip("+").partition("=") for token in overrides) if value}
+    threshold = float(settings["pass_threshold"]) if "pass_threshold" in settings else None
+    compared = compare_runs(files, pass_threshold=threshold)
+    if settings.get("json") == "true":
+        render.json_data(compared.as_json())
+    else:
+        render.table(comparison_table(compared))
+    return 0

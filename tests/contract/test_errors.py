@@ -17,10 +17,15 @@ from nemo_gym import errors
 from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailure
 
 # Steer control flow inside their package and never reach a caller, as classes with a leading underscore do too.
-INTERNAL = {"nemo_gym._mcp.protocol.RpcError", "nemo_gym._mcp.schema.NotAnObject"}
+INTERNAL = {
+    "nemo_gym._mcp.protocol.RpcError",
+    "nemo_gym._mcp.schema.NotAnObject",
+    "nemo_gym._rollouts.bad_rows.BadRow",
+}
 # What arguments of these names look like; anything else is told by its annotation.
 SAMPLES: dict[str, Any] = {
     "last_lines": ("one line", "another"),
+    "late": {"weather": ("one line", "another")},
     "problems": [ConfigError("first"), ConfigError("second")],
     "response_content": b'{"detail": "no"}',
     "url": "http://127.0.0.1:1/run",

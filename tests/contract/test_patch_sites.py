@@ -176,7 +176,7 @@ async def test_judge_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_rollout_collection_setup_server_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = MagicMock(ok=True)
+    answer = MagicMock(ok=True, status=200)
     answer.read = AsyncMock(return_value=b'{"reward": 1.0}')
     client = MagicMock(spec=ServerClient)
     client.post = AsyncMock(return_value=answer)

@@ -12,7 +12,6 @@ import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.support.small_servers import gym, is_free, start, until, write_server
@@ -458,7 +457,3 @@ def test_without_a_run_the_status_says_so(tmp_path):
     with gym(tmp_path, "env", "status", "--json") as status:
         assert status.wait() == 1
     assert json.loads(status.said) == []
-
-
-def test_this_process_started_nothing_that_is_still_there():
-    assert psutil.Process().children() == []

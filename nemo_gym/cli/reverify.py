@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym eval reverify`: let the verifiers of a config score stored responses again."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field, PositiveInt
+
+from nemo_gym._results.reverify import Reverification, output_for, plan_reverification, require_output
+from nemo_gym._rollouts.collect import CollectSettings, collect
+from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.journal import Journal
+from nemo_gym._rollouts.limiter import FixedLimit
+from nemo_gym._rollouts.lock import run_lock
+from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.types import Row, Scored
+from nemo_gym._util.jsonl import write_rows
+from nemo_gym.cli import render
+from nemo_gym.cli.progress import Progress, shown
+from nemo_gym.cli.results import report
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
+from nemo_gym.global_config import GlobalConfigDictParser, get_global_config_dict, set_global_config_dict
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+
+_DEFAULT_PARALLEL = 64
+
+
+class RolloutReverificationConfig(BaseNeMoGymCLIConfig):
+    """Score stored responses again with the verifiers of a config."""
+
+    materialized_inputs_jsonl_fpath: str | None = Field(
+        default=None, description="What was planned; by default the file beside the rollouts."
+    )
+    rollouts_jsonl_fpath: str = Field(description="The stored rollouts.")
+    output_jsonl_fpath: str = Field(description="Where the new scores go.")
+    force: bool = Field(default=False, description="Also with verifiers that are not known to be stateless.")
+    disable_aggregation: bool = Field(default=False, description="Write rollouts only, no aggregate metrics.")
+    num_samples_in_parallel: PositiveInt | None = Field(default=None, description="Verifications at once.")
+    limit: PositiveInt | None = Field(default=None, description="Only the first so many.")
+    overwrite: bool = Field(default=False, description="Replace an output that exists.")
+    resume_from_cache: bool = Field(default=False, description="Only what the output does not hold yet.")
+    judge_failed_only: bool = Field(default=False, description="Only rollouts whose judge gave no verdict.")
+    append: bool = Field(default=False, description="Add to an output that exists.")
+    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
+
+
+def reverify(overrides: list[str]) -> int:
+    """Score again; 0 only if everything was scored."""
+    sys.argv[1:] = overrides
+    set_global_config_dict()
+    config = get_global_config_dict()
+    GlobalConfigDictParser().raise_on_no_server_instances(config)
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    settings = validated(RolloutReverificationConfig, plain)
+    import uvloop
+
+    return uvloop.run(_reverify(config, settings))
+
+
+async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
+    from nemo_gym.launch import serve_config
+
+    verifiers = verifiers_of(config)
+    async with serve_config(config, render.note):
+        client = ServerClient.load_from_global_config()
+        output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
+        keep = settings.resume_from_cache or settings.append
+        require_output(output, overwrite=settings.overwrite, resume=keep)
+        paths = RunPaths.of(output)
+        inputs = settings.materialized_inputs_jsonl_fpath or RunPaths.of(settings.rollouts_jsonl_fpath).materialized
+        plan = plan_reverification(
+            inputs,
+            settings.rollouts_jsonl_fpath,
+            output,
+            judge_failed_only=settings.judge_failed_only,
+            limit=settings.limit,
+            resume=settings.resume_from_cache,
+            append=settings.append,
+        )
+        with run_lock(paths):
+            counts = await _score(plan, paths, _verify_with(client, verifiers), settings, keep)
+        if not settings.disable_aggregation:
+            await report(paths, counts, client, as_json=settings.json_summary)
+    return 0 if counts.scored == counts.requested else 1
+
+
+async def _score(
+    plan: Reverification,
+    paths: RunPaths,
+    verify: Callable[[str, Row], Awaitable[Any]],
+    settings: RolloutReverificationConfig,
+    keep: bool,
+) -> Counts:
+    """Copy what is kept as it is, then score the rest into the journal."""
+    done = plan.n_done + plan.n_seeds
+    counts = Counts(requested=plan.n_requested, scored=done, not_played=len(plan.todo))
+    if not keep or not plan.n_done:
+        write_rows(paths.materialized_draft, (payload.row for payload in plan.payloads()))
+        manifest = Manifest(counts=counts, input=input_identity(plan.source, paths.materialized_draft))
+        journal = Journal.begin(paths, manifest)
+        for row in plan.seeds():
+            journal.record(Scored(row, row, 0, 0.0))
+        counts = counts.model_copy(update={"scored": plan.n_done})
+    else:
+        journal = Journal.resume(paths, Manifest(counts=counts, input=input_identity(plan.source, paths.output)))
+    limiter = FixedLimit(settings.num_samples_in_parallel or _DEFAULT_PARALLEL)
+    progress = Progress(len(plan.todo), limiter)
+    rows = (payload.row for payload in plan.payloads())
+    with journal, shown(progress, quiet=settings.json_summary) as display:
+        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), display.tick)
+
+
+def verifiers_of(config: DictConfig) -> dict[str, str]:
+    """The resources server of each agent, by the agent's block or because there is only one."""
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    servers = [instance.name for instance in instances if instance.SERVER_TYPE == "resources_servers"]
+    found = {}
+    for instance in instances:
+        if instance.SERVER_TYPE == "responses_api_agents":
+            named = (instance.get_inner_run_server_config_dict().get("resources_server") or {}).get("name")
+            if named or len(servers) == 1:
+                found[instance.name] = str(named or servers[0])
+    if not found:
+        raise ConfigError("no agent of the config has a resources server that could verify its rollouts")
+    return found
+
+
+async def _modes(client: ServerClient, verifiers: dict[str, str]) -> dict[str, str]:
+    async def mode(server: str) -> str:
+        response = await client.get(server, "/reverify_mode")
+        await raise_for_status(response)
+        return str(await get_response_json(response))
+
+    servers = sorted(set(verifiers.values()))
+    return dict(zip(servers, await asyncio.gather(*map(mode, servers)), strict=True))
+
+
+def _verify_with(client: ServerClient, verifiers: dict[str, str]) -> Callable[[str, Row], Awaitable[Any]]:
+    async def verify(agent: str, row: Row) -> Any:
+        server = verifiers.get(agent)
+        if server is None:
+            raise ConfigError(f"the config has no agent {agent!r}, so nobody verifies its rollouts")
+        return await client.post(server, "/verify", json=row)
+
+    return verify
