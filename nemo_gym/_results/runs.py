@@ -7,6 +7,7 @@ carry no score are counted and left out: a failure is no zero.
 
 import functools
 import logging
+import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,8 @@ from nemo_gym._util.keys import BOOKKEEPING_PREFIX, REWARD_KEY_NAME, ROLLOUT_IND
 
 LOG = logging.getLogger(__name__)
 _NUMBERS = (int, float)
+# Sums and squares of larger numbers might overflow.
+_LARGE = 1e150
 
 
 class Run(NamedTuple):
@@ -129,11 +132,17 @@ def describe_runs(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def _describe(values: list[Number]) -> tuple[Number, ...]:
-    """The statistics in the order of their names; most columns of a task hold one value over and over."""
-    first = values[0]
-    if values.count(first) == len(values):
+    """The statistics of two values or more, in the order of their names."""
+    n, first = len(values), values[0]
+    if values.count(first) == n:
         return float(first), first, first, float(first), 0.0
-    return tuple(describe(values).values())
+    ordered = sorted(values)
+    if max(-ordered[0], ordered[-1]) > _LARGE:
+        return tuple(describe(values).values())
+    mean, middle = math.fsum(ordered) / n, n // 2
+    median = float(ordered[middle]) if n % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+    # The distance from the mean is the root of the sum of squares, all in C.
+    return mean, ordered[-1], ordered[0], median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
 
 
 def counts_and_infos(runs: Sequence[Run], expected: int) -> dict[str, Any]:

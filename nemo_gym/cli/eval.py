@@ -13,6 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.expand import materialize
@@ -26,7 +27,7 @@ from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_
 from nemo_gym._rollouts.types import Row
 from nemo_gym.cli import render
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
-from nemo_gym.cli.progress import Progress, shown
+from nemo_gym.cli.progress import shown
 from nemo_gym.cli.results import report
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
@@ -77,8 +78,8 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> 
     with _interrupts_go_to(control):
         async with _client(config, settings) as client:
             begin = Journal.resume if todo.resumed else Journal.begin
-            progress = Progress(todo.count, limiter)
-            with begin(paths, todo.manifest) as journal, shown(progress, quiet=settings.quiet) as display:
+            summary = RunSummary(todo.count)
+            with begin(paths, todo.manifest) as journal, shown(summary, limiter, quiet=settings.quiet) as count:
                 counts = await collect(
                     todo.rows,
                     lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
@@ -86,10 +87,12 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> 
                     limiter,
                     control,
                     CollectSettings(settings.rollout_timeout_seconds, settings.max_failure_rate),
-                    display.tick,
+                    count,
                 )
                 if control.is_stopping:
                     journal.close("interrupted")
+            for row in summary.failure_table():
+                render.note("  ".join(row))
             if not settings.disable_aggregation:
                 await report(paths, counts, client, as_json=settings.json_summary)
     return _exit_code(counts, control, settings)

@@ -54,8 +54,7 @@ def aggregate(overrides: list[str]) -> int:
     paths = RunPaths.of(config.output_jsonl_fpath)
     if config.merge_shards:
         merge_shards(shards, paths.output)
-    plans = [plan for shard in shards if (plan := RunPaths.of(shard).materialized).is_file()]
-    requested = Requested.in_files(plans) if len(plans) == len(shards) else None
+    requested = Requested.beside(shards)
     aggregates = aggregate_files([paths.output] if config.merge_shards else shards, requested=requested)
     write_aggregates(paths.aggregate_metrics, aggregates)
     scored = sum(one.n_scored for one in aggregates)

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run came to: metrics written to their file, and a table that says of how many rollouts each number is."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from aiohttp import ClientError
 
 from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, write_aggregates
+from nemo_gym._results.summary import table
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym.cli import render
 from nemo_gym.errors import ServerCallError
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
-
-_SHOWN_METRICS = 30
 
 
 async def report(paths: RunPaths, counts: Counts, client: ServerClient, *, as_json: bool) -> None:
@@ -51,13 +50,11 @@ def summary(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate
     }
 
 
-def show(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> None:
-    """A run as tables."""
-    for aggregate in aggregates:
-        requested = counts.requested if aggregate.n_requested is None else aggregate.n_requested
-        rows = [["metric", "value", "95 % interval"], *_metric_rows(aggregate)]
-        title = f"\n{aggregate.agent}: {aggregate.n_scored} scored of {requested} requested, {aggregate.n_tasks} tasks"
-        render.table(rows, title=title)
+def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) -> None:
+    """A run as a table, and where its files are."""
+    if aggregates:
+        render.data("")
+        render.table(table(None, aggregates))
     render.data(f"\n{counts.scored} scored of {counts.requested} requested, {counts.failed} failed")
     for kind, count in sorted(counts.by_kind.items()):
         render.data(f"  {kind}: {count}")
@@ -65,16 +62,3 @@ def show(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) 
     render.data(f"metrics:  {paths.aggregate_metrics}")
     if counts.failed:
         render.data(f"failures: {paths.failures}")
-
-
-def _metric_rows(aggregate: AgentAggregate) -> list[list[str]]:
-    numbers = {
-        **{name: value for name, value in aggregate.key_metrics.items() if isinstance(value, int | float)},
-        **{name: interval["estimate"] for name, interval in aggregate.confidence.items()},
-    }
-    rows = []
-    for name, value in list(numbers.items())[:_SHOWN_METRICS]:
-        low, high = (aggregate.confidence.get(name) or {}).get("ci95") or (None, None)
-        interval = f"[{low:.3f}, {high:.3f}]" if low is not None and high is not None else ""
-        rows.append([name, f"{value:.4g}" if value is not None else "", interval])
-    return rows

@@ -10,6 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveInt
 
 from nemo_gym._results.reverify import Reverification, output_for, plan_reverification, require_output
+from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.journal import Journal
@@ -20,7 +21,7 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row, Scored
 from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.progress import Progress, shown
+from nemo_gym.cli.progress import shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
@@ -109,10 +110,10 @@ async def _score(
     else:
         journal = Journal.resume(paths, Manifest(counts=counts, input=input_identity(plan.source, paths.output)))
     limiter = FixedLimit(settings.num_samples_in_parallel or _DEFAULT_PARALLEL)
-    progress = Progress(len(plan.todo), limiter)
+    summary = RunSummary(len(plan.todo))
     rows = (payload.row for payload in plan.payloads())
-    with journal, shown(progress, quiet=settings.json_summary) as display:
-        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), display.tick)
+    with journal, shown(summary, limiter, quiet=settings.json_summary) as count:
+        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), count)
 
 
 def verifiers_of(config: DictConfig) -> dict[str, str]:

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What follows a run, from its files alone."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import PARENT_DIR
+from nemo_gym.cli import legacy
+from nemo_gym.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def own_argv(monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["gym"])
+
+
+def write_run(folder: Path, name: str, rewards: list[list[float]], first_task: int = 0) -> Path:
+    """A run of one agent: `rewards` by task and rollout."""
+    plan, rollouts = [], []
+    for task, of_task in enumerate(rewards, first_task):
+        for rollout, reward in enumerate(of_task):
+            row = {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "a"}, "question": task}
+            plan.append({**row, "responses_create_params": {"input": str(task)}})
+            rollouts.append({**row, "reward": reward, "response": {"usage": {"input_tokens": 2}}})
+    (folder / f"{name}_materialized_inputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plan))
+    path = folder / f"{name}.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rollouts))
+    return path
+
+
+def test_shards_are_merged_in_order_and_aggregated(tmp_path, capsys):
+    write_run(tmp_path, "b", [[1, 0]], first_task=1)
+    write_run(tmp_path, "a", [[1, 1]])
+    assert main(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl", "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    merged = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
+    assert [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in merged] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert summary["counts"]["scored"] == summary["counts"]["requested"] == 4
+    assert summary["agents"][0]["key_metrics"]["mean/reward"] == 0.75
+
+
+def test_a_rollout_that_is_in_two_shards_is_an_error(tmp_path, capsys):
+    write_run(tmp_path, "a", [[1]])
+    write_run(tmp_path, "b", [[0]])
+    assert main(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl"]) == 1
+    assert "a.jsonl" in capsys.readouterr().err
+    assert not (tmp_path / "all.jsonl").exists()
+
+
+def test_a_profile_has_a_line_for_every_task(tmp_path, capsys):
+    rollouts = write_run(tmp_path, "r", [[1, 0], [1, 1]])
+    assert main(["eval", "profile", "--rollouts", str(rollouts), "--pass-threshold", "1"]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "r_reward_profiling.jsonl").read_text().splitlines()]
+    assert [line["mean/reward"] for line in lines] == [0.5, 1.0]
+    assert "4 scored of 4 requested" in capsys.readouterr().out
+
+
+def test_the_legacy_profile_writes_tasks_with_their_statistics(tmp_path, capsys, monkeypatch):
+    rollouts = write_run(tmp_path, "r", [[1, 0], [1, 1]])
+    tasks, output = tmp_path / "tasks.jsonl", tmp_path / "profiled.jsonl"
+    tasks.write_text('{"question": "x"}\n{"question": "y"}\n')
+    argv = [
+        "ng_profile",
+        f"+input_jsonl_fpath={tasks}",
+        f"+rollouts_jsonl_fpath={rollouts}",
+        f"+output_jsonl_fpath={output}",
+        "+pass_threshold=1.0",
+    ]
+    monkeypatch.setattr(sys, "argv", argv)
+    assert legacy.main() == 0
+    first, second = (json.loads(line) for line in output.read_text().splitlines())
+    assert first["question"] == "x"
+    assert (first["avg_reward"], first["std_reward"], first["min_reward"], first["max_reward"]) == (0.5, 0.5, 0, 1)
+    assert (first["total_samples"], first["pass_rate"], first["pass_rate_passed"]) == (2, 0.5, 1)
+    assert second["pass_rate"] == 1.0
+    assert "deprecated" in capsys.readouterr().err
+
+
+def test_runs_are_compared_task_by_task(tmp_path, capsys):
+    old = write_run(tmp_path, "old", [[0, 0], [1, 1], [0, 0]])
+    new = write_run(tmp_path, "new", [[1, 1], [1, 1], [0, 0]])
+    assert main(["eval", "compare", str(old), str(new), "--json"]) == 0
+    (comparison,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert (comparison["wins"], comparison["losses"], comparison["ties"]) == (1, 0, 2)
+    assert comparison["difference"] == pytest.approx(1 / 3)
+    assert main(["eval", "compare", str(old), str(new)]) == 0
+    assert "6 of 6" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [["eval", "aggregate"], ["eval", "profile"]])
+def test_what_is_missing_is_named_with_its_override(command, capsys):
+    assert main(command) == 2
+    assert "missing required configuration" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_stored_responses_are_scored_again(tmp_path, unused_tcp_port):
+    data = PARENT_DIR / "resources_servers" / "example_multi_step" / "data"
+    rollouts = tmp_path / "r.jsonl"
+    rows = [json.loads(line) for line in (data / "example_rollouts.jsonl").read_text().splitlines()]
+    rollouts.write_text("".join(json.dumps({**row, "reward": 0.0}) + "\n" for row in rows))
+    keys = ("_ng_task_index", "_ng_rollout_index", "agent_ref")
+    inputs = [json.loads(line) for line in (data / "example.jsonl").read_text().splitlines()]
+    plan = [{**inputs[row["_ng_task_index"]], **{key: row[key] for key in keys}} for row in rows]
+    (tmp_path / "r_materialized_inputs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in plan))
+    arguments = [
+        "eval",
+        "reverify",
+        "--resources-server",
+        "example_multi_step",
+        "--model-type",
+        "replay_model",
+        "++policy_model.responses_api_models.replay_model.replies=[unused]",
+        f"++head_server.port={unused_tcp_port}",
+        "--rollouts",
+        str(rollouts),
+        "-o",
+        str(tmp_path / "again.jsonl"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "nemo_gym.cli.main", *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    again = [json.loads(line) for line in (tmp_path / "again.jsonl").read_text().splitlines()]
+    assert [row["reward"] for row in again] == [1.0] * len(rows)

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Files of small runs."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path) -> Write:
+    """Write rows (objects, or raw bytes for a damaged line) to a file, a line each."""
+
+    def write(name: str, rows: list[Any], end: bytes = b"\n") -> Path:
+        lines = [row if isinstance(row, bytes) else orjson.dumps(row) for row in rows]
+        path = tmp_path / name
+        path.write_bytes(b"\n".join(lines) + (end if lines else b""))
+        return path
+
+    return write
+
+
+@pytest.fixture
+def result():
+    """A row of a rollouts file."""
+
+    def result(task: int, rollout: int, reward: Any, agent: str = "a", **fields: Any) -> dict[str, Any]:
+        return {
+            "_ng_task_index": task,
+            "_ng_rollout_index": rollout,
+            "agent_ref": {"name": agent},
+            "responses_create_params": {"input": "long"},
+            "response": {"output": ["long"], "usage": {"input_tokens": 10, "output_tokens": 2}},
+            "reward": reward,
+            **fields,
+        }
+
+    return result
+
+
+@pytest.fixture
+def planned():
+    """A row of a materialized inputs file."""
+
+    def planned(task: int, rollout: int, agent: str = "a", **fields: Any) -> dict[str, Any]:
+        return {
+            "_ng_task_index": task,
+            "_ng_rollout_index": rollout,
+            "agent_ref": {"name": agent},
+            "responses_create_params": {"input": f"question {task}"},
+            "answer": str(task),
+            **fields,
+        }
+
+    return planned
+
+
+@pytest.fixture
+def run(write, result, planned):
+    """A rollouts file with these rewards per task (None: not scored), and its materialized inputs."""
+
+    def run(name: str, rewards: list[list[Any]], agent: str = "a", **fields: Any) -> Path:
+        keys = [(t, r, reward) for t, runs in enumerate(rewards) for r, reward in enumerate(runs)]
+        stem = name.removesuffix(".jsonl")
+        write(f"{stem}_materialized_inputs.jsonl", [planned(t, r, agent, **fields) for t, r, _ in keys])
+        return write(name, [result(t, r, reward, agent) for t, r, reward in keys if reward is not None])
+
+    return run

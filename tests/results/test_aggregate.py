@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of a run from its files."""
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis.strategies import integers, lists
+
+from nemo_gym._metrics.aggregate import aggregate as aggregate_responses
+from nemo_gym._results.aggregate import Requested, aggregate_files, aggregate_runs, aggregate_with, write_aggregates
+from nemo_gym._results.rows import ResultsError, stripped_rows
+from nemo_gym._results.runs import AgentRuns, Run
+
+
+def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
+    rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0, None]])
+    path = write_aggregates(tmp_path / "r_aggregate_metrics.json", aggregate_files([rollouts]))
+    [entry] = orjson.loads(path.read_bytes())
+    assert entry["agent_ref"] == {"name": "a"}
+    assert entry["agent_metrics"]["mean/reward"] == 0.6
+    assert entry["agent_metrics"]["mean/input_tokens"] == 10.0
+    assert entry["key_metrics"] == {"mean/reward": 0.6, "mean/input_tokens": 10.0, "mean/output_tokens": 2.0}
+    assert [task["_ng_task_index"] for task in entry["group_level_metrics"]] == [0, 1, 2]
+    theirs = aggregate_responses([row.row for row in stripped_rows([rollouts])])
+    assert entry["group_level_metrics"] == theirs.tasks
+    assert {name: entry["agent_metrics"][name] for name in theirs.agent} == pytest.approx(theirs.agent)
+
+
+def test_written_and_returned_entries_are_the_same(run, result, write, tmp_path):
+    rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0]])
+    other = write("s.jsonl", [result(7, 0, 1.0, "b")])
+    aggregates = aggregate_files([rollouts, other])
+    path = write_aggregates(tmp_path / "m.json", aggregates)
+    assert orjson.loads(path.read_bytes()) == [aggregate.entry() for aggregate in aggregates]
+
+
+def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_path):
+    aggregates = aggregate_files([write("r.jsonl", [result(0, 0, None)])])
+    assert orjson.loads(write_aggregates(tmp_path / "m.json", aggregates).read_bytes()) == []
+
+
+def test_intervals_are_clustered_by_task_and_say_of_how_many_rollouts(run):
+    # Task means 0.5, 1, 0: mean 0.5, standard error sqrt(0.25 / 3), t(2) = 4.3027, kept within 0 and 1.
+    rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0, None]])
+    [aggregate] = aggregate_files([rollouts], requested=Requested.beside([rollouts]))
+    assert aggregate.confidence["mean/reward"] == {
+        "estimate": 0.5,
+        "ci95": [0.0, 1.0],
+        "stderr": pytest.approx(0.288675, abs=1e-6),
+        "n_tasks": 3,
+        "n_scored": 5,
+        "n_requested": 6,
+    }
+    assert aggregate.confidence["pass@2/accuracy"]["n_tasks"] == 2
+    assert aggregate.confidence["pass@1[avg-of-2]/accuracy"]["estimate"] == 75.0
+
+
+def test_what_was_requested_shows_in_the_tasks(run):
+    rollouts = run("r.jsonl", [[1.0, None, None]])
+    [aggregate] = aggregate_files([rollouts], requested=Requested.beside([rollouts]))
+    [task] = aggregate.task_entries()
+    assert (task["num_rollouts"], task["expected_num_rollouts"], task["missing_num_rollouts"]) == (1, 3, 2)
+
+
+def test_without_materialized_inputs_nobody_knows_what_was_requested(write, result):
+    rollouts = write("alone.jsonl", [result(0, 0, 1.0)])
+    assert Requested.beside([rollouts]) is None
+    [aggregate] = aggregate_files([rollouts])
+    assert (aggregate.n_scored, aggregate.n_requested) == (1, None)
+
+
+def test_an_answer_key_gives_the_majority(write, result):
+    rows = [result(0, r, float(answer == "x"), got=answer) for r, answer in enumerate(["x", "x", "y"])]
+    [aggregate] = aggregate_files([write("r.jsonl", rows)], answer_keys={"a": "got"})
+    assert aggregate.agent_metrics["majority@3/accuracy"] == 100.0
+    assert aggregate.confidence["majority@3/accuracy"]["estimate"] == 100.0
+
+
+async def test_a_server_with_metrics_of_its_own_is_asked(write, result):
+    asked = {}
+
+    async def post(agent, rows):
+        asked[agent] = [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in rows]
+        if agent == "a":
+            return {"agent_metrics": {"own": 1}, "key_metrics": {"own": 1}, "group_level_metrics": [{"task": 0}]}
+        return None
+
+    rows = [result(1, 0, 1.0), result(0, 0, 0.0), result(2, 0, 1.0, "b"), result(3, 0, None)]
+    a, b = await aggregate_with(post, [write("r.jsonl", rows)])
+    assert asked == {"a": [(0, 0), (1, 0)], "b": [(2, 0)]}
+    assert (a.agent_metrics, a.key_metrics, list(a.task_entries())) == ({"own": 1}, {"own": 1}, [{"task": 0}])
+    assert a.confidence["mean/reward"]["estimate"] == 0.5
+    assert b.agent_metrics["mean/reward"] == 1.0
+
+
+async def test_only_the_agents_named_are_asked_about(write, result):
+    asked = []
+
+    async def post(agent, rows):
+        asked.append(agent)
+
+    path = write("r.jsonl", [result(0, 0, 1.0, "a"), result(1, 0, 1.0, "b")])
+    assert len(await aggregate_with(post, [path], ask_for=["b"])) == 2
+    assert asked == ["b"]
+
+
+def test_a_rollout_in_two_files_is_an_error(write, result):
+    with pytest.raises(ResultsError, match="occurs twice"):
+        aggregate_files([write("a.jsonl", [result(0, 0, 1.0)]), write("b.jsonl", [result(0, 0, 1.0)])])
+
+
+@given(lists(lists(integers(0, 1), min_size=1, max_size=4), min_size=2, max_size=10))
+@settings(max_examples=50, deadline=None)
+def test_every_interval_contains_its_estimate(rewards):
+    runs = [Run((t, r), {"reward": reward}) for t, task in enumerate(rewards) for r, reward in enumerate(task)]
+    [aggregate] = aggregate_runs([AgentRuns("a", runs)])
+    for interval in aggregate.confidence.values():
+        if interval["ci95"]:
+            low, high = interval["ci95"]
+            assert low - 1e-9 <= interval["estimate"] <= high + 1e-9

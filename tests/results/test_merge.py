@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Merging shards."""
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import dictionaries, integers, tuples
+
+from nemo_gym._results import merge
+from nemo_gym._results.merge import merge_shards
+from nemo_gym._results.rows import ResultsError, stripped_rows
+
+
+@given(dictionaries(tuples(integers(0, 10**9), integers(0, 10**6)), integers(0, 3), max_size=30))
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_merge_is_a_sort(write, result, tmp_path, shard_of):
+    shards = [
+        write(f"s{n}.jsonl", [result(*key, 1.0) for key, shard in shard_of.items() if shard == n], end=b"")
+        for n in range(4)
+    ]
+    merged = merge_shards(shards, tmp_path / "all.jsonl")
+    assert (merged.n_rows, merged.n_shards) == (len(shard_of), 4)
+    assert [row.key for row in stripped_rows([merged.output])] == sorted(shard_of)
+
+
+def test_rows_are_copied_as_they_are(write, tmp_path):
+    first = b'{"_ng_task_index": 0,  "_ng_rollout_index": 1, "x": 1.50, "y": "\\u00e9"}'
+    second = b'{"_ng_task_index":0,"_ng_rollout_index":0}'
+    merged = merge_shards([write("a.jsonl", [first, b"", second])], tmp_path / "all.jsonl")
+    assert merged.output.read_bytes() == second + b"\n" + first + b"\n"
+
+
+def test_more_shards_than_open_files(write, result, tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "_MOST_OPEN", 2)
+    shards = [write(f"s{n}.jsonl", [result(t, n, 1.0) for t in (2, 1, 0)]) for n in range(5)]
+    merge_shards(shards, tmp_path / "all.jsonl")
+    keys = [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in _rows(tmp_path / "all.jsonl")]
+    assert keys == [(t, n) for t in range(3) for n in range(5)]
+
+
+def test_a_rollout_in_two_shards_is_an_error_that_names_both_and_writes_nothing(write, result, tmp_path):
+    a = write("a.jsonl", [result(0, 0, 1.0), result(5, 1, 1.0)])
+    b = write("b.jsonl", [b"", result(5, 1, 0.0)])
+    with pytest.raises(ResultsError, match=rf"task 5, rollout 1 occurs twice: {a}:2 and {b}:2"):
+        merge_shards([a, b], tmp_path / "all.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
+
+
+def test_the_output_may_not_be_one_of_several_shards(write, result, tmp_path):
+    a, b = write("a.jsonl", [result(0, 0, 1.0)]), write("b.jsonl", [result(1, 0, 1.0)])
+    with pytest.raises(ResultsError, match="is itself one of the 2 files"):
+        merge_shards([a, b], tmp_path / "a.jsonl")
+    assert len(_rows(a)) == 1
+
+
+def test_a_file_can_be_sorted_in_place(write, result):
+    a = write("a.jsonl", [result(1, 0, 1.0), result(0, 0, 1.0)])
+    merge_shards([a], a)
+    assert [row["_ng_task_index"] for row in _rows(a)] == [0, 1]
+
+
+def _rows(path):
+    return [orjson.loads(line) for line in path.read_bytes().splitlines()]
