@@ -20,7 +20,7 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter
 
-from nemo_gym._serving.guard import describe, json_reply
+from nemo_gym._serving.guard import JsonBytes, describe, json_reply
 from nemo_gym._serving.route import parsed, validated
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
@@ -177,5 +177,5 @@ def _json(reply: Any) -> Response:
     if isinstance(reply, Response):
         return reply
     if isinstance(reply, BaseModel):
-        return Response(reply.model_dump_json(), media_type="application/json")
+        return JsonBytes(reply.model_dump_json().encode())
     return json_reply(200, reply)

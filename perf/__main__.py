@@ -13,7 +13,7 @@ _BENCHMARKS = {
     "hops": "a call between two servers, in process and over HTTP",
     "schemas": "whether long conversations cost in proportion to their length",
     "bare_post": "the unit: the client's CPU for one plain POST",
-    "rollouts": "a rollout with one tool call, in bare POSTs",
+    "rollouts": "a rollout from its row to its line in the journal, in bare POSTs",
 }
 
 

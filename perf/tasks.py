@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks play with: a task with one tool, its resources server, two model servers, a long talk."""
+"""What the benchmarks play with: tasks, their resources servers, a model server, a long talk."""
 
+import re
 from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, PrivateAttr
 
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.openai_utils import (
-    NeMoGymAsyncOpenAI,
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
     NeMoGymResponse,
@@ -31,6 +31,9 @@ _CITY_TOOL = {
 }
 
 
+_BOXED_LETTER = re.compile(r"\\boxed\{([A-Z])\}")
+
+
 def weather_task() -> dict[str, Any]:
     """A task that takes one tool call."""
     question = [
@@ -38,6 +41,16 @@ def weather_task() -> dict[str, Any]:
         {"role": "user", "content": "I am in San Francisco. Do I need a coat tonight?"},
     ]
     return {"responses_create_params": {"input": question, "tools": [_CITY_TOOL], "parallel_tool_calls": False}}
+
+
+def choice_task() -> dict[str, Any]:
+    """A question with one right letter, which takes no tool."""
+    question = (
+        "Answer the question below. The last line must be the letter of your choice in \\boxed{}.\n\n"
+        "Which of these gases makes up most of the air?\n\nA: nitrogen\nB: oxygen\nC: argon\nD: carbon dioxide"
+    )
+    params = {"input": [{"role": "user", "content": question}]}
+    return {"responses_create_params": params, "expected_answer": "A"}
 
 
 def conversation(items: int) -> list[dict[str, Any]]:
@@ -88,6 +101,25 @@ class WeatherServer(SimpleResourcesServer):
         return BaseVerifyResponse(**body.model_dump(), reward=1.0)
 
 
+class ChoiceRequest(BaseVerifyRequest):
+    expected_answer: str
+
+
+class ChoiceReply(BaseVerifyResponse):
+    expected_answer: str
+    extracted_answer: str | None
+
+
+class ChoiceServer(SimpleResourcesServer):
+    """A world of questions with one right letter."""
+
+    async def verify(self, body: ChoiceRequest) -> ChoiceReply:  # type: ignore[override]
+        found = _BOXED_LETTER.search(body.response.output_text)
+        answer = found[1] if found else None
+        reward = float(answer == body.expected_answer)
+        return ChoiceReply(**body.model_dump(), extracted_answer=answer, reward=reward)
+
+
 class ConstantModel(SimpleResponsesAPIModel):
     """A model server that always gives the same reply: what is left is the cost of a model server as such."""
 
@@ -100,25 +132,3 @@ class ConstantModel(SimpleResponsesAPIModel):
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         raise NotImplementedError
-
-
-class EndpointModelConfig(BaseResponsesAPIModelConfig):
-    """Config of a model server in front of a Responses endpoint."""
-
-    base_url: str
-    """Of the endpoint, with its `/v1`."""
-
-
-class EndpointModel(ConstantModel):
-    """A model server that passes requests on to an endpoint."""
-
-    config: EndpointModelConfig
-    _endpoint: NeMoGymAsyncOpenAI = PrivateAttr()
-
-    def model_post_init(self, context: Any, /) -> None:
-        super().model_post_init(context)
-        self._endpoint = NeMoGymAsyncOpenAI(base_url=self.config.base_url, api_key="none")
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        answer = await self._endpoint.create_response(**body.model_dump(exclude_unset=True))
-        return NeMoGymResponse.model_validate(answer)

@@ -12,6 +12,7 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Host, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym._serving.guard import ErrorsAsJson
 from nemo_gym._serving.route import RAISED, GymRoute
 
 
@@ -21,15 +22,32 @@ class GymApp(FastAPI):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.router.route_class = GymRoute
+        self._is_traced: bool | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._is_traced is None and scope["type"] == "http":
+            # Asked once: FastAPI looks at the environment and at three providers with every request.
+            telemetry = getattr(self, "_native_telemetry", None)
+            self._is_traced = telemetry is not None and telemetry.enabled()
+        if self._is_traced or self.root_path or scope["type"] != "http" or self.middleware_stack is None:
+            return await super().__call__(scope, receive, send)
+        scope["app"] = self
+        return await self.middleware_stack(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         # Innermost whatever others add, but no part of the list that they see.
         others = self.user_middleware
         self.user_middleware = [*others, Middleware(_ShortWay, router=self.router)]
         try:
-            return super().build_middleware_stack()
+            stack: Any = super().build_middleware_stack()
         finally:
             self.user_middleware = others
+        # What turns every error into a reply leaves nothing to those outside of it.
+        outermost: Any = others[0].cls if others else None
+        while outermost is ErrorsAsJson and not isinstance(stack, ErrorsAsJson):
+            stack = stack.app
+        built: ASGIApp = stack
+        return built
 
 
 class _ShortWay:

@@ -130,14 +130,15 @@ class _JsonHandler:
         """Call the handler; what it answered is sent by calling the result."""
         plan = self._plan
         arguments: dict[str, Any] = {}
-        request = _Request(scope, receive, send)
-        if plan.body_name:
-            arguments[plan.body_name] = _validated(plan, await request.body())
+        injected: Response | None = None
         if plan.request_name:
-            arguments[plan.request_name] = request
-        injected = _unset_response() if plan.response_name else None
+            request = arguments[plan.request_name] = _Request(scope, receive, send)
+            if plan.body_name:
+                arguments[plan.body_name] = _validated(plan, await request.body())
+        elif plan.body_name:
+            arguments[plan.body_name] = _validated(plan, await _whole_body(receive))
         if plan.response_name:
-            arguments[plan.response_name] = injected
+            injected = arguments[plan.response_name] = _unset_response()
         result = await plan.endpoint(**arguments)
         if isinstance(result, Response):
             return result  # as it is: FastAPI adds nothing to a response that the handler made itself
@@ -150,17 +151,21 @@ class _Request(Request):
     async def body(self) -> bytes:
         if self._stream_consumed or hasattr(self, "_body"):
             return await super().body()
-        parts: list[bytes] = []
-        more = True
-        while more:
-            message = await self._receive()
-            if message["type"] == "http.disconnect":
-                raise ClientDisconnect
-            parts.append(message.get("body", b""))
-            more = message.get("more_body", False)
+        self._body = await _whole_body(self._receive)
         self._stream_consumed = True
-        self._body = b"".join(parts)
         return self._body
+
+
+async def _whole_body(receive: Receive) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        part: bytes = message.get("body", b"")
+        if not message.get("more_body", False):
+            return b"".join((*parts, part)) if parts else part
+        parts.append(part)
 
 
 def _unset_response() -> Response:

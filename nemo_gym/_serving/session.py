@@ -8,13 +8,15 @@ either are understood by the other. A cookie whose content did not change is sen
 import hmac
 import json
 import time
-from base64 import b64decode, b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 import itsdangerous
 import orjson
+from itsdangerous.encoding import base64_encode, int_to_bytes
 from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,8 +38,9 @@ class SessionCookie:
 
     def sign(self, session: bytes) -> str:
         """The cookie of a session that is given as JSON."""
-        cookie = self._signer.sign(b64encode(session)).decode()
-        self._remember(cookie, session, float(self._signer.get_timestamp()))
+        signed_at = self._signer.get_timestamp()
+        cookie = self._signer.signed(b64encode(session), signed_at)
+        self._remember(cookie, session, float(signed_at))
         return cookie
 
     def unsign(self, cookie: str) -> tuple[bytes, float]:
@@ -54,7 +57,11 @@ class SessionCookie:
 
     def find(self, header: bytes) -> str | None:
         """The cookie of this name in a `Cookie` header."""
-        return cookie_parser(header.decode("latin-1")).get(self.name)
+        text = header.decode("latin-1")
+        name, _, value = text.partition("=")
+        if name == self.name and ";" not in value and '"' not in value:  # the only cookie, as servers send it
+            return value.strip()
+        return cookie_parser(text).get(self.name)
 
     def session(self, header: bytes) -> dict[str, Any]:
         """The session that a `Cookie` header holds, however old; empty if it holds none of ours."""
@@ -82,9 +89,23 @@ class _Signer(itsdangerous.TimestampSigner):
     def __init__(self, secret: str) -> None:
         super().__init__(secret, algorithm=_Sha1Hmac())
         self._key = super().derive_key()
+        self._keyed = hmac.new(self._key, digestmod="sha1")
 
     def derive_key(self, secret_key: str | bytes | None = None) -> bytes:
         return self._key
+
+    def signed(self, value: bytes, at: int) -> str:
+        """What `sign` makes of `value` at a given time."""
+        stamped = b"%b.%b" % (value, _stamp(at))
+        # To take in the key is most of the work, and a copy has done it already.
+        signature = self._keyed.copy()
+        signature.update(stamped)
+        return (stamped + b"." + urlsafe_b64encode(signature.digest()).rstrip(b"=")).decode()
+
+
+@lru_cache(maxsize=1)
+def _stamp(at: int) -> bytes:
+    return base64_encode(int_to_bytes(at))
 
 
 class SessionCookieMiddleware:
@@ -103,6 +124,8 @@ class SessionCookieMiddleware:
         self._cookie = SessionCookie(cookie_name, secret)
         self._id_key = id_key
         self._new_id = new_id
+        self._before = f"{cookie_name}="
+        self._after = f"; path=/; Max-Age={MAX_AGE_S}; httponly; samesite=lax"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
@@ -117,8 +140,8 @@ class SessionCookieMiddleware:
             if message["type"] == "http.response.start":
                 current = orjson.dumps(scope["session"], option=orjson.OPT_NON_STR_KEYS)
                 value = cookie if cookie and current == loaded else self._cookie.sign(current)
-                header = f"{self._cookie.name}={value}; path=/; Max-Age={MAX_AGE_S}; httponly; samesite=lax"
-                message["headers"] = [*message.get("headers", ()), (b"set-cookie", header.encode("latin-1"))]
+                header = (b"set-cookie", f"{self._before}{value}{self._after}".encode("latin-1"))
+                message["headers"] = [*message.get("headers", ()), header]
             await send(message)
 
         return await self._app(scope, receive, send_with_cookie)

@@ -7,7 +7,7 @@ neither side can change the other's objects, and the target's whole middleware s
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from http import HTTPStatus
 from http.cookies import Morsel, SimpleCookie
 from typing import Any, NamedTuple
@@ -91,10 +91,16 @@ class LocalResponse:
         self._raw_headers = raw_headers
         self.history: tuple[Any, ...] = ()
         self.closed = True
+        # Made when asked for; `cached_property` takes a lock each time.
+        self._content: LocalContent | None = None
+        self._headers: CIMultiDictProxy[str] | None = None
+        self._cookies: SimpleCookie | None = None
 
-    @cached_property
+    @property
     def content(self) -> LocalContent:
-        return LocalContent(self._body)
+        if self._content is None:
+            self._content = LocalContent(self._body)
+        return self._content
 
     @property
     def ok(self) -> bool:
@@ -113,21 +119,25 @@ class LocalResponse:
 
     real_url = url
 
-    @cached_property
+    @property
     def headers(self) -> CIMultiDictProxy[str]:
-        return CIMultiDictProxy(CIMultiDict((k.decode("latin-1"), v.decode("latin-1")) for k, v in self._raw_headers))
+        if self._headers is None:
+            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._raw_headers)
+            self._headers = CIMultiDictProxy(CIMultiDict(pairs))
+        return self._headers
 
     @property
     def content_type(self) -> str:
         return self.headers.get("content-type", "application/octet-stream").partition(";")[0].strip()
 
-    @cached_property
+    @property
     def cookies(self) -> SimpleCookie:
-        jar = SimpleCookie()
-        for key, value in self._raw_headers:
-            if key == b"set-cookie":
-                _add_cookie(jar, value.decode("latin-1"))
-        return jar
+        if self._cookies is None:
+            self._cookies = SimpleCookie()
+            for key, value in self._raw_headers:
+                if key == b"set-cookie":
+                    _add_cookie(self._cookies, value.decode("latin-1"))
+        return self._cookies
 
     async def read(self) -> bytes:
         return self._body
@@ -207,18 +217,51 @@ async def call(
         "state": {},
     }
     exchange = _Exchange(body)
+    deadline = _Deadline(timeout_s)
     try:
-        async with asyncio.timeout(timeout_s):
-            await app(scope, exchange.receive, exchange.send)
-    except TimeoutError as error:
-        raise ServerDeadlineExceeded(method, url, timeout_s) from error
-    return LocalResponse(method, url, exchange.status, exchange.headers, b"".join(exchange.parts))
+        await app(scope, exchange.receive, exchange.send)
+    except asyncio.CancelledError as error:
+        if deadline.has_cancelled():
+            raise ServerDeadlineExceeded(method, url, timeout_s) from error
+        raise
+    finally:
+        deadline.end()
+    parts = exchange.parts
+    return LocalResponse(
+        method, url, exchange.status, exchange.headers, parts[0] if len(parts) == 1 else b"".join(parts)
+    )
+
+
+class _Deadline:
+    """What `asyncio.timeout` does, at a third of its price: there are several such calls in every rollout."""
+
+    __slots__ = ("_cancels_before", "_is_over", "_task", "_timer")
+
+    def __init__(self, timeout_s: float) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task, self._is_over, self._cancels_before = task, False, task.cancelling()
+        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        self._is_over = True
+        self._task.cancel()
+
+    def has_cancelled(self) -> bool:
+        """Whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
+        return self._is_over and self._task.cancelling() - 1 <= self._cancels_before
+
+    def end(self) -> None:
+        """Stop the clock; a cancellation of ours is taken back."""
+        self._timer.cancel()
+        if self._is_over:
+            self._task.uncancel()
 
 
 def _raw_headers(
     body: bytes, headers: Mapping[str, str] | None, cookies: Mapping[str, Any] | None, server: tuple[str, int]
 ) -> list[tuple[bytes, bytes]]:
-    raw = [(b"host", f"{server[0]}:{server[1]}".encode())]
+    raw = [_host_header(server)]
     if body:
         raw.append((b"content-length", str(len(body)).encode()))
     for key, value in (headers or {}).items():
@@ -227,6 +270,11 @@ def _raw_headers(
         pairs = (f"{name}={getattr(value, 'value', value)}" for name, value in cookies.items())
         raw.append((b"cookie", "; ".join(pairs).encode("latin-1")))
     return raw
+
+
+@lru_cache(maxsize=1024)
+def _host_header(server: tuple[str, int]) -> tuple[bytes, bytes]:
+    return b"host", f"{server[0]}:{server[1]}".encode()
 
 
 class _Exchange:

@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.dispatch import rare_collections
 from nemo_gym._rollouts.expand import materialize
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import Journal
@@ -75,7 +76,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> 
     limiter: Limiter = (
         FixedLimit(settings.num_samples_in_parallel) if settings.num_samples_in_parallel else AdaptiveLimit()
     )
-    with _interrupts_go_to(control):
+    with _interrupts_go_to(control), rare_collections():
         async with _client(config, settings) as client:
             begin = Journal.resume if todo.resumed else Journal.begin
             summary = RunSummary(todo.count)

@@ -2,11 +2,6 @@
 """A server that lives in somebody's own folder is found, started, queried and verified."""
 
 import asyncio
-import os
-import signal
-import subprocess
-import sys
-from contextlib import contextmanager
 from pathlib import Path
 from textwrap import dedent
 
@@ -16,6 +11,7 @@ from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 from nemo_gym.testing import asked, reply
+from tests.support.gym_process import gym_env_start
 
 APP = """
 from fastapi import FastAPI, Request
@@ -90,33 +86,6 @@ def own_root(tmp_path: Path) -> Path:
     return tmp_path / "mine"
 
 
-@contextmanager
-def gym_env_start(own_root: Path, cwd: Path, *arguments: str):
-    environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(own_root), "PYTHONUNBUFFERED": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "nemo_gym.cli.main", "env", "start", *arguments],
-        cwd=cwd,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        lines = []
-        for line in process.stderr:
-            lines.append(line)
-            if "ready!" in line:
-                break
-        else:
-            pytest.fail(f"the servers did not start:\n{''.join(lines)}")
-        yield process
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=20) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
-
-
 async def play(head: BaseServerConfig) -> dict:
     client = await asyncio.to_thread(ServerClient.load_from_global_config, head)
     try:
@@ -144,15 +113,16 @@ async def test_a_server_of_an_extra_root_is_started_queried_and_verified(own_roo
     empty = tmp_path / "empty"
     empty.mkdir()
     with gym_env_start(
-        own_root,
-        empty,
         "--resources-server",
         "capitals",
         "+capital_hint='it is cold, and = rhymes with {slow}'",
         "+policy_api_key=sk-very-secret",
         f"+head_server.port={unused_tcp_port}",
-    ):
+        cwd=empty,
+        roots=own_root,
+    ) as gym:
         outcome = await play(BaseServerConfig(host="127.0.0.1", port=unused_tcp_port))
+        assert gym.stop() == 0
     assert [hint["asked"] for hint in outcome["hints"]] == [1, 2]
     assert outcome["hints"][0]["hint"] == "it is cold, and = rhymes with {slow}"
     assert outcome["reward"] == 1.0

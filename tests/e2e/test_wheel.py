@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
+from tests.support.gym_process import gym_env_start
 
 PLAY = """
 import asyncio, sys
@@ -61,36 +62,15 @@ def test_everything_a_server_needs_is_in_the_wheel(installed):
 @pytest.mark.slow
 def test_servers_of_the_wheel_start_in_an_empty_folder(installed, tmp_path, unused_tcp_port):
     environment = {**os.environ, "PYTHONPATH": str(installed)}
-    start = [
-        sys.executable,
-        "-m",
-        "nemo_gym.cli.main",
-        "env",
-        "start",
+    arguments = [
         "--resources-server",
         "example_single_tool_call",
+        "--model-type",
+        "replay_model",
+        "++policy_model.responses_api_models.replay_model.replies=[hello]",
+        f"++head_server.port={unused_tcp_port}",
     ]
-    process = subprocess.Popen(
-        [
-            *start,
-            "--model-type",
-            "replay_model",
-            "++policy_model.responses_api_models.replay_model.replies=[hello]",
-            f"++head_server.port={unused_tcp_port}",
-        ],
-        cwd=tmp_path,
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        seen = []
-        for line in process.stderr:
-            seen.append(line)
-            if "servers ready" in line:
-                break
-        else:
-            pytest.fail("".join(seen))
+    with gym_env_start(*arguments, cwd=tmp_path, environment=environment) as gym:
         played = subprocess.run(
             [sys.executable, "-c", PLAY, str(unused_tcp_port)],
             cwd=tmp_path,
@@ -99,12 +79,7 @@ def test_servers_of_the_wheel_start_in_an_empty_folder(installed, tmp_path, unus
             text=True,
             check=True,
         )
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
-    finally:
-        process.kill()
-        process.wait()
-        process.stderr.close()
+        assert gym.stop(signal.SIGTERM) == 0
     assert "The weather in Oslo is cold." in played.stdout
     where = subprocess.run(
         [sys.executable, "-c", "import nemo_gym; print(nemo_gym.PARENT_DIR)"],

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
+import gc
 import random
 import tracemalloc
 from contextlib import aclosing
@@ -8,7 +9,7 @@ import pytest
 from pydantic import ConfigDict
 
 from nemo_gym._rollouts.control import FailureRateGuard, RunControl
-from nemo_gym._rollouts.dispatch import dispatch
+from nemo_gym._rollouts.dispatch import dispatch, rare_collections
 from nemo_gym._rollouts.limiter import AdaptiveLimit, AdaptiveSettings, FixedLimit
 from nemo_gym._rollouts.play import Player, RetryRule, RetryRules
 from nemo_gym._rollouts.types import Failed, Scored, key_of
@@ -360,3 +361,10 @@ async def test_with_a_real_agent_each_rollout_ends_as_it_should_and_knows_its_ow
         else:
             assert outcome.failure.kind == expected[outcome.row["fault"]]
             assert outcome.attempts == (1 if outcome.row["fault"] == "hang" else 2)
+
+
+def test_rare_collections_gives_the_settings_back():
+    before = gc.get_threshold(), gc.get_freeze_count()
+    with rare_collections():
+        assert gc.get_threshold() != before[0]
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -39,9 +39,11 @@ class GymProcess:
 
 
 @contextmanager
-def gym_env_start(*arguments: str, cwd: Path, roots: Path | None = None) -> Iterator[GymProcess]:
+def gym_env_start(
+    *arguments: str, cwd: Path, roots: Path | None = None, environment: Mapping[str, str] | None = None
+) -> Iterator[GymProcess]:
     """Start it and yield when all servers are ready."""
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     if roots is not None:
         environment["NEMO_GYM_EXTRA_ROOTS"] = str(roots)
     process = subprocess.Popen(

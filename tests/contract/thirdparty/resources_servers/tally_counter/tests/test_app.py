@@ -32,7 +32,7 @@ class TestApp:
         return TallyCounterServer(config=config, server_client=MagicMock(spec=ServerClient))
 
     def test_sanity(self) -> None:
-        self._server()
+        assert self._server().session_id_to_tally == {}
 
     def test_two_servers_share_no_state(self) -> None:
         assert self._server().session_id_to_tally is not self._server().session_id_to_tally
