@@ -34,7 +34,11 @@ test: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 demo: $(STAMP)
-	$(BIN)/python scripts/demo.py
+	@echo "playing five tasks of example_multi_step, four times each; the model's replies are recorded ones"
+	@$(BIN)/gym eval run --resources-server example_multi_step --model-type replay_model \
+		++policy_model.responses_api_models.replay_model.rollouts_jsonl_fpath=resources_servers/example_multi_step/data/example_rollouts.jsonl \
+		--num-repeats 4 --output results/demo/rollouts.jsonl
+	@echo "next: put your model into env.yaml and run the same with --model-type openai_model (see README.md)"
 
 bench: $(STAMP)
 	$(BIN)/python -m perf
