@@ -41,6 +41,12 @@ class OpenModel(BaseModel):
         return self.model_dump_json(indent=indent, by_alias=use_api_names, exclude_unset=exclude_unset, **how)
 
 
+class SeldomModel(OpenModel):
+    """One whose schema is built when it is first used: most processes never do."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
 class SelfDescribing(BaseModel):
     """What tells an object's kind counts as set, so that a dump of only what was set can be read back."""
 

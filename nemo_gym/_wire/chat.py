@@ -7,28 +7,28 @@ A reply without choices is valid here; whoever needs a choice says so with the e
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NoReturn
 
-from nemo_gym._wire.base import REFUSED, OpenModel, OpenObject, PickBy, SdkTwin, refusal
+from nemo_gym._wire.base import REFUSED, OpenObject, PickBy, SdkTwin, SeldomModel, refusal
 from nemo_gym._wire.parts import TokenLogprob
 from nemo_gym._wire.tokens import TokenIDLogProbMixin, has_token_fields, missing_token_fields, refuse_partial_tokens
 
 
-class NeMoGymFunction(SdkTwin):
+class NeMoGymFunction(SeldomModel, SdkTwin):
     arguments: str
     name: str
 
 
-class CustomToolInput(SdkTwin):
+class CustomToolInput(SeldomModel, SdkTwin):
     input: str
     name: str
 
 
-class NeMoGymChatCompletionMessageToolCall(SdkTwin):
+class NeMoGymChatCompletionMessageToolCall(SeldomModel, SdkTwin):
     id: str
     function: NeMoGymFunction
     type: Literal["function"] = "function"
 
 
-class NeMoGymChatCompletionMessageCustomToolCall(SdkTwin):
+class NeMoGymChatCompletionMessageCustomToolCall(SeldomModel, SdkTwin):
     id: str
     custom: CustomToolInput
     type: Literal["custom"] = "custom"
@@ -49,14 +49,14 @@ ChatToolCall = Annotated[
 ]
 
 
-class ChatAudio(SdkTwin):
+class ChatAudio(SeldomModel, SdkTwin):
     id: str
     data: str
     expires_at: int
     transcript: str
 
 
-class NeMoGymChatCompletionMessage(OpenModel):
+class NeMoGymChatCompletionMessage(SeldomModel):
     content: str | None = None
     refusal: str | None = None
     role: Literal["assistant"] = "assistant"
@@ -82,12 +82,12 @@ def _refuse_message(message: Any) -> NoReturn:
     refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
 
 
-class ChoiceLogprobs(SdkTwin):
+class ChoiceLogprobs(SeldomModel, SdkTwin):
     content: list[TokenLogprob] | None = None
     refusal: list[TokenLogprob] | None = None
 
 
-class NeMoGymChoice(OpenModel):
+class NeMoGymChoice(SeldomModel):
     finish_reason: str | None
     index: int
     logprobs: ChoiceLogprobs | None = None
@@ -96,19 +96,19 @@ class NeMoGymChoice(OpenModel):
     ]
 
 
-class CompletionTokensDetails(SdkTwin):
+class CompletionTokensDetails(SeldomModel, SdkTwin):
     accepted_prediction_tokens: int | None = None
     audio_tokens: int | None = None
     reasoning_tokens: int | None = None
     rejected_prediction_tokens: int | None = None
 
 
-class PromptTokensDetails(SdkTwin):
+class PromptTokensDetails(SeldomModel, SdkTwin):
     audio_tokens: int | None = None
     cached_tokens: int | None = None
 
 
-class CompletionUsage(SdkTwin):
+class CompletionUsage(SeldomModel, SdkTwin):
     completion_tokens: int
     prompt_tokens: int
     total_tokens: int
@@ -116,7 +116,7 @@ class CompletionUsage(SdkTwin):
     prompt_tokens_details: PromptTokensDetails | None = None
 
 
-class NeMoGymChatCompletion(OpenModel):
+class NeMoGymChatCompletion(SeldomModel):
     id: str
     choices: list[NeMoGymChoice]
     created: int

@@ -6,23 +6,23 @@ They pass through this package: required fields are checked, vocabularies (statu
 
 from typing import Annotated, Any, Literal
 
-from nemo_gym._wire.base import OpenModel, OpenObject, text_or_other
+from nemo_gym._wire.base import OpenObject, SeldomModel, text_or_other
 from nemo_gym._wire.parts import ToolOutputPart
 
 
-class SafetyCheck(OpenModel):
+class SafetyCheck(SeldomModel):
     id: str
     code: str | None = None
     message: str | None = None
 
 
-class Screenshot(OpenModel):
+class Screenshot(SeldomModel):
     type: Literal["computer_screenshot"] = "computer_screenshot"
     file_id: str | None = None
     image_url: str | None = None
 
 
-class FileSearchResult(OpenModel):
+class FileSearchResult(SeldomModel):
     attributes: dict[str, str | float | bool] | None = None
     file_id: str | None = None
     filename: str | None = None
@@ -30,7 +30,7 @@ class FileSearchResult(OpenModel):
     text: str | None = None
 
 
-class ShellAction(OpenModel):
+class ShellAction(SeldomModel):
     command: list[str]
     env: dict[str, str]
     type: Literal["exec"]
@@ -39,14 +39,14 @@ class ShellAction(OpenModel):
     working_directory: str | None = None
 
 
-class McpTool(OpenModel):
+class McpTool(SeldomModel):
     input_schema: Any
     name: str
     annotations: Any = None
     description: str | None = None
 
 
-class NeMoGymResponseMcpCall(OpenModel):
+class NeMoGymResponseMcpCall(SeldomModel):
     id: str
     arguments: str
     name: str
@@ -58,7 +58,7 @@ class NeMoGymResponseMcpCall(OpenModel):
     status: str | None = None
 
 
-class NeMoGymResponseMcpListTools(OpenModel):
+class NeMoGymResponseMcpListTools(SeldomModel):
     id: str
     server_label: str
     tools: list[McpTool]
@@ -66,7 +66,7 @@ class NeMoGymResponseMcpListTools(OpenModel):
     error: str | None = None
 
 
-class NeMoGymResponseMcpApprovalRequest(OpenModel):
+class NeMoGymResponseMcpApprovalRequest(SeldomModel):
     arguments: str
     name: str
     type: Literal["mcp_approval_request"]
@@ -74,7 +74,7 @@ class NeMoGymResponseMcpApprovalRequest(OpenModel):
     server_label: str | None = None
 
 
-class NeMoGymMcpApprovalResponse(OpenModel):
+class NeMoGymMcpApprovalResponse(SeldomModel):
     approval_request_id: str
     approve: bool
     type: Literal["mcp_approval_response"]
@@ -82,7 +82,7 @@ class NeMoGymMcpApprovalResponse(OpenModel):
     reason: str | None = None
 
 
-class NeMoGymResponseFileSearchToolCall(OpenModel):
+class NeMoGymResponseFileSearchToolCall(SeldomModel):
     id: str
     queries: list[str]
     status: str
@@ -90,14 +90,14 @@ class NeMoGymResponseFileSearchToolCall(OpenModel):
     results: list[FileSearchResult] | None = None
 
 
-class NeMoGymResponseFunctionWebSearch(OpenModel):
+class NeMoGymResponseFunctionWebSearch(SeldomModel):
     id: str
     action: OpenObject
     status: str
     type: Literal["web_search_call"]
 
 
-class NeMoGymResponseComputerToolCall(OpenModel):
+class NeMoGymResponseComputerToolCall(SeldomModel):
     id: str
     action: OpenObject
     call_id: str
@@ -106,7 +106,7 @@ class NeMoGymResponseComputerToolCall(OpenModel):
     type: Literal["computer_call"]
 
 
-class NeMoGymComputerCallOutput(OpenModel):
+class NeMoGymComputerCallOutput(SeldomModel):
     call_id: str
     output: Screenshot
     type: Literal["computer_call_output"]
@@ -115,14 +115,14 @@ class NeMoGymComputerCallOutput(OpenModel):
     status: str | None = None
 
 
-class NeMoGymImageGenerationCall(OpenModel):
+class NeMoGymImageGenerationCall(SeldomModel):
     id: str
     status: str
     type: Literal["image_generation_call"]
     result: str | None = None
 
 
-class NeMoGymResponseCodeInterpreterToolCall(OpenModel):
+class NeMoGymResponseCodeInterpreterToolCall(SeldomModel):
     id: str
     container_id: str
     status: str
@@ -131,7 +131,7 @@ class NeMoGymResponseCodeInterpreterToolCall(OpenModel):
     outputs: list[OpenObject] | None = None
 
 
-class NeMoGymLocalShellCall(OpenModel):
+class NeMoGymLocalShellCall(SeldomModel):
     id: str
     action: ShellAction
     call_id: str
@@ -139,14 +139,14 @@ class NeMoGymLocalShellCall(OpenModel):
     type: Literal["local_shell_call"]
 
 
-class NeMoGymLocalShellCallOutput(OpenModel):
+class NeMoGymLocalShellCallOutput(SeldomModel):
     id: str
     output: str
     type: Literal["local_shell_call_output"]
     status: str | None = None
 
 
-class NeMoGymResponseCustomToolCall(OpenModel):
+class NeMoGymResponseCustomToolCall(SeldomModel):
     call_id: str
     input: str
     name: str
@@ -154,7 +154,7 @@ class NeMoGymResponseCustomToolCall(OpenModel):
     id: str | None = None
 
 
-class NeMoGymResponseCustomToolCallOutput(OpenModel):
+class NeMoGymResponseCustomToolCallOutput(SeldomModel):
     call_id: str
     output: Annotated[str | list[ToolOutputPart], text_or_other]
     type: Literal["custom_tool_call_output"]
