@@ -260,9 +260,13 @@ def test_a_download_needs_one_output_and_at_most_one_selection(fields, reason):
 
 
 def test_downloads_that_are_fine():
-    DownloadJsonlDatasetHuggingFaceConfig(repo_id="r", output_dirpath="d")
-    DownloadJsonlDatasetHuggingFaceConfig(repo_id="r", output_fpath="f", split="train")
-    DownloadJsonlDatasetHuggingFaceConfig(repo_id="r", output_fpath="f", artifact_fpath="a")
+    for fields in (
+        {"output_dirpath": "d"},
+        {"output_fpath": "f", "split": "train"},
+        {"output_fpath": "f", "artifact_fpath": "a"},
+    ):
+        made = DownloadJsonlDatasetHuggingFaceConfig(repo_id="r", **fields)
+        assert made.model_dump(exclude_unset=True) == {"repo_id": "r", **fields}
 
 
 class SomeCommand(BaseNeMoGymCLIConfig):

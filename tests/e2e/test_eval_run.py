@@ -18,7 +18,9 @@ from nemo_gym import PARENT_DIR
 AGENT = "example_single_tool_call_simple_agent"
 EXAMPLES = PARENT_DIR / "resources_servers" / "example_single_tool_call" / "data" / "example.jsonl"
 GYM = [sys.executable, "-m", "nemo_gym.cli.main"]
-FAULTS = {"429": 0.05, "500": 0.05, "reset": 0.05, "garbage": 0.05}
+# Garbage so often that repeated attempts cannot absorb all of it.
+FAULTS = {"429": 0.05, "500": 0.05, "reset": 0.05, "garbage": 0.5}
+KINDS = {"model_endpoint", "model_reply_invalid", "timeout"}
 
 
 class Endpoint:
@@ -127,7 +129,13 @@ def test_faults_become_named_failures_and_a_resumed_run_reaches_all(runner, task
     faulty = runner.run("-i", str(tasks), "--timeout", "20")
     scored, failed = runner.keys(), runner.keys("r_failures.jsonl")
     assert sorted([*scored, *failed]) == planned(60, 1), faulty.stderr
-    assert faulty.returncode == (1 if failed else 0)
+    assert faulty.returncode == 1
+    failures = [
+        json.loads(line)["_ng_failure"] for line in (runner.folder / "r_failures.jsonl").read_text().splitlines()
+    ]
+    assert {failure["kind"] for failure in failures} <= KINDS
+    assert sum(failure["kind"] == "model_reply_invalid" for failure in failures) > 0
+    assert all(failure["message"] and failure["attempts"] >= 1 for failure in failures)
     endpoint.set(faults={})
     resumed = runner.run("-i", str(tasks), "--timeout", "20", "--resume")
     assert resumed.returncode == 0, resumed.stderr
