@@ -47,5 +47,6 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-lock: $(STAMP)
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt
+lock:
+	@test -x $(BIN)/uv || (echo "lock: run 'make install' once first" >&2; exit 1)
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --extra local --extra data --extra viewer --extra ray --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt
