@@ -24,7 +24,7 @@ from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body, rollout_context
-from nemo_gym.server_utils import BaseServer, SimpleServer, apply_rollout_prefix, rollout_path_prefix
+from nemo_gym.server_utils import BaseServer, ServerClient, SimpleServer, apply_rollout_prefix, rollout_path_prefix
 
 
 class BaseResponsesAPIAgentConfig(BaseRunServerInstanceConfig):
@@ -89,8 +89,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
         @functools.wraps(run)
         async def run_in_context(*args: Any, **kwargs: Any) -> Any:
-            bodies = (value for value in (*args, *kwargs.values()) if isinstance(value, BaseRunRequest))
-            body = next(bodies, None)
+            body = next((value for value in (*args, *kwargs.values()) if isinstance(value, BaseRunRequest)), None)
             with rollout_context(maybe_rollout_id_from_run_body(body) if body is not None else None):
                 return await run(*args, **kwargs)
 
@@ -104,11 +103,15 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         settings: Any = getattr(self.server_client, "global_config_dict", None)  # a stand-in client may have none
         return settings if hasattr(settings, "get") else {}
 
+    def _capture_settings(self) -> Mapping[str, Any]:
+        client = self.server_client
+        return client._capture_settings() if type(client) is ServerClient else self._global_settings()
+
     def _model_call_capture_enabled(self) -> bool:
-        return self._global_settings().get("observability_enabled") is True
+        return self._capture_settings().get("observability_enabled") is True
 
     def _token_id_capture_enabled(self) -> bool:
-        block = self._global_settings().get("token_id_capture")
+        block = self._capture_settings().get("token_id_capture")
         if block is None or not hasattr(block, "get") or block.get("enabled") is not True:
             return False
         return self.config.token_id_capture or block.get("all_agents") is True

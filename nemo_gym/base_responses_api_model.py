@@ -20,7 +20,8 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter
 
-from nemo_gym._serving.guard import JsonBytes, describe, json_reply
+from nemo_gym._serving.direct import handed_params
+from nemo_gym._serving.guard import JsonOf, describe, json_reply
 from nemo_gym._serving.route import parsed, validated
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
@@ -95,6 +96,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def responses_dispatch(self, request: Request) -> Response:
         """`POST /v1/responses`: strict without `stream`, tolerant and as events with it."""
+        handed = handed_params(request)
+        if handed is not None:
+            return _json(await self._dispatch_answer(self.responses, request, handed))
         raw = parsed(await request.body())
         if not (isinstance(raw, dict) and raw.get("stream")):
             body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
@@ -177,5 +181,5 @@ def _json(reply: Any) -> Response:
     if isinstance(reply, Response):
         return reply
     if isinstance(reply, BaseModel):
-        return JsonBytes(reply.model_dump_json().encode())
+        return JsonOf(reply)
     return json_reply(200, reply)

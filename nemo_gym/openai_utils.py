@@ -15,7 +15,8 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
-from nemo_gym._transport.errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.errors import InvalidServerReply, ServerUnreachable
+from nemo_gym._transport.local import within
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionMessage,
@@ -254,14 +255,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
         headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
         give_up_at = asyncio.get_running_loop().time() + self.timeout_s
         try:
-            async with asyncio.timeout_at(give_up_at):
-                response = await self._answer(method, url, give_up_at, headers=headers, **kwargs)
-                await raise_for_status(response)
-                reply = await get_response_json(response)
+            response, reply = await within(
+                self.timeout_s, method, url, self._good_answer(method, url, give_up_at, headers=headers, **kwargs)
+            )
         except ServerCallError:
             raise
-        except TimeoutError as error:
-            raise ServerDeadlineExceeded(method, url, self.timeout_s) from error
         except (ClientPayloadError, ClientConnectionError) as error:
             raise ServerUnreachable(method, url, f"the answer broke off: {error!r}") from error
         if isinstance(reply, dict):
@@ -269,6 +267,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
         found = f"expected an object, got {type(reply).__name__}"
         body = await response.read()
         raise InvalidServerReply(method, url, response.status, str(response.content_type), body, found)
+
+    async def _good_answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> tuple[Any, Any]:
+        response = await self._answer(method, url, give_up_at, **request_kwargs)
+        await raise_for_status(response)
+        return response, await get_response_json(response)
 
     async def _answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
         """The first answer that another attempt would not change, or the last one."""

@@ -7,6 +7,7 @@ What is recorded under the id lives in `nemo_gym.model_call_capture` and `nemo_g
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -56,6 +57,8 @@ def rollout_context(rollout_id: str | None) -> Iterator[str | None]:
 class RolloutContextMiddleware:
     """Strip `/ng-rollout/<id>` from the request path and run the rest of the app inside that rollout's context."""
 
+    only_for_rollout_paths = True
+
     def __init__(self, app: "ASGIApp") -> None:
         self.app = app
 
@@ -74,10 +77,19 @@ class RolloutContextMiddleware:
 def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
     if isinstance(body, Mapping):
         return body.get(key)
-    if body.model_extra and key in body.model_extra:
-        return body.model_extra[key]
-    # Pydantic allows no field name with a leading underscore, so a declared index is reached through its alias.
-    for name, field in type(body).model_fields.items():
-        if key in (field.alias, field.validation_alias, field.serialization_alias):
-            return getattr(body, name)
-    return None
+    extra = body.__pydantic_extra__
+    if extra and key in extra:
+        return extra[key]
+    name = _field_names(type(body)).get(key)
+    return getattr(body, name) if name is not None else None
+
+
+@lru_cache(maxsize=256)
+def _field_names(kind: type[BaseModel]) -> dict[Any, str]:
+    """The fields by alias: pydantic allows no field name with a leading underscore, so a declared index has one."""
+    return {
+        alias: name
+        for name, field in kind.model_fields.items()
+        for alias in (field.alias, field.validation_alias, field.serialization_alias)
+        if isinstance(alias, str)
+    }

@@ -15,7 +15,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_NUM_TRIES = 3
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
@@ -113,6 +114,11 @@ async def get_response_json(response: ClientResponse) -> Any:
     return await replies.parsed_json(response)
 
 
+async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
+    """The body of `response` as a `kind`; ValueError if it is none. From a server in this process, it costs little."""
+    return await replies.parsed_model(response, kind)
+
+
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
     """The path prefix that tells a server for which rollout a call is made; empty without an id."""
     return rollout_paths.rollout_path_prefix(rollout_id, token_capture=token_capture)
@@ -141,6 +147,7 @@ class ServerClient(BaseModel):
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
     _addresses: dict[str, _Address] = PrivateAttr(default_factory=dict)
+    _capture: dict[str, Any] | None = PrivateAttr(default=None)
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
@@ -188,6 +195,17 @@ class ServerClient(BaseModel):
             addresses[server_name] = address
         return address
 
+    def _capture_settings(self) -> dict[str, Any]:
+        """What the config says about capture, read once: every rollout asks several times."""
+        private = self.__pydantic_private__ or {}
+        known: dict[str, Any] | None = private["_capture"]
+        if known is None:
+            names = ("observability_enabled", "token_id_capture")
+            given = OmegaConf.create({name: self.global_config_dict.get(name) for name in names})
+            plain: Any = OmegaConf.to_container(given, resolve=True)
+            known = private["_capture"] = plain
+        return known or {}
+
     async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> ClientResponse:
         """Call a server. One in this process is called without a socket."""
         address = self._address_of(server_name)
@@ -223,6 +241,11 @@ class ServerClient(BaseModel):
         else:
             url = self._address_of(server_name).base_url
         return status_of(url, timeout_s=5)
+
+
+def takes_models(client: Any) -> bool:
+    """Whether models may stand in the JSON that `client` sends: a test's stand-in gets plain values to look at."""
+    return type(client) is ServerClient
 
 
 def setup_server_client(head_server_config: BaseServerConfig | None = None) -> ServerClient:

@@ -12,8 +12,12 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Host, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym._serving.guard import ErrorsAsJson
-from nemo_gym._serving.route import RAISED, GymRoute
+from nemo_gym._serving.direct import DirectHandler
+from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
+from nemo_gym._serving.route import RAISED, GymRoute, JsonHandler
+from nemo_gym._serving.session import SessionCookieMiddleware
+
+_OWN = (ErrorsAsJson, BodyLimit, SessionCookieMiddleware)
 
 
 class GymApp(FastAPI):
@@ -23,16 +27,28 @@ class GymApp(FastAPI):
         super().__init__(**settings)
         self.router.route_class = GymRoute
         self._is_traced: bool | None = None
+        self._direct_ways: _DirectWays | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._is_traced is None and scope["type"] == "http":
-            # Asked once: FastAPI looks at the environment and at three providers with every request.
-            telemetry = getattr(self, "_native_telemetry", None)
-            self._is_traced = telemetry is not None and telemetry.enabled()
-        if self._is_traced or self.root_path or scope["type"] != "http" or self.middleware_stack is None:
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._traced():
             return await super().__call__(scope, receive, send)
         scope["app"] = self
         return await self.middleware_stack(scope, receive, send)
+
+    def direct(self, method: str, path: str) -> DirectHandler | None:
+        """The plain JSON handler of `path`, for callers in this process; None if a call needs the whole stack."""
+        if self.middleware_stack is None:
+            self.middleware_stack = self.build_middleware_stack()
+        if self._direct_ways is None or self.root_path or self._traced():
+            return None
+        return self._direct_ways.find(method, path)
+
+    def _traced(self) -> bool:
+        if self._is_traced is None:
+            # Asked once: FastAPI looks at the environment and at three providers with every request.
+            telemetry = getattr(self, "_native_telemetry", None)
+            self._is_traced = telemetry is not None and telemetry.enabled()
+        return self._is_traced
 
     def build_middleware_stack(self) -> ASGIApp:
         # Innermost whatever others add, but no part of the list that they see.
@@ -46,47 +62,82 @@ class GymApp(FastAPI):
         outermost: Any = others[0].cls if others else None
         while outermost is ErrorsAsJson and not isinstance(stack, ErrorsAsJson):
             stack = stack.app
+        self._direct_ways = _direct_ways(self, stack)
         built: ASGIApp = stack
         return built
 
 
+def _direct_ways(app: GymApp, stack: Any) -> "_DirectWays | None":
+    """The ways past `stack`, if nothing stands in it but what a direct call does itself."""
+    found: dict[type, Any] = {}
+    layer = stack
+    while not isinstance(layer, _ShortWay):
+        if not isinstance(layer, _OWN) and not getattr(layer, "only_for_rollout_paths", False):
+            return None
+        found[type(layer)] = layer
+        layer = layer.app
+    if not all(kind in found for kind in _OWN):
+        return None
+    return _DirectWays(app, layer, found[SessionCookieMiddleware], found[BodyLimit].limit_bytes)
+
+
+class _DirectWays:
+    """The handlers that can be called past the middleware."""
+
+    def __init__(self, app: GymApp, way: "_ShortWay", sessions: SessionCookieMiddleware, body_limit_bytes: int) -> None:
+        self._app, self._way, self._sessions, self._limit_bytes = app, way, sessions, body_limit_bytes
+        self._known: dict[JsonHandler, DirectHandler] = {}
+
+    def find(self, method: str, path: str) -> DirectHandler | None:
+        route = self._way.find(method, path)
+        json_handler = route.json_handler if route is not None else None
+        if route is None or json_handler is None or json_handler.plan.response_name:
+            return None
+        handler = self._known.get(json_handler)
+        if handler is None:
+            handler = DirectHandler(self._app, route, json_handler.plan, self._sessions, self._limit_bytes)
+            self._known[json_handler] = handler
+        return handler
+
+
 class _ShortWay:
     def __init__(self, app: ASGIApp, *, router: Router) -> None:
-        self._app, self._router = app, router
+        self.app, self._router = app, router
         self._routes: list[BaseRoute] = []
         self._paths = frozenset[str]()
         self._known: dict[tuple[str, str], GymRoute | None] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._find(scope) if scope["type"] == "http" and not scope.get("root_path") else None
+        plain = scope["type"] == "http" and not scope.get("root_path") and RAISED not in scope
+        route = self.find(scope["method"], scope["path"]) if plain else None
         if route is None or route.json_handler is None or not route.json_handler.takes(scope):
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         scope["router"], scope["route"] = self._router, route
         scope["endpoint"], scope["path_params"] = route.endpoint, {}
         try:
             reply = await route.json_handler.reply(scope, receive, send)
         except Exception as error:
             scope[RAISED] = error  # raised again where FastAPI expects it
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         return await reply(scope, receive, send)
 
-    def _find(self, scope: Scope) -> GymRoute | None:
+    def find(self, method: str, path: str) -> GymRoute | None:
         """The route of a plain JSON handler that FastAPI would choose as well."""
         if self._routes != self._router.routes:
             self._routes, self._known = list(self._router.routes), {}
             self._paths = frozenset(route.path for route in self._routes if isinstance(route, GymRoute))
-        method, path = scope["method"], scope["path"]
         if path not in self._paths:
             return None
         if (method, path) not in self._known:
-            self._known[method, path] = _chosen(self._routes, scope)
+            self._known[method, path] = _chosen(self._routes, method, path)
         return self._known[method, path]
 
 
-def _chosen(routes: list[BaseRoute], scope: Scope) -> GymRoute | None:
+def _chosen(routes: list[BaseRoute], method: str, path: str) -> GymRoute | None:
+    scope = {"type": "http", "method": method, "path": path}
     for route in routes:
         if isinstance(route, Host):  # goes by more than method and path
             return None
         if route.matches(scope)[0] is Match.FULL:
-            return route if isinstance(route, GymRoute) and route.path == scope["path"] else None
+            return route if isinstance(route, GymRoute) and route.path == path else None
     return None

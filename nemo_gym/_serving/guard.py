@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -27,12 +28,12 @@ class ErrorsAsJson:
     """Turns what a handler raises into a 500 whose body is a JSON string."""
 
     def __init__(self, app: ASGIApp, *, server_name: str, kind: FailureKind = "agent") -> None:
-        self._app = app
+        self.app = app
         self._server_name, self._kind = server_name, kind
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         started = False
 
         async def watched_send(message: Message) -> None:
@@ -41,7 +42,7 @@ class ErrorsAsJson:
             await send(message)
 
         try:
-            await self._app(scope, receive, watched_send)
+            await self.app(scope, receive, watched_send)
         except Exception as error:
             # A call that failed is told in a line: its traceback leads to nothing but the call.
             trace = None if isinstance(error, ServerCallError) else error
@@ -70,47 +71,49 @@ class BodyLimit:
     """Refuses a request whose body is larger than `limit_bytes`, before it is held in memory."""
 
     def __init__(self, app: ASGIApp, *, limit_bytes: int) -> None:
-        self._app = app
-        self._limit = limit_bytes
+        self.app = app
+        self.limit_bytes = limit_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         declared = b""
         for name, value in scope["headers"]:
             if name == b"content-length":
                 declared = value
                 break
         if declared.isdigit():
-            if int(declared) > self._limit:
+            if int(declared) > self.limit_bytes:
                 return await self._refuse(int(declared))(scope, receive, send)
-            return await self._app(scope, receive, send)
+            return await self.app(scope, receive, send)
         received = 0
 
         async def counted_receive() -> Message:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self._limit:
-                raise _BodyTooLarge(received)
+            if received > self.limit_bytes:
+                raise BodyTooLarge(received)
             return message
 
         try:
-            return await self._app(scope, counted_receive, send)
-        except _BodyTooLarge as error:
+            return await self.app(scope, counted_receive, send)
+        except BodyTooLarge as error:
             return await self._refuse(error.size)(scope, receive, send)
 
     def _refuse(self, size: int) -> Response:
         return json_reply(
             413,
             {
-                "detail": f"the request body has {size} bytes or more; this server takes at most {self._limit}. "
+                "detail": f"the request body has {size} bytes or more; this server takes at most {self.limit_bytes}. "
                 "hint: raise `max_request_body_bytes` in the config of the server"
             },
         )
 
 
-class _BodyTooLarge(Exception):
+class BodyTooLarge(Exception):
+    """A body of `size` bytes, or at least so many, is more than the server takes."""
+
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self.size = size
@@ -134,12 +137,16 @@ def _serialisable(problem: dict[str, Any]) -> Any:
     return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
 
 
-class JsonBytes(Response):
-    """JSON that is written already, with status 200 and nothing else to say."""
+class JsonOf(Response):
+    """A model as JSON, with status 200 and nothing else to say. Written when it is sent."""
 
-    def __init__(self, content: bytes) -> None:
-        self.status_code, self.background, self.body = 200, None, content
-        self.raw_headers = [(b"content-length", b"%d" % len(content)), (b"content-type", b"application/json")]
+    def __init__(self, value: BaseModel) -> None:
+        self.status_code, self.background, self.value = 200, None, value
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = self.value.model_dump_json().encode()
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
+        await super().__call__(scope, receive, send)
 
 
 def json_reply(status: int, content: Any) -> Response:

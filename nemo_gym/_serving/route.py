@@ -36,31 +36,33 @@ RAISED = "nemo_gym.raised"
 
 
 @dataclass(frozen=True)
-class _Plan:
+class Plan:
     """How to call one handler."""
 
     endpoint: Callable[..., Any]
     body_name: str | None
     body: TypeAdapter[Any] | None
+    body_type: Any
     body_default: Any
     request_name: str | None
     response_name: str | None
     reply: TypeAdapter[Any] | None
+    reply_type: Any
 
 
 class GymRoute(APIRoute):
     """An APIRoute that handles plain JSON handlers by itself; `json_handler` is None for the others."""
 
-    json_handler: "_JsonHandler | None" = None
+    json_handler: "JsonHandler | None" = None
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
         plan = _plan_for(self)
         if plan is not None:
-            self.app = self.json_handler = _JsonHandler(plan, fallback=self.app)
+            self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
 
 
-def _plan_for(route: APIRoute) -> _Plan | None:
+def _plan_for(route: APIRoute) -> Plan | None:
     """The plan for a route that needs nothing but body, request and response; None for any other."""
     needs = route.dependant
     if (
@@ -80,14 +82,16 @@ def _plan_for(route: APIRoute) -> _Plan | None:
     body = needs.body_params[0] if needs.body_params else None
     if body is not None and type(body.field_info) is not BodyParam:
         return None
-    return _Plan(
+    return Plan(
         endpoint=route.endpoint,
         body_name=body.name if body else None,
         body=TypeAdapter(body.field_info.annotation or Any) if body else None,
+        body_type=body.field_info.annotation if body else None,
         body_default=inspect.Parameter.empty if body is None or body.field_info.is_required() else body.get_default(),
         request_name=needs.request_param_name,
         response_name=needs.response_param_name,
         reply=TypeAdapter(route.response_model) if route.response_field is not None else None,
+        reply_type=route.response_model,
     )
 
 
@@ -107,11 +111,11 @@ def _customised_reply(route: APIRoute) -> bool:
     )
 
 
-class _JsonHandler:
+class JsonHandler:
     """The ASGI app of one plan."""
 
-    def __init__(self, plan: _Plan, fallback: ASGIApp) -> None:
-        self._plan = plan
+    def __init__(self, plan: Plan, fallback: ASGIApp) -> None:
+        self.plan = plan
         self._fallback = fallback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -124,11 +128,11 @@ class _JsonHandler:
 
     def takes(self, scope: Scope) -> bool:
         """Whether the request has a body of the kind that `reply` reads."""
-        return self._plan.body is None or _sends_json(scope)
+        return self.plan.body is None or _sends_json(scope)
 
     async def reply(self, scope: Scope, receive: Receive, send: Send) -> ASGIApp:
         """Call the handler; what it answered is sent by calling the result."""
-        plan = self._plan
+        plan = self.plan
         arguments: dict[str, Any] = {}
         injected: Response | None = None
         if plan.request_name:
@@ -142,7 +146,7 @@ class _JsonHandler:
         result = await plan.endpoint(**arguments)
         if isinstance(result, Response):
             return result  # as it is: FastAPI adds nothing to a response that the handler made itself
-        return _JsonReply(_serialised(plan, result), injected)
+        return _JsonReply(serialised(plan, result), injected)
 
 
 class _Request(Request):
@@ -204,7 +208,7 @@ def _sends_json(scope: Scope) -> bool:
     return True
 
 
-def _validated(plan: _Plan, raw: bytes) -> Any:
+def _validated(plan: Plan, raw: bytes) -> Any:
     assert plan.body is not None
     if not raw:
         if plan.body_default is not inspect.Parameter.empty:
@@ -236,7 +240,8 @@ def parsed(raw: bytes) -> Any:
             raise RequestValidationError([{**problem, "ctx": {"error": reason}}]) from error
 
 
-def _serialised(plan: _Plan, result: Any) -> bytes:
+def serialised(plan: Plan, result: Any) -> bytes:
+    """What a handler returned, as the bytes of the reply."""
     if plan.reply is None:
         return _unannotated(result)
     try:

@@ -7,12 +7,12 @@ either are understood by the other. A cookie whose content did not change is sen
 
 import hmac
 import json
+import os
 import time
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
-from uuid import uuid4
 
 import itsdangerous
 import orjson
@@ -21,6 +21,8 @@ from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+OPEN_SESSION = "nemo_gym.session"
+"""Key of a scope: the session, where it is open already."""
 MAX_AGE_S = 14 * 24 * 60 * 60
 _RENEW_AFTER_S = MAX_AGE_S // 2
 _REMEMBERED_COOKIES = 65_536
@@ -108,6 +110,13 @@ def _stamp(at: int) -> bytes:
     return base64_encode(int_to_bytes(at))
 
 
+def new_session_id() -> str:
+    """A random UUID of version 4: what `str(uuid4())` makes, in less than half its time."""
+    digits = os.urandom(16).hex()
+    variant = "89ab"[int(digits[16], 16) & 3]
+    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
+
+
 class SessionCookieMiddleware:
     """Puts `scope["session"]` in place, with a session id under `id_key`; `new_id` makes the ids of new sessions."""
 
@@ -118,9 +127,9 @@ class SessionCookieMiddleware:
         cookie_name: str,
         secret: str,
         id_key: str,
-        new_id: Callable[[], str] = lambda: str(uuid4()),
+        new_id: Callable[[], str] = new_session_id,
     ) -> None:
-        self._app = app
+        self.app = app
         self._cookie = SessionCookie(cookie_name, secret)
         self._id_key = id_key
         self._new_id = new_id
@@ -129,32 +138,58 @@ class SessionCookieMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
-            return await self._app(scope, receive, send)
-        cookie, loaded = self._load(scope)
-        session: dict[str, Any] = orjson.loads(loaded) if loaded else {}
-        if self._id_key not in session:
-            session[self._id_key] = self._new_id()
-        scope["session"] = session
+            return await self.app(scope, receive, send)
+        session: OpenSession = scope.get(OPEN_SESSION) or self.open(self._cookie_in(scope))
+        scope["session"] = session.data
 
         async def send_with_cookie(message: Message) -> None:
             if message["type"] == "http.response.start":
-                current = orjson.dumps(scope["session"], option=orjson.OPT_NON_STR_KEYS)
-                value = cookie if cookie and current == loaded else self._cookie.sign(current)
-                header = (b"set-cookie", f"{self._before}{value}{self._after}".encode("latin-1"))
+                session.data = scope["session"]
+                header = (b"set-cookie", session.set_cookie().encode("latin-1"))
                 message["headers"] = [*message.get("headers", ()), header]
             await send(message)
 
-        return await self._app(scope, receive, send_with_cookie)
+        return await self.app(scope, receive, send_with_cookie)
 
-    def _load(self, scope: Scope) -> tuple[str | None, bytes]:
-        """The cookie that may be sent back unchanged (if any), and the JSON of the session it holds."""
+    def open(self, cookie: str | None) -> "OpenSession":
+        """The session that `cookie` stands for, or a new one."""
+        held, signed_at = self._cookie.unsign(cookie) if cookie else (b"", 0.0)
+        age_s = time.time() - signed_at
+        data: dict[str, Any] = orjson.loads(held) if held and age_s <= MAX_AGE_S else {}
+        if self._id_key not in data:
+            data[self._id_key] = self._new_id()
+        return OpenSession(self, data, cookie if age_s < _RENEW_AFTER_S else None, held)
+
+    def set_cookie(self, session: "OpenSession") -> str:
+        """The `Set-Cookie` header of a session as it is now."""
+        current = orjson.dumps(session.data, option=orjson.OPT_NON_STR_KEYS)
+        unchanged = session.cookie is not None and current == session.loaded
+        return f"{self._before}{session.cookie if unchanged else self._cookie.sign(current)}{self._after}"
+
+    @property
+    def cookie_name(self) -> str:
+        return self._cookie.name
+
+    def _cookie_in(self, scope: Scope) -> str | None:
         for name, value in scope["headers"]:
             if name == b"cookie":
                 cookie = self._cookie.find(value)
                 if cookie:
-                    session, signed_at = self._cookie.unsign(cookie)
-                    age_s = time.time() - signed_at
-                    if age_s > MAX_AGE_S:
-                        return None, b""
-                    return (cookie if age_s < _RENEW_AFTER_S else None), session
-        return None, b""
+                    return cookie
+        return None
+
+
+class OpenSession:
+    """A session while a request is at work in it: its data, and the cookie that it came with."""
+
+    __slots__ = ("_middleware", "cookie", "data", "loaded")
+
+    def __init__(
+        self, middleware: SessionCookieMiddleware, data: dict[str, Any], cookie: str | None, loaded: bytes
+    ) -> None:
+        """`cookie` is the one that may be sent back as long as `data` is what was `loaded` from it."""
+        self._middleware, self.data, self.cookie, self.loaded = middleware, data, cookie, loaded
+
+    def set_cookie(self) -> str:
+        """The `Set-Cookie` header for the reply."""
+        return self._middleware.set_cookie(self)

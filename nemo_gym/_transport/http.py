@@ -17,6 +17,7 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._wire.base import OpenModel
 
 LOG = logging.getLogger(__name__)
 
@@ -92,7 +93,8 @@ def json_body(value: Any) -> bytes:
 
 def _dump_nested(value: Any) -> Any:
     if isinstance(value, BaseModel):
-        return value.model_dump(mode="json", exclude_unset=True)
+        # A reply goes on whole: an agent may have built items of it that rely on their defaults.
+        return value.model_dump(mode="json", exclude_unset=not isinstance(value, OpenModel))
     raise TypeError(f"{type(value).__name__} is not JSON serialisable")
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls between servers that share a process and an event loop: straight into the target's ASGI app, no socket.
 
-The caller gets an object that behaves as aiohttp's response does. Request and reply still cross as JSON bytes, so that
-neither side can change the other's objects, and the target's whole middleware stack runs.
+The caller gets an object that behaves as aiohttp's response does. Request and reply cross as JSON bytes, so that no
+side can change the other's objects, and the target's whole middleware stack runs. `handed` is the short way.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
 from http.cookies import Morsel, SimpleCookie
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote, urlencode
 
 import orjson
@@ -19,6 +19,7 @@ from yarl import URL
 
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerResponseError
 
+ResultT = TypeVar("ResultT")
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -99,7 +100,7 @@ class LocalResponse:
     @property
     def content(self) -> LocalContent:
         if self._content is None:
-            self._content = LocalContent(self._body)
+            self._content = LocalContent(self._bytes())
         return self._content
 
     @property
@@ -122,7 +123,7 @@ class LocalResponse:
     @property
     def headers(self) -> CIMultiDictProxy[str]:
         if self._headers is None:
-            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._raw_headers)
+            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._head())
             self._headers = CIMultiDictProxy(CIMultiDict(pairs))
         return self._headers
 
@@ -134,23 +135,23 @@ class LocalResponse:
     def cookies(self) -> SimpleCookie:
         if self._cookies is None:
             self._cookies = SimpleCookie()
-            for key, value in self._raw_headers:
+            for key, value in self._head():
                 if key == b"set-cookie":
-                    _add_cookie(self._cookies, value.decode("latin-1"))
+                    add_cookie(self._cookies, value.decode("latin-1"))
         return self._cookies
 
     async def read(self) -> bytes:
-        return self._body
+        return self._bytes()
 
     async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
-        return self._body.decode(encoding or "utf-8", errors)
+        return self._bytes().decode(encoding or "utf-8", errors)
 
     async def json(self, **_: Any) -> Any:
-        return orjson.loads(self._body)
+        return orjson.loads(self._bytes())
 
     def raise_for_status(self) -> None:
         if not self.ok:
-            raise ServerResponseError(self.method, self._url, self.status, self.reason, self._body)
+            raise ServerResponseError(self.method, self._url, self.status, self.reason, self._bytes())
 
     def release(self) -> None:
         """Nothing is held."""
@@ -164,8 +165,15 @@ class LocalResponse:
     async def __aexit__(self, *_: object) -> None:
         return None
 
+    def _bytes(self) -> bytes:
+        return self._body
 
-def _add_cookie(jar: SimpleCookie, header: str) -> None:
+    def _head(self) -> list[tuple[bytes, bytes]]:
+        return self._raw_headers
+
+
+def add_cookie(jar: SimpleCookie, header: str) -> None:
+    """Put what a `Set-Cookie` header says into `jar`."""
     pair, _, attributes = header.partition(";")
     name, _, value = pair.strip().partition("=")
     # A morsel made this way skips checks that are for cookies one writes, not for cookies one reads.
@@ -200,8 +208,22 @@ async def call(
     timeout_s: float,
 ) -> LocalResponse:
     """Send one request into `app` and wait for its whole reply."""
+    scope = scope_of(method, path, server, raw_headers(body, headers, cookies, server), params)
+    exchange = Exchange(body)
+    await within(timeout_s, method, url, app(scope, exchange.receive, exchange.send))
+    return exchange.response(method, url)
+
+
+def scope_of(
+    method: str,
+    path: str,
+    server: tuple[str, int],
+    headers: list[tuple[bytes, bytes]],
+    params: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The ASGI scope of a request."""
     path, _, query = path.partition("?")
-    scope = {
+    return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "http_version": "1.1",
@@ -211,25 +233,24 @@ async def call(
         "raw_path": quote(path).encode() if not path.isascii() else path.encode(),
         "query_string": (urlencode(params, doseq=True) if params else query).encode(),
         "root_path": "",
-        "headers": _raw_headers(body, headers, cookies, server),
+        "headers": headers,
         "client": ("127.0.0.1", 0),
         "server": server,
         "state": {},
     }
-    exchange = _Exchange(body)
+
+
+async def within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
+    """The result of `work`, which is a call, unless it takes longer than `timeout_s`."""
     deadline = _Deadline(timeout_s)
     try:
-        await app(scope, exchange.receive, exchange.send)
+        return await work
     except asyncio.CancelledError as error:
         if deadline.has_cancelled():
             raise ServerDeadlineExceeded(method, url, timeout_s) from error
         raise
     finally:
         deadline.end()
-    parts = exchange.parts
-    return LocalResponse(
-        method, url, exchange.status, exchange.headers, parts[0] if len(parts) == 1 else b"".join(parts)
-    )
 
 
 class _Deadline:
@@ -258,9 +279,10 @@ class _Deadline:
             self._task.uncancel()
 
 
-def _raw_headers(
+def raw_headers(
     body: bytes, headers: Mapping[str, str] | None, cookies: Mapping[str, Any] | None, server: tuple[str, int]
 ) -> list[tuple[bytes, bytes]]:
+    """The headers of a request, in the form that they have in a scope."""
     raw = [_host_header(server)]
     if body:
         raw.append((b"content-length", str(len(body)).encode()))
@@ -277,7 +299,7 @@ def _host_header(server: tuple[str, int]) -> tuple[bytes, bytes]:
     return b"host", f"{server[0]}:{server[1]}".encode()
 
 
-class _Exchange:
+class Exchange:
     """The two callables of one ASGI call."""
 
     __slots__ = ("_body", "_sent", "headers", "parts", "status")
@@ -299,3 +321,8 @@ class _Exchange:
             self.status, self.headers = message["status"], list(message.get("headers", ()))
         elif message["type"] == "http.response.body":
             self.parts.append(message.get("body", b""))
+
+    def response(self, method: str, url: str) -> LocalResponse:
+        """What the app has sent."""
+        parts = self.parts
+        return LocalResponse(method, url, self.status, self.headers, parts[0] if len(parts) == 1 else b"".join(parts))

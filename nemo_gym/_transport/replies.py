@@ -6,14 +6,17 @@ error of their own. These are read as far as they go, and their own error is rai
 """
 
 import inspect
-from typing import Any
+from typing import Any, TypeVar
 
 import aiohttp
 import orjson
+from pydantic import BaseModel
 
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
+from nemo_gym._transport.handed import HandedResponse
 from nemo_gym._transport.local import LocalResponse
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 FAILURE_HEADER = "x-nemo-gym-failure"
 
 
@@ -45,6 +48,12 @@ async def parsed_json(response: Any) -> Any:
         content_type = str(getattr(response, "content_type", ""))
         status = getattr(response, "status", 0)
         raise InvalidServerReply(*_request_line(response), status, content_type, body, str(error)) from error
+
+
+async def parsed_model(response: Any, kind: type[ModelT]) -> ModelT:
+    """What `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
+    handed = response.as_kind(kind) if isinstance(response, HandedResponse) else None
+    return handed if handed is not None else kind.model_validate(orjson.loads(await response.read()))
 
 
 def _is_stand_in(response: Any) -> bool:

@@ -18,7 +18,7 @@ from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, Ba
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body, SimpleResponsesAPIAgent
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, takes_models
 from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, is_session_of, model_reply, parsed, play
 
 __all__ = [
@@ -85,7 +85,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
         """One rollout: seed the session, play, verify."""
-        task = task_fields(body)
+        task = task_fields(body, as_models=takes_models(self.server_client))
         cookies = CookieJar(self._resources_cookies(request.cookies))
         seeded = await self.server_client.post(
             server_name=self.config.resources_server.name, url_path="/seed_session", json=task, cookies=cookies.current
@@ -127,7 +127,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
     ) -> SimpleAgentVerifyResponse:
         """The response with its reward."""
         # Every field of the response, set or not: an agent may have built items that rely on their defaults.
-        answered = {**task, "response": response.model_dump()}
+        whole = response if takes_models(self.server_client) else response.model_dump()
+        answered = {**task, "response": whole}
         if self.config.skip_verification:
             unscored = {"reward": self.config.skip_verification_reward, "verification_skipped": True}
             return SimpleAgentVerifyResponse.model_validate({**answered, **unscored})
@@ -206,10 +207,11 @@ class SimpleAgent(ModelAgent):
         return answer
 
 
-def task_fields(body: BaseRunRequest) -> dict[str, Any]:
+def task_fields(body: BaseRunRequest, *, as_models: bool = False) -> dict[str, Any]:
     """What the resources server is sent of a task: its own fields in full, the create params as they were set."""
-    params = body.responses_create_params.model_dump(exclude_unset=True)
-    return {**body.model_dump(exclude={"responses_create_params"}), "responses_create_params": params}
+    params: Any = body.responses_create_params
+    own = body.model_dump(exclude={"responses_create_params"})
+    return {**own, "responses_create_params": params if as_models else params.model_dump(exclude_unset=True)}
 
 
 class OwnRequest(Request):

@@ -27,7 +27,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient
+from nemo_gym.server_utils import ServerClient, get_response_model
 
 MAX_SILENT_REPLIES = 3
 """How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
@@ -70,7 +70,7 @@ async def play(
     for step in itertools.count(1):
         reply = await ask(body.model_copy(update={"input": [*given, *said]}))
         said.extend(reply.output)
-        usage = accumulate_response_usage(usage, reply.usage)
+        usage = accumulate_response_usage(usage, reply.usage) if usage is not None else reply.usage
         calls = unanswered_calls(reply.output)
         silent_replies = 0 if calls or has_message(reply.output) else silent_replies + 1
         has_answered = not calls and not silent_replies
@@ -110,11 +110,10 @@ def has_message(items: Iterable[Any]) -> bool:
 
 async def parsed(kind: type[ModelT], reply: ClientResponse, server: str, path: str) -> ModelT:
     """The body of `reply` as a `kind`."""
-    raw = await reply.read()
     try:
-        return kind.model_validate(orjson.loads(raw))
+        return await get_response_model(reply, kind)
     except ValueError as error:
-        raise InvalidReply(server, path, _reason(error), _start_of(raw)) from error
+        raise InvalidReply(server, path, _reason(error), _start_of(await reply.read())) from error
 
 
 async def model_reply(reply: ClientResponse, server: str, path: str) -> NeMoGymResponse:

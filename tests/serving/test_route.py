@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, field_validator
 from starlette.testclient import TestClient
 
-from nemo_gym._serving.route import GymRoute, _JsonHandler
+from nemo_gym._serving.route import GymRoute, JsonHandler
 
 
 class City(BaseModel):
@@ -135,5 +135,5 @@ def test_handlers_with_more_than_body_request_and_response_are_left_to_fastapi()
     app.router.route_class = GymRoute
     app.post("/plain")(plain)
     app.post("/with_query")(with_query)
-    short = {route.path: isinstance(route.app, _JsonHandler) for route in app.routes if isinstance(route, GymRoute)}
+    short = {route.path: isinstance(route.app, JsonHandler) for route in app.routes if isinstance(route, GymRoute)}
     assert short == {"/plain": True, "/with_query": False}

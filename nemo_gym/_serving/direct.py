@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A call from a server in the same process, straight to a plain JSON handler.
+
+It is the short way past the middleware, and only open where all of that is ours: then what the middleware would do is
+known and done here. A handler that raises is answered by the whole stack, as every other request is.
+"""
+
+from typing import Any
+
+from pydantic import ValidationError
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message
+
+from nemo_gym._serving.guard import BodyTooLarge, JsonOf
+from nemo_gym._serving.route import RAISED, GymRoute, Plan, parsed, serialised, validated
+from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
+from nemo_gym._transport import http, local
+from nemo_gym._transport.handed import HANDED, HandedResponse, LocalCall, as_set, handed_fields, parts_of, read_fields
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.response import NeMoGymResponse
+
+
+class HandedRequest(Request):
+    """A request whose body is a value until somebody reads it."""
+
+    def __init__(self, scope: dict[str, Any], handed: Any) -> None:
+        super().__init__(scope, self._receive_handed)
+        self.handed = handed
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = http.json_body(self.handed)
+        return self._body
+
+    async def _receive_handed(self) -> Message:
+        return {"type": "http.request", "body": await self.body(), "more_body": False}
+
+
+def handed_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | None:
+    """The create params that a caller in this process has sent; None if they have to be read from the body."""
+    handed = request.handed if isinstance(request, HandedRequest) else None
+    if type(handed) is not NeMoGymResponseCreateParamsNonStreaming:
+        return None
+    try:
+        # Only what is no object of its class yet is looked at, and lists are new ones.
+        return NeMoGymResponseCreateParamsNonStreaming.model_validate(as_set(handed))
+    except ValidationError:
+        return None
+
+
+class DirectHandler:
+    """Calls the handler of one route."""
+
+    def __init__(
+        self, app: ASGIApp, route: GymRoute, plan: Plan, sessions: SessionCookieMiddleware, limit_bytes: int
+    ) -> None:
+        self._app, self._route, self._plan, self._sessions = app, route, plan, sessions
+        self._limit_bytes = limit_bytes
+        self._handed_names, self._read_names = handed_fields(plan.body_type), read_fields(plan.body_type)
+
+    async def answer(self, call: LocalCall) -> local.LocalResponse:
+        """What the handler answers, or the app if the handler raises."""
+        plan = self._plan
+        held = call.cookies.get(self._sessions.cookie_name) if call.cookies else None
+        session = self._sessions.open(getattr(held, "value", held))
+        scope: dict[str, Any] | None = None
+        arguments: dict[str, Any] = {}
+        try:
+            if plan.request_name:
+                scope = self._scope(call, session)
+                arguments[plan.request_name] = HandedRequest(scope, call.json)
+            if plan.body_name:
+                arguments[plan.body_name] = self._body(call.json)
+            result = await plan.endpoint(**arguments)
+            if isinstance(result, Response) and not isinstance(result, JsonOf):
+                return await self._sent(call, session, scope, result)
+            return HandedResponse(call.method, call.url, self._content(result), session.set_cookie)
+        except Exception as error:
+            return await self._raised(call, session, error)
+
+    def _body(self, json: Any) -> Any:
+        adapter = self._plan.body
+        assert adapter is not None
+        if self._read_names is not None and type(json) is dict:
+            json = {name: part for name, part in json.items() if name in self._read_names}
+        if self._handed_names and type(json) is dict:
+            handed = {name: part for name in self._handed_names if type(part := json.get(name)) in HANDED}
+            if handed:
+                rest = {name: part for name, part in json.items() if name not in handed}
+                try:
+                    return adapter.validate_python({**parsed(self._bytes(rest)), **handed})
+                except ValidationError:
+                    pass  # as bytes, it may fit after all; if not, the reasons are those that everyone gets
+        return validated(adapter, parsed(self._bytes(json)))
+
+    def _bytes(self, json: Any) -> bytes:
+        body = http.json_body(json)
+        if len(body) > self._limit_bytes:
+            raise BodyTooLarge(len(body))
+        return body
+
+    def _content(self, result: Any) -> Any:
+        if isinstance(result, JsonOf):
+            value: Any = result.value
+            return value if type(value) is NeMoGymResponse else value.model_dump_json().encode()
+        if type(result) is self._plan.reply_type:
+            parts = parts_of(result)
+            if parts is not None:
+                return parts
+        return serialised(self._plan, result)
+
+    async def _sent(
+        self, call: LocalCall, session: OpenSession, scope: dict[str, Any] | None, reply: Response
+    ) -> local.LocalResponse:
+        exchange = local.Exchange(b"")
+        await reply(scope or self._scope(call, session), exchange.receive, exchange.send)
+        exchange.headers.append((b"set-cookie", session.set_cookie().encode("latin-1")))
+        return exchange.response(call.method, call.url)
+
+    async def _raised(self, call: LocalCall, session: OpenSession, error: Exception) -> local.LocalResponse:
+        scope = {**self._scope(call, session), RAISED: error, OPEN_SESSION: session}
+        exchange = local.Exchange(b"")
+        await self._app(scope, exchange.receive, exchange.send)
+        return exchange.response(call.method, call.url)
+
+    def _scope(self, call: LocalCall, session: OpenSession) -> dict[str, Any]:
+        headers = local.raw_headers(b"", call.headers, call.cookies, call.server)
+        scope = local.scope_of(call.method, call.path, call.server, headers)
+        scope["app"], scope["route"], scope["endpoint"] = self._app, self._route, self._route.endpoint
+        scope["path_params"], scope["session"] = {}, session.data
+        return scope

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What crosses between two servers of one process without becoming bytes: a task's create params and its response.
+
+These two are large, both sides know their classes, and neither side changes what it was given. They keep their identity
+where the receiving class declares exactly them; everything else crosses as JSON, so that no side can change the other's
+objects. A value that does not fit this way is sent as bytes, which decide what is wrong with it.
+"""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from http.cookies import SimpleCookie
+from typing import Any, NamedTuple, TypeVar, cast
+
+import orjson
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym._transport.local import LocalResponse, add_cookie
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.response import NeMoGymResponse
+
+HANDED: frozenset[Any] = frozenset({NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming})
+"""The classes whose instances are handed over as they are."""
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class LocalCall(NamedTuple):
+    """What a caller sends."""
+
+    method: str
+    url: str
+    path: str
+    server: tuple[str, int]
+    json: Any
+    headers: Mapping[str, str] | None = None
+    cookies: Mapping[str, Any] | None = None
+
+
+@lru_cache(maxsize=1024)
+def handed_fields(kind: Any) -> frozenset[str]:
+    """The fields of `kind` that a handed value may fill: declared as its class, and nobody looks at the raw data."""
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return frozenset()
+    looks = kind.__pydantic_decorators__
+    if looks.validators or looks.root_validators or looks.model_validators or looks.model_serializers:
+        return frozenset()
+    looked_at = {
+        name
+        for found in (looks.field_validators, looks.field_serializers)
+        for decorator in found.values()
+        for name in decorator.info.fields
+    }
+    return frozenset(
+        name
+        for name, field in kind.model_fields.items()
+        if field.annotation in HANDED and not (field.alias or field.validation_alias or field.serialization_alias)
+        if not field.metadata and not looked_at & {name, "*"}
+    )
+
+
+@lru_cache(maxsize=1024)
+def read_fields(kind: Any) -> frozenset[str] | None:
+    """The names under which `kind` reads anything of a JSON object at all; None if it may read whatever there is."""
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        return None
+    looks = kind.__pydantic_decorators__
+    is_open = kind.model_config.get("extra", "ignore") != "ignore" or kind.__init__ is not BaseModel.__init__
+    is_renamed = any(field.alias or field.validation_alias for field in kind.model_fields.values())
+    if is_open or is_renamed or looks.root_validators or looks.model_validators:
+        return None
+    return frozenset(kind.model_fields)
+
+
+def as_set(value: BaseModel) -> dict[str, Any]:
+    """The fields of `value` that were set, as they are."""
+    given = value.__dict__
+    return {name: given[name] for name in value.__pydantic_fields_set__ if name in given}
+
+
+def parts_of(value: BaseModel) -> dict[str, Any] | None:
+    """`value` as a JSON object, except that handed values stay themselves; None if it has none."""
+    carried = {name: part for name in handed_fields(type(value)) if type(part := value.__dict__.get(name)) in HANDED}
+    if not carried:
+        return None
+    rest = value.model_dump(mode="json", by_alias=True, exclude=set(carried), warnings=False)
+    return {**carried, **rest}
+
+
+class HandedResponse(LocalResponse):
+    """A good reply that becomes bytes only for a caller who reads bytes."""
+
+    def __init__(
+        self,
+        method: str,
+        url: str,
+        content: bytes | NeMoGymResponse | dict[str, Any],
+        set_cookie: Callable[[], str] | None,
+    ) -> None:
+        """`content` is the reply itself, or what `parts_of` made of it."""
+        super().__init__(method, url, 200, [], content if isinstance(content, bytes) else b"")
+        self._handed, self._set_cookie = content, set_cookie
+
+    def as_kind(self, kind: type[ModelT]) -> ModelT | None:
+        """The reply as a `kind`; None if only its bytes can tell."""
+        handed = self._handed
+        if type(handed) is NeMoGymResponse and kind is NeMoGymResponse:
+            if all(isinstance(item, BaseModel) for item in handed.output):
+                return cast(ModelT, handed.model_copy())  # the server may keep its own, and give it to others
+            fields = {**handed.__dict__, **(handed.__pydantic_extra__ or {})}
+        elif type(handed) is dict and handed_fields(kind):
+            names = handed_fields(kind)
+            fields = {
+                name: part if name in names or type(part) not in HANDED else _plain(part)
+                for name, part in handed.items()
+            }
+        else:
+            return None
+        try:
+            return kind.model_validate(fields)
+        except ValidationError:
+            return None
+
+    def _bytes(self) -> bytes:
+        if not self._body:
+            handed = self._handed
+            self._body = (
+                handed.model_dump_json().encode()
+                if isinstance(handed, NeMoGymResponse)
+                else orjson.dumps(handed, default=_fragment)
+            )
+        return self._body
+
+    def _head(self) -> list[tuple[bytes, bytes]]:
+        if not self._raw_headers:
+            size, kind = (b"content-length", b"%d" % len(self._bytes())), (b"content-type", b"application/json")
+            cookie = [(b"set-cookie", self._set_cookie().encode("latin-1"))] if self._set_cookie else []
+            self._raw_headers = [size, kind, *cookie]
+        return self._raw_headers
+
+    @property
+    def cookies(self) -> SimpleCookie:
+        if self._cookies is None:
+            self._cookies = SimpleCookie()
+            if self._set_cookie is not None:
+                add_cookie(self._cookies, self._set_cookie())
+        return self._cookies
+
+
+def _fragment(value: Any) -> Any:
+    return orjson.Fragment(value.model_dump_json(by_alias=True, warnings=False))
+
+
+def _plain(value: BaseModel) -> Any:
+    return value.model_dump(mode="json", by_alias=True, warnings=False)

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A direct call to a handler is told from one through the whole stack by nothing but its speed."""
+
+from typing import Any
+
+import pytest
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import PlainTextResponse
+from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
+
+from nemo_gym._transport.handed import HandedResponse, handed_fields, read_fields
+from nemo_gym._transport.http import json_body
+from nemo_gym._transport.local import LocalResponse, call, hosted_app
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model
+from nemo_gym.testing import reply, running
+
+PARAMS = NeMoGymResponseCreateParamsNonStreaming(input=[{"role": "user", "content": "hi"}], temperature=0.5)
+
+
+def answered(**more: Any) -> dict[str, Any]:
+    return {"responses_create_params": PARAMS, "response": reply("cold"), **more}
+
+
+class Scored(BaseVerifyResponse):
+    note: str
+    seen: list[int]
+
+    @field_serializer("note")
+    def shout(self, note: str) -> str:
+        return note.upper()
+
+
+class Noted(BaseVerifyRequest):
+    note: str = "quiet"
+    numbers: list[int] = []
+
+
+class AnyFields(BaseModel):
+    model_config = ConfigDict(extra="allow")
+
+
+class PlainResponse(BaseModel):
+    response: dict[str, Any]
+
+
+class LooksFirst(BaseVerifyRequest):
+    @model_validator(mode="before")
+    @classmethod
+    def look(cls, data: Any) -> Any:
+        assert isinstance(data["response"], dict), type(data["response"])
+        return data
+
+
+class World(SimpleResourcesServer):
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        for handler in (self.open, self.plain, self.first, self.session, self.text, self.teapot, self.crash):
+            app.post(f"/{handler.__name__}")(handler)
+        return app
+
+    async def verify(self, body: Noted) -> Scored:  # type: ignore[override]
+        body.numbers.append(4)
+        body.response.output = []
+        return Scored(**body.model_dump(exclude={"numbers"}), reward=1.0, seen=body.numbers)
+
+    async def open(self, body: AnyFields) -> dict[str, str]:
+        return {name: type(value).__name__ for name, value in (body.model_extra or {}).items()}
+
+    async def plain(self, body: PlainResponse) -> dict[str, Any]:
+        return {"id": body.response["id"]}
+
+    async def first(self, body: LooksFirst) -> dict[str, Any]:
+        return {"id": body.response.id}
+
+    async def session(self, body: AnyFields, request: Request) -> dict[str, Any]:
+        request.session["calls"] = request.session.get("calls", 0) + 1
+        return {
+            "calls": request.session["calls"],
+            "id": request.session[SESSION_ID_KEY],
+            "body": (await request.json())["n"],
+            "type": request.headers["content-type"],
+            "path": request.url.path,
+        }
+
+    async def text(self, body: AnyFields) -> PlainTextResponse:
+        return PlainTextResponse("as it is", headers={"x-own": "1"}, status_code=203)
+
+    async def teapot(self, body: AnyFields, request: Request) -> None:
+        request.session["brewed"] = True
+        raise HTTPException(418, "short and stout")
+
+    async def crash(self, body: AnyFields) -> None:
+        raise RuntimeError("out of tea")
+
+
+async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, Any, str]]:
+    """What a direct call and one through the whole stack give: status, JSON or text, content type."""
+    address = client._address_of("world")
+    where = (address.host, address.port)
+    app = hosted_app(*where)
+    assert app is not None
+    headers = {"content-type": "application/json"}
+    answers = (
+        await client.post("world", path, json=json),
+        await call(app, "POST", path, path, server=where, body=json_body(json), headers=headers, timeout_s=10),
+    )
+    found = []
+    for answer in answers:
+        is_json = answer.content_type == "application/json"
+        found.append((answer.status, await (answer.json() if is_json else answer.text()), answer.content_type))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("path", "json"),
+    [
+        ("/verify", answered(note="hm", numbers=[1, 2])),
+        ("/verify", answered(note=7)),
+        ("/verify", {"responses_create_params": PARAMS}),
+        ("/open", answered(note={"a": [1]})),
+        ("/plain", answered()),
+        ("/first", answered()),
+        ("/text", {}),
+        ("/teapot", {}),
+        ("/crash", {"a": 1}),
+        ("/seed_session", answered()),
+        ("/nowhere", {}),
+    ],
+)
+async def test_a_direct_call_gives_what_the_whole_stack_gives(path: str, json: Any):
+    async with running(world=World) as client:
+        direct, whole = await both(client, path, json)
+    assert direct == whole
+
+
+async def test_a_handler_sees_the_request_that_it_always_sees():
+    async with running(world=World) as client:
+        direct, whole = await both(client, "/session", {"n": 3})
+    assert direct[1].pop("id") != whole[1].pop("id")
+    assert direct == whole
+
+
+async def test_a_session_goes_on_with_the_cookie_of_the_reply():
+    async with running(world=World) as client:
+        first = await client.post("world", "/session", json={"n": 1})
+        second = await client.post("world", "/session", json={"n": 1}, cookies=first.cookies)
+        assert (await second.json())["calls"] == 2
+        assert (await first.json())["id"] == (await second.json())["id"]
+
+
+async def test_what_a_handler_put_into_its_session_before_it_raised_is_kept():
+    async with running(world=World) as client:
+        first = await client.post("world", "/session", json={"n": 1})
+        failed = await client.post("world", "/teapot", json={}, cookies=first.cookies)
+        last = await client.post("world", "/session", json={"n": 1}, cookies=failed.cookies)
+        assert failed.status == 418
+        assert (await last.json())["calls"] == 2
+
+
+async def test_a_server_cannot_change_what_the_caller_sent():
+    sent = answered(note="hm", numbers=[1, 2])
+    async with running(world=World) as client:
+        answer = await client.post("world", "/verify", json=sent)
+        assert (await answer.json())["seen"] == [1, 2, 4]
+    assert sent["numbers"] == [1, 2]
+
+
+async def test_a_reply_becomes_the_callers_type_as_its_bytes_would():
+    class Mine(BaseVerifyResponse):
+        model_config = ConfigDict(extra="allow")
+
+    async with running(world=World) as client:
+        answer = await client.post("world", "/verify", json=answered(note="hm"))
+        assert isinstance(answer, HandedResponse)
+        handed = await get_response_model(answer, Mine)
+        assert handed == Mine.model_validate(await answer.json())
+        assert handed.note == "HM"
+
+
+async def test_the_callers_copy_of_a_reply_is_its_own():
+    kept = reply("cold")
+    answer = HandedResponse("POST", "http://x/", kept, None)
+    mine = await get_response_model(answer, NeMoGymResponse)
+    mine.output = []
+    assert kept.output_text == "cold"
+
+
+async def test_a_reply_with_raw_items_is_validated():
+    kept = reply("cold")
+    kept.output = [item.model_dump() for item in kept.output]
+    mine = await get_response_model(HandedResponse("POST", "http://x/", kept, None), NeMoGymResponse)
+    assert mine.output_text == "cold"
+
+
+async def test_middleware_of_others_sees_every_call():
+    seen: list[str] = []
+
+    class Watched(World):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+
+            @app.middleware("http")
+            async def watch(request: Request, call_next: Any) -> Any:
+                seen.append(request.url.path)
+                return await call_next(request)
+
+            return app
+
+    async with running(world=Watched) as client:
+        answer = await client.post("world", "/verify", json=answered(note="hm"))
+        assert type(answer) is LocalResponse
+        assert (await answer.json())["reward"] == 1.0
+    assert seen == ["/verify"]
+
+
+def test_fields_are_handed_over_only_where_nobody_looks_at_raw_data():
+    class Renamed(BaseModel):
+        model_config = ConfigDict(populate_by_name=True)
+        response: NeMoGymResponse
+
+        @field_validator("response", mode="before")
+        @classmethod
+        def look(cls, value: Any) -> Any:
+            return value
+
+    assert handed_fields(BaseVerifyRequest) == {"responses_create_params", "response"}
+    assert handed_fields(LooksFirst) == frozenset()
+    assert handed_fields(Renamed) == frozenset()
+    assert handed_fields(dict) == frozenset()
+
+
+def test_a_class_that_keeps_what_it_does_not_know_is_sent_everything():
+    assert read_fields(BaseVerifyRequest) == {"responses_create_params", "response"}
+    assert read_fields(AnyFields) is None
+    assert read_fields(LooksFirst) is None
