@@ -18,6 +18,9 @@
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                                       in `nemo_gym.sandbox`
     ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
+    ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
+    ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
+    ├── UsageError                                         a command line that names what is not there; `cli.selectors`
     ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.plan`
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`

@@ -143,19 +143,20 @@ class GlobalConfigDictParser(BaseModel):
 
     def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
         """The config together with where each of its values came from, without any effect on the process."""
+        return resolve(self.sources(parse_config), _this_machine(offline=parse_config.offline))
+
+    def sources(self, parse_config: GlobalConfigDictParserConfig) -> Sources:
+        """Everything that the config is made of."""
         roots = component_search_roots()
         from_cli, deletions = OmegaConf.create({}), tuple[str, ...]()
         if not parse_config.skip_load_from_cli:
             from_cli, deletions = self.parse_global_config_dict_from_cli(), _deletions_from_cli()
-        return resolve(
-            Sources(
-                command_line=from_cli,
-                deletions=deletions,
-                initial=parse_config.initial_global_config_dict or OmegaConf.create({}),
-                dotenv_path=None if parse_config.skip_load_from_dotenv else _dotenv_path(parse_config, roots),
-                search_roots=roots,
-            ),
-            _this_machine(offline=parse_config.offline),
+        return Sources(
+            command_line=from_cli,
+            deletions=deletions,
+            initial=parse_config.initial_global_config_dict or OmegaConf.create({}),
+            dotenv_path=None if parse_config.skip_load_from_dotenv else _dotenv_path(parse_config, roots),
+            search_roots=roots,
         )
 
     def parse_global_config_dict_from_cli(self) -> DictConfig:

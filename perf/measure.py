@@ -15,9 +15,10 @@ Samples = dict[str, list[float]]
 """The samples of each case, in seconds of CPU; those of one round have the same index."""
 
 
-def cpu_of_child(argv: Sequence[str], env: Mapping[str, str]) -> float:
-    """The CPU seconds, user and system, that a child process takes from start to end."""
-    pid = os.posix_spawn(argv[0], list(argv), dict(env))
+def cpu_of_child(argv: Sequence[str], env: Mapping[str, str], *, quiet: bool = False) -> float:
+    """The CPU seconds, user and system, that a child process takes from start to end; `quiet` drops what it prints."""
+    nowhere = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)] if quiet else []
+    pid = os.posix_spawn(argv[0], list(argv), dict(env), file_actions=nowhere)
     _, status, used = os.wait4(pid, 0)
     if status != 0:
         raise RuntimeError(f"{' '.join(argv)!r} ended with status {status}")

@@ -60,7 +60,9 @@ def similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
             if not here.is_dir():
                 break
             if not (here / part).exists():
-                return [_completed(folder, parts, depth, match) for match in nearest(part, _names_in(here))]
+                if matches := nearest(part, _names_in(here)):
+                    return [_completed(folder, parts, depth, match) for match in matches]
+                break
     return []
 
 

@@ -6,7 +6,7 @@ It returns text; deciding when to show it, and where, is left to the caller.
 
 import inspect
 import types
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
@@ -42,6 +42,8 @@ def _parameter_lines(config_class: type[BaseModel]) -> list[str]:
 
 def _about(field: FieldInfo) -> str:
     description = " ".join((field.description or "").split())
+    if field.alias and f"+{field.alias}=" not in description:
+        description = f"{description} Given as `+{field.alias}=`.".strip()
     default = "[required]" if field.is_required() else f"[default: {field.get_default(call_default_factory=True)}]"
     return f"{description} {default}".strip()
 
@@ -51,6 +53,8 @@ def type_name(annotation: Any) -> str:
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return " | ".join(type_name(member) for member in get_args(annotation))
+    if origin is Annotated:
+        return type_name(get_args(annotation)[0])
     if origin is Literal:
         return " | ".join(repr(value) for value in get_args(annotation))
     if annotation is type(None):

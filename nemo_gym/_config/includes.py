@@ -18,6 +18,7 @@ from nemo_gym._config.problems import Problems
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError, MalformedConfigPathsError
 
 logger = logging.getLogger(__name__)
+_SHOWN = 3
 
 
 @dataclass
@@ -101,6 +102,10 @@ class _Walk:
 
     def _not_found(self, path: str, asked_by: str, beside: Path | None) -> str:
         folders = [*self.search_roots, *([beside] if beside else [])]
+        if (folder := next((folder / path for folder in folders if (folder / path).is_dir()), None)) is not None:
+            inside = [str(Path(path, file.relative_to(folder))) for file in sorted(folder.rglob("*.yaml"))[:_SHOWN]]
+            guess = f"\nhint: name a file in it, as in {' or '.join(map(repr, inside))}" if inside else ""
+            return f"config file {path!r}, named by {asked_by}, is a folder: {folder}{guess}"
         if Path(path).is_absolute():
             return f"config file {path!r}, named by {asked_by}, does not exist"
         similar = similar_files(path, folders)

@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nemo_gym._config.plain_values import NotPlain, plain_value
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.secrets import is_secret_key
 from nemo_gym.errors import ConfigError
@@ -92,6 +93,13 @@ def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
 
 
 def _value(key: str, text: str) -> Any:
+    try:
+        return plain_value(key, text)
+    except NotPlain:
+        return _parsed(key, text)
+
+
+def _parsed(key: str, text: str) -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

@@ -5,6 +5,7 @@ Each step is a module of this package; this one only puts them in a row and gath
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,24 +50,36 @@ class Resolved:
 
 def resolve(sources: Sources, machine: Machine) -> Resolved:
     """Build and check the config; raises all its problems at once."""
+    problems, resolved = examine(sources)
+    problems.raise_if_any()
+    assert resolved is not None
+    fill_defaults(resolved.config, resolved.servers.instances, machine)
+    return resolved
+
+
+def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
+    """What is wrong with a config, and what it comes to before defaults, as far as it can be put together at all."""
     problems = Problems()
     dotenv = _load_dotenv(sources.dotenv_path, problems)
     includes = _load_files(sources, dotenv, problems)
     # Without all files, every later finding might be about something that a missing file defines.
-    problems.raise_if_any()
-
+    if problems:
+        return problems, None
     provenance = Provenance(_layers(includes, dotenv, sources))
-    values = _merge(provenance, sources.deletions)
+    values = _merge(provenance, sources.deletions, problems)
+    if problems:
+        return problems, None
     values["config_paths"] = includes.paths
     directed = apply_directives(values, provenance)
     problems.extend(directed.problems)
     provenance.inherited.update(directed.inherited)
-
-    config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
+    try:
+        config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
+    except ConfigError as error:
+        problems.add(type(error), str(error))
+        return problems, None
     servers = _check(config, provenance, directed.unresolved, problems)
-    problems.raise_if_any()
-    fill_defaults(config, servers.instances, machine)
-    return Resolved(config, provenance, servers)
+    return problems, Resolved(config, provenance, servers)
 
 
 def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
@@ -117,17 +130,15 @@ def _layers(includes: Includes, dotenv: ConfigFile | None, sources: Sources) -> 
     ]
 
 
-def _merge(provenance: Provenance, deletions: Sequence[str]) -> dict[str, Any]:
+def _merge(provenance: Provenance, deletions: Sequence[str], problems: Problems) -> dict[str, Any]:
     """One layer over the other; deletions of the command line come before its own values."""
     *lower, command_line = provenance.layers
-    problems = Problems()
     values: Any = {}
     for index, layer in enumerate(lower):
         values = _merge_layer(values, layer, Provenance(lower[:index]), problems)
     for key in deletions:
         _delete(values, split_path(key), problems)
     values = _merge_layer(values, command_line, Provenance(lower), problems)
-    problems.raise_if_any()
     result: dict[str, Any] = values
     return result
 
@@ -136,7 +147,18 @@ def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problem
     conflicts = Problems()
     _report_conflicts(values, layer.values, (), below, layer, conflicts)
     problems.extend(conflicts)
-    return values if conflicts else OmegaConf.to_container(_merge_configs([values, layer.values]))
+    if conflicts:
+        return values
+    if _extends_interpolation(values, layer.values):
+        return OmegaConf.to_container(_merge_configs([values, layer.values]))
+    return merged(values, deepcopy(layer.values))
+
+
+def _extends_interpolation(base: Any, over: Any) -> bool:
+    """Whether a mapping is laid over `${...}`, which OmegaConf then replaces by what it refers to."""
+    if isinstance(over, dict) and isinstance(base, dict):
+        return any(_extends_interpolation(base[key], over[key]) for key in base.keys() & over.keys())
+    return isinstance(over, dict) and isinstance(base, str) and "${" in base
 
 
 def _report_conflicts(base: Any, over: Any, path: KeyPath, below: Provenance, layer: Layer, problems: Problems) -> None:

@@ -23,6 +23,10 @@ class Problems:
             for text in texts:
                 self.add(kind, text)
 
+    def listed(self) -> list[tuple[type[ConfigError], str]]:
+        """Every problem by itself, with its kind."""
+        return [(kind, text) for kind, texts in self._texts.items() for text in texts]
+
     def __bool__(self) -> bool:
         return bool(self._texts)
 

@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nemo_gym._config.files import ConfigFile
-from nemo_gym._config.paths import KeyPath, has_path, keys_of, split_path
+from nemo_gym._config.paths import KeyPath, child, has_path, keys_of, split_path
 
 DEFAULT = "default"
 
@@ -33,6 +33,15 @@ def file_layer(file: ConfigFile) -> Layer:
     return Layer(file.name, OmegaConf.to_container(file.config), file.lines)
 
 
+@dataclass(frozen=True)
+class Given:
+    """What one source says: where, what, and under which path, which is another one where a block was inherited."""
+
+    place: str
+    value: Any
+    path: KeyPath
+
+
 @dataclass
 class Provenance:
     """All sources, weakest first, and which blocks were inherited or copied from where."""
@@ -40,13 +49,21 @@ class Provenance:
     layers: Sequence[Layer] = ()
     inherited: dict[KeyPath, KeyPath] = field(default_factory=dict)
 
-    def places(self, path: KeyPath) -> list[str]:
-        """Every source that gives `path` a value, weakest first; inherited ones before a block's own."""
-        own = [layer.place(path) for layer in self.layers if has_path(layer.values, path)]
+    def given(self, path: KeyPath) -> list["Given"]:
+        """What every source says about `path`, weakest first; inherited ones before a block's own."""
+        own = [
+            Given(layer.place(path), _value_at(layer.values, path), path)
+            for layer in self.layers
+            if has_path(layer.values, path)
+        ]
         for end in range(len(path), 0, -1):
             if (source := self.inherited.get(path[:end])) is not None:
-                return [*self.places((*source, *path[end:])), *own]
+                return [*self.given((*source, *path[end:])), *own]
         return own
+
+    def places(self, path: KeyPath) -> list[str]:
+        """Every source that gives `path` a value, weakest first."""
+        return [one.place for one in self.given(path)]
 
     def of(self, path: KeyPath | str) -> str:
         """The source whose value won, or `default` for a value that none of them gave."""
@@ -70,6 +87,12 @@ class Provenance:
             else:
                 explained[*path, key] = self.of((*path, key))
         return explained
+
+
+def _value_at(values: Any, path: KeyPath) -> Any:
+    for key in path:
+        values = child(values, key)
+    return values
 
 
 NOWHERE = Provenance()

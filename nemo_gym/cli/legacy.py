@@ -4,21 +4,33 @@
 import sys
 from pathlib import Path
 
+from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import GROUPS, LEGACY
+from nemo_gym.cli.commands import LEGACY
 from nemo_gym.cli.main import main as gym
 
 
 def main() -> int:
     """Run the replacement of the legacy command that this process was started as."""
-    alias = Path(sys.argv[0]).name
-    tokens = LEGACY.get(alias.removeprefix("nemo_gym_").removeprefix("ng_"))
+    alias = Path(sys.argv[0]).name.removesuffix(".exe").removesuffix("-script.py")
+    name = alias.removeprefix("nemo_gym_").removeprefix("ng_")
+    tokens = LEGACY.get(name)
     if tokens is None:
-        render.note(f"`{alias}` is not a NeMo Gym command.\nhint: gym --help")
+        close = nearest(name, LEGACY)
+        guess = f" Did you mean `ng_{close[0]}`?" if close else ""
+        render.note(f"`{alias}` is not a NeMo Gym command.{guess}\nhint: gym --help")
         return 1
     replacement = f"gym {' '.join(tokens)}"
-    if not tokens[0].startswith("-") and tokens[1:2] and tokens[1] not in GROUPS.get(tokens[0], {}):
-        render.error(f"`{alias}` stands for `{replacement}`, which this version does not have yet.")
-        return 1
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")
-    return gym([*tokens, *sys.argv[1:]])
+    sys.argv[1:] = [*tokens, *sys.argv[1:]]
+    code = gym()
+    if name == "help":
+        render.data(_listing())
+    return code
+
+
+def _listing() -> str:
+    """Every legacy command with its replacement."""
+    width = max(map(len, LEGACY)) + len("ng_")
+    lines = (f"  {f'ng_{name}':{width}}  gym {' '.join(tokens)}" for name, tokens in sorted(LEGACY.items()))
+    return "\n".join(["", "legacy commands, each also as nemo_gym_*:", *lines])

@@ -1,92 +1,147 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym <group> <command> [flags] [+key=value ...]`: find the command, turn its flags into overrides, run it."""
+"""`gym <group> <command> [flags] [+key=value ...]`: find the command, turn its flags into overrides, run it.
 
+What commands do is theirs; this is the boundary where whatever they raise becomes a message and an exit code.
+"""
+
+import gc
 import importlib
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import takewhile
 
 from nemo_gym._util.nearest import nearest
-from nemo_gym.cli import render
-from nemo_gym.cli.commands import GROUP_HELP, GROUPS, JSON, Command
-from nemo_gym.cli.flags import UsageError, to_overrides
+from nemo_gym.cli import help_pages, render
+from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION, Command
+from nemo_gym.cli.flags import VERBOSE, UsageError, to_overrides
 from nemo_gym.errors import GymError
 
 _HELP_FLAGS = frozenset({"-h", "--help"})
+_HELP_KEYS = frozenset({"help", "h"})
+_VERBOSE_FLAGS = frozenset({VERBOSE.name, VERBOSE.short})
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the result is the exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:  # this process is all ours: what it loads stays, so nobody need look for garbage among it
+        gc.disable()
+    verbose = bool(_VERBOSE_FLAGS & set(arguments)) or _is_set("verbose", arguments)
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.DEBUG)
     try:
         return _dispatch(arguments)
     except UsageError as error:
-        render.error(str(error))
-        return 2
+        return _failed(error, 2, verbose)
     except GymError as error:
-        render.error(str(error))
-        return 1
+        return _failed(error, 1, verbose)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # Python flushes stdout once more at exit; give it somewhere to go.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        return _failed(error, 1, verbose)
+    finally:
+        if argv is None:
+            gc.enable()
+
+
+def _failed(error: GymError | OSError, code: int, verbose: bool) -> int:
+    if verbose:
+        import traceback
+
+        render.note("".join(traceback.format_exception(error)).rstrip())
+    render.error(
+        _of_the_system(error) if isinstance(error, OSError) and not isinstance(error, GymError) else str(error)
+    )
+    return code
+
+
+def _of_the_system(error: OSError) -> str:
+    """What the operating system refused, and what can be done about it."""
+    hints = {
+        PermissionError: "choose a place that you may write to, or ask for the right to it",
+        NotADirectoryError: "a file stands where a folder is needed",
+        FileExistsError: "a file stands where a folder is needed",
+        IsADirectoryError: "a folder stands where a file is needed",
+    }
+    hint = hints.get(type(error))
+    return f"{str(error.filename)!r}: {error.strerror}" + (f"\nhint: {hint}" if hint else "")
 
 
 def _dispatch(arguments: list[str]) -> int:
-    if arguments and arguments[0] == "--version":
-        from nemo_gym.cli.version import show_version
+    leading = [*takewhile(_VERBOSE_FLAGS.__contains__, arguments)]
+    arguments = arguments[len(leading) :]
+    if len(arguments) > 1:  # a command takes them as well as the root does, and hands them to its servers
+        arguments += leading
+    first = arguments[0] if arguments else ""
+    if first == "--version" or (first == "--json" and "--version" in arguments):
+        return _run("--version", VERSION, [token for token in arguments if token != "--version"])
+    if first in ("--complete", "--show-completion", "--install-completion"):
+        from nemo_gym.cli import completion
 
-        return show_version(as_json=JSON.name in arguments or "+json=true" in arguments)
-    if not arguments or arguments[0] in _HELP_FLAGS:
-        render.data(_root_help())
-        return 0 if arguments else 1
-    group, *rest = arguments
+        return completion.run(first, arguments[1:])
+    if not first or first in _HELP_FLAGS or _is_set_to_help(first):
+        render.data(help_pages.root())
+        return 0 if first else 1
+    if first.startswith("-"):
+        raise UsageError(f"unknown flag {first!r}.{_suggestion(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
+    if first in COMMANDS:
+        return _run(first, COMMANDS[first], arguments[1:])
+    return _dispatch_group(first, arguments[1:])
+
+
+def _dispatch_group(group: str, arguments: list[str]) -> int:
     commands = GROUPS.get(group)
     if commands is None:
-        raise UsageError(f"there is no command group {group!r}.{_suggestion(group, GROUPS)}\nhint: gym --help")
-    if not rest or rest[0] in _HELP_FLAGS:
-        render.data(_group_help(group, commands))
-        return 0 if rest else 1
-    name, *tokens = rest
+        elsewhere = [f"{other} {group}" for other, known in GROUPS.items() if group in known]
+        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else _suggestion(group, [*GROUPS, *COMMANDS])
+        raise UsageError(f"there is no command {group!r}.{guess}\nhint: gym --help")
+    if not arguments or arguments[0] in _HELP_FLAGS or _is_set_to_help(arguments[0]):
+        render.data(help_pages.group(group))
+        return 0 if arguments else 1
+    name, *tokens = arguments
     command = commands.get(name)
     if command is None:
         raise UsageError(f"`gym {group}` has no command {name!r}.{_suggestion(name, commands)}\nhint: gym {group} -h")
+    return _run(f"{group} {name}", command, tokens)
+
+
+def _run(name: str, command: Command, tokens: list[str]) -> int:
     if _HELP_FLAGS & set(tokens):
-        render.data(_command_help(f"{group} {name}", command))
+        render.data(help_pages.command(name, command))
         return 0
-    return _run(command, to_overrides(command, tokens))
-
-
-def _run(command: Command, overrides: list[str]) -> int:
+    if any(map(_is_set_to_help, tokens)):
+        render.data(help_pages.parameters(name, command))
+        return 0
+    overrides = to_overrides(command, tokens)
     module, _, function = command.implementation.partition(":")
-    return int(getattr(importlib.import_module(module), function)(overrides))
+    implementation: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
+    if not gc.isenabled():
+        gc.freeze()
+        gc.enable()
+    return implementation(overrides)
+
+
+def _is_set_to_help(token: str) -> bool:
+    return any(_is_set(key, [token]) for key in _HELP_KEYS)
+
+
+def _is_set(key: str, tokens: Iterable[str]) -> bool:
+    """Whether a token sets `key` to true."""
+    return any(token.lstrip("+").lower() in (f"{key}=true", f"{key}=1") for token in tokens)
 
 
 def _suggestion(name: str, known: Iterable[str]) -> str:
     close = nearest(name, list(known))
     return f" Did you mean {close[0]!r}?" if close else ""
-
-
-def _root_help() -> str:
-    lines = ["usage: gym <group> <command> [flags] [+key=value ...]", ""]
-    for group, commands in GROUPS.items():
-        lines.append(f"{group:10} {GROUP_HELP[group]}")
-        lines.extend(f"  {name:10} {command.help}" for name, command in commands.items())
-    lines += ["", "gym --version [--json]   versions and system", "gym <group> <command> -h  flags of a command"]
-    return "\n".join(lines)
-
-
-def _group_help(group: str, commands: dict[str, Command]) -> str:
-    return "\n".join(
-        [f"usage: gym {group} <command>", "", *(f"  {name:10} {command.help}" for name, command in commands.items())]
-    )
-
-
-def _command_help(name: str, command: Command) -> str:
-    flags = [f"  {flag.name + (f', {flag.short}' if flag.short else ''):22} {flag.help}" for flag in command.flags]
-    return "\n".join([f"usage: gym {name} [flags] [+key=value ...]", "", command.help, "", *flags])
 
 
 if __name__ == "__main__":

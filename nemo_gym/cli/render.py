@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The only place that prints. Data goes to stdout, everything else to stderr."""
 
+import os
 import sys
 from collections.abc import Sequence
-from typing import Any
-
-import orjson
+from typing import Any, TextIO
 
 
 def data(text: str) -> None:
@@ -15,6 +14,8 @@ def data(text: str) -> None:
 
 def json_data(value: Any) -> None:
     """A value that is the result of a command, as JSON."""
+    import orjson  # most commands print text, and help is to be instant
+
     data(orjson.dumps(value, option=orjson.OPT_INDENT_2, default=str).decode())
 
 
@@ -25,20 +26,35 @@ def note(text: str) -> None:
 
 def error(text: str) -> None:
     """Why a command failed."""
-    note(f"Error: {text}")
+    note(f"\x1b[1;31mError:\x1b[0m {text}" if is_colourful(sys.stderr) else f"Error: {text}")
 
 
-def status_line(text: str, *, live: bool, last: bool = False) -> None:
-    """How something is doing: on a terminal in place of the line before, else as a line of its own."""
-    if not live:
-        note(text)
-        return
-    print(f"\r\x1b[2K{text}", end="\n" if last else "", file=sys.stderr, flush=True)
+def is_colourful(stream: TextIO) -> bool:
+    """Whether a stream is a terminal that may be written to in colours."""
+    return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table(rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """Rows of a result, the first one as headings."""
+    """Rows of a result, the first one as headings: fitted to a terminal, at their natural width elsewhere."""
+    if sys.stdout.isatty():
+        _terminal_table(rows, title)
+        return
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
     rule = "  ".join("-" * width for width in widths)
     data("\n".join([*([title] if title else []), lines[0], rule, *lines[1:]]))
+
+
+def _terminal_table(rows: Sequence[Sequence[str]], title: str) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    headings, *body = rows
+    drawn = Table(title=title or None, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, pad_edge=False)
+    for index, heading in enumerate(headings):
+        drawn.add_column(Text(heading), no_wrap=index == 0, overflow="fold")
+    for row in body:
+        drawn.add_row(*map(Text, row))
+    Console(file=sys.stdout, highlight=False).print(drawn)

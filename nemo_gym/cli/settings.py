@@ -1,13 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a command, out of a whole config; what is missing or wrong is said in one go."""
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli.flags import UsageError
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
+
+
+def split_off(overrides: Sequence[str], *keys: str) -> tuple[dict[str, Any], list[str]]:
+    """The values of a command's own `keys`, and the overrides that are left for the config."""
+    own = [token for token in overrides if token.lstrip("+").partition("=")[0] in keys]
+    return parse_overrides(own).values, [token for token in overrides if token not in own]
 
 
 def validated(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:

@@ -13,6 +13,11 @@ from nemo_gym.cli import render
 _KEY_DEPENDENCIES = ("openai", "ray")
 
 
+def version(overrides: list[str]) -> int:
+    """Print versions and system information."""
+    return show_version(as_json=any(token.lstrip("+").lower() == "json=true" for token in overrides))
+
+
 def show_version(as_json: bool) -> int:
     """Print versions and system information."""
     facts = _facts()

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
+import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from nemo_gym import __version__
-from nemo_gym.cli import legacy
+from nemo_gym.cli.commands import COMMANDS, GROUPS
 from nemo_gym.cli.main import main
+from tests.support.catalogue import write_benchmark
 
 
 def run(*arguments: str, capsys) -> tuple[int, str, str]:
@@ -32,24 +37,6 @@ def test_help_lists_groups_and_commands(capsys):
 def test_no_command_prints_help_and_fails(arguments, capsys):
     code, out, _ = run(*arguments, capsys=capsys)
     assert (code, "usage:" in out) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "suggestion"),
-    [
-        (("evn",), "'env'"),
-        (("env", "stat"), "'start'"),
-        (("env", "start", "--modle", "x"), "'--model'"),
-        (("env", "start", "--resources-server", "example_singel_tool_call"), "'example_single_tool_call'"),
-    ],
-)
-def test_a_mistyped_word_is_a_usage_error_with_the_nearest_one(arguments, suggestion, capsys):
-    code, _, err = run(*arguments, capsys=capsys)
-    assert (code, suggestion in err) == (2, True)
-
-
-def test_a_flag_without_its_value_is_a_usage_error(capsys):
-    assert run("env", "start", "--model", capsys=capsys)[0] == 2
 
 
 def test_version_as_json_parses(capsys):
@@ -90,19 +77,72 @@ def test_resolve_prints_the_config_as_the_servers_see_it_without_secrets(capsys)
     assert "policy_model_name: a, b" in out
 
 
-def test_a_legacy_command_names_its_replacement_and_runs_it(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["/bin/ng_version", "+json=true"])
-    assert legacy.main() == 0
-    out, err = capsys.readouterr()
-    assert json.loads(out)["nemo_gym"] == __version__
-    assert "`ng_version` is deprecated" in err
-    assert "`gym --version`" in err
+def test_verbose_reaches_the_config_wherever_it_stands(capsys):
+    words = ("env", "resolve", "--resources-server", "example_single_tool_call", "--model-type", "replay_model")
+    for arguments in (("-v", *words), (*words, "--verbose"), (*words, "+verbose=true")):
+        code, out, _ = run(*arguments, capsys=capsys)
+        assert (code, "verbose: true" in out.splitlines()) == (0, True)
 
 
-def test_an_unknown_legacy_command_fails(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["/bin/ng_frobnicate"])
-    assert legacy.main() == 1
-    assert "ng_frobnicate" in capsys.readouterr().err
+@pytest.mark.parametrize("arguments", [("+help=true",), ("env", "+h=true"), ("-h",), ("-v", "--help")])
+def test_help_is_asked_for_in_many_ways(arguments, capsys):
+    code, out, _ = run(*arguments, capsys=capsys)
+    assert (code, out.startswith("usage: gym ")) == (0, True)
+
+
+@pytest.mark.parametrize("arguments", [("--version", "--json"), ("--json", "--version"), ("--version", "+json=true")])
+def test_the_version_as_json_in_any_order(arguments, capsys):
+    assert json.loads(run(*arguments, capsys=capsys)[1])["nemo_gym"] == __version__
+
+
+def test_every_command_can_be_loaded_and_shows_its_parameters(capsys):
+    every = [*((name,) for name in COMMANDS), *((group, name) for group in GROUPS for name in GROUPS[group])]
+    for words in every:
+        code, out, _ = run(*words, "+help=true", capsys=capsys)
+        assert (code, out.startswith("Displaying help for ")) == (0, True), words
+    for command in [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]:
+        module, _, function = command.implementation.partition(":")
+        assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_a_reader_that_has_gone_is_no_error():
+    gym = [sys.executable, "-m", "nemo_gym.cli.main", "list", "agents"]
+    with subprocess.Popen(gym, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", 1)
+
+
+def test_an_interrupted_command_ends_with_130(tmp_path):
+    write_benchmark(tmp_path, "slow", prepare="def prepare():\n    print('at work', flush=True)\n    input()")
+    with subprocess.Popen(
+        [sys.executable, "-m", "nemo_gym.cli.main", "eval", "prepare", "--benchmark", "slow"],
+        env={**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr.readline() == "at work\n"
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(30), process.stderr.read()) == (130, "")
+
+
+def test_what_the_system_refuses_is_named_without_a_traceback(capsys, monkeypatch):
+    def refuse(overrides):
+        raise PermissionError(errno.EACCES, "Permission denied", "/locked/file")
+
+    monkeypatch.setattr("nemo_gym.cli.version.version", refuse)
+    code, _, err = run("--version", capsys=capsys)
+    assert (code, err.splitlines()[0]) == (1, "Error: '/locked/file': Permission denied")
+    assert err.splitlines()[1].startswith("hint: ")
+
+
+def test_a_mistake_of_ours_keeps_its_traceback(capsys, monkeypatch):
+    def fail(overrides):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("nemo_gym.cli.version.version", fail)
+    with pytest.raises(ZeroDivisionError):
+        run("--version", capsys=capsys)
 
 
 def test_help_loads_no_server_code():

@@ -18,9 +18,12 @@ from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailur
 
 # Steer control flow inside their package and never reach a caller, as classes with a leading underscore do too.
 INTERNAL = {
+    "nemo_gym._config.plain_values.NotPlain",
+    "nemo_gym._data.rows.BadRow",
     "nemo_gym._mcp.protocol.RpcError",
     "nemo_gym._mcp.schema.NotAnObject",
     "nemo_gym._rollouts.bad_rows.BadRow",
+    "nemo_gym._serving.guard.BodyTooLarge",
 }
 # What arguments of these names look like; anything else is told by its annotation.
 SAMPLES: dict[str, Any] = {

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The code behind the servers of a config, looked at without running it: is it there, and which fields does it declare.
+
+Reading source text is enough for both, and takes milliseconds where an import takes seconds.
+"""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from nemo_gym._config.files import first_existing
+from nemo_gym._config.paths import join_path
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.provenance import Provenance
+from nemo_gym._config.servers import Detected
+from nemo_gym._util.nearest import nearest
+from nemo_gym.errors import ConfigError
+
+STAND_IN = "dummy_model"
+_FOLLOWED = ("resources_servers.", "responses_api_agents.", "responses_api_models.", "nemo_gym.base_")
+
+
+def implementation_problems(detected: Detected, provenance: Provenance, roots: Sequence[Path]) -> Problems:
+    """Servers whose folder or entrypoint is not there, and servers that were given one port."""
+    problems = Problems()
+    ports = defaultdict[tuple[str, int], list[str]](list)
+    for instance in detected.instances:
+        block = instance.get_inner_run_server_config_dict()
+        kind, impl = instance.SERVER_TYPE, str(next(iter(instance.server_type_config_dict[instance.SERVER_TYPE])))
+        given = instance.get_inner_run_server_config()
+        if given.port is not None:
+            ports[given.host or "", given.port].append(instance.name)
+        if impl == STAND_IN or block.get("external") or block.get("placement") == "external":
+            continue
+        if text := _absent(kind, impl, given.entrypoint, roots):
+            place = provenance.near((instance.name, kind, impl))
+            where = f"{join_path((instance.name, kind, impl))}{f' ({place})' if place else ''}"
+            problems.add(ConfigError, f"{where}: {text}")
+    for (_, port), names in ports.items():
+        if len(names) > 1:
+            problems.add(ConfigError, f"port {port} was given to {len(names)} servers: {', '.join(map(repr, names))}")
+    return problems
+
+
+def _absent(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> str | None:
+    folder = next((root / kind / impl for root in roots if (root / kind / impl).is_dir()), None)
+    if folder is None:
+        there = [found.name for root in roots for found in (root / kind).glob("[!._]*/")]
+        close = nearest(impl, there, limit=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        looked = ", ".join(str(root / kind) for root in roots)
+        return f"there is no implementation {impl!r}.{guess}\nlooked in: {looked}"
+    if not (folder / entrypoint).is_file():
+        close = nearest(entrypoint, [file.name for file in folder.glob("*.py")], limit=1)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        return f"its entrypoint {entrypoint!r} is not in {folder}.{guess}"
+    return None
+
+
+def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> set[str] | None:
+    """The fields of all config classes that a server's code holds or imports; None if one of them takes any field."""
+    start = first_existing(f"{kind}/{impl}/{entrypoint}", roots)
+    if start is None:
+        return None
+    fields, seen, todo = set[str](), set[Path](), [start, *start.parent.glob("*.py")]
+    while todo:
+        path = todo.pop()
+        if path in seen:
+            continue
+        seen.add(path)
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (OSError, SyntaxError, ValueError):
+            return None
+        for node in _statements(tree):
+            if isinstance(node, ast.ClassDef):
+                if _takes_any_field(node):
+                    return None
+                fields |= _annotated(node)
+        todo += [found for module in _imported(tree) if (found := _file_of(module, roots)) is not None]
+    return fields
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """The statements of a module, also those below `if` and `try`, but not those of functions."""
+    for statement in (*getattr(node, "body", ()), *getattr(node, "orelse", ()), *getattr(node, "handlers", ())):
+        yield statement
+        if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _statements(statement)
+
+
+def _annotated(node: ast.ClassDef) -> set[str]:
+    return {
+        statement.target.id
+        for statement in node.body
+        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+    }
+
+
+def _takes_any_field(node: ast.ClassDef) -> bool:
+    """A config class with `extra="allow"`; requests and responses may do as they like."""
+    return node.name.endswith("Config") and "extra='allow'" in ast.unparse(node).replace('"extra": ', "extra=")
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    """Modules of servers that a config class is imported from."""
+    for node in _statements(tree):
+        if not isinstance(node, ast.ImportFrom) or node.module is None:
+            continue
+        if node.module.startswith(_FOLLOWED) and any(alias.name.endswith("Config") for alias in node.names):
+            yield node.module
+
+
+def _file_of(module: str, roots: Sequence[Path]) -> Path | None:
+    return first_existing(f"{module.replace('.', '/')}.py", roots)

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion with the Tab key: a small script per shell that asks `gym --complete` what could come next.
+
+The answer comes from the table of commands and from the names of folders, so that it is there at once; paths are left
+to the shell, which is what it falls back to where there is no answer.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from nemo_gym import component_search_roots
+from nemo_gym._catalog.files import config_names, flavour_names, server_configs
+from nemo_gym.cli import help_pages, render
+from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION, Command, Flag
+from nemo_gym.cli.flags import flags_of, require_choice
+from nemo_gym.cli.selectors import UsageError, names_of, search_first
+
+SHELLS = ("bash", "zsh", "fish")
+_BASH = """\
+_gym_completion() {
+    local IFS=$'\\n'
+    COMPREPLY=($("${COMP_WORDS[0]}" --complete bash "$COMP_CWORD" "${COMP_WORDS[@]:1}" 2>/dev/null))
+}
+complete -o default -F _gym_completion gym ng
+"""
+_ZSH = """\
+#compdef gym ng
+_gym_completion() {
+    local -a found
+    found=("${(@f)$("${words[1]}" --complete zsh $((CURRENT - 1)) "${(@)words[2,-1]}" 2>/dev/null)}")
+    if [[ -n "${found[1]}" ]]; then _describe -V gym found; else _files; fi
+}
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
+compdef _gym_completion gym ng
+"""
+_FISH = """\
+function _gym_completion
+    set -l words (commandline -opc) (commandline -ct)
+    $words[1] --complete fish (math (count $words) - 1) $words[2..-1] 2>/dev/null
+end
+complete -c gym -a '(_gym_completion)'
+complete -c ng -a '(_gym_completion)'
+"""
+SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+
+Candidates = dict[str, str]
+"""What could come next, and what each of it is for."""
+
+
+def run(option: str, arguments: Sequence[str]) -> int:
+    """`--complete SHELL INDEX WORD...`, `--show-completion [SHELL]` or `--install-completion [SHELL]`."""
+    shell = arguments[0] if arguments else Path(os.environ.get("SHELL", "")).name
+    if not arguments and shell not in SHELLS:
+        raise UsageError(f"which shell? gym {option} {'|'.join(SHELLS)}")
+    require_choice(option, shell, SHELLS)
+    if option == "--show-completion":
+        render.data(SCRIPTS[shell].rstrip())
+    elif option == "--install-completion":
+        _install(shell, Path.home())
+    else:
+        index, *words = arguments[1:]
+        found = candidates(words[: int(index)] if len(words) >= int(index) else [*words, ""])
+        if found:
+            render.data("\n".join(_lines(shell, found)))
+    return 0
+
+
+def candidates(words: Sequence[str]) -> Candidates:
+    """What the last of `words`, the arguments of `gym` so far, could become."""
+    *before, current = words
+    given = [word for word in before if word not in ("-v", "--verbose")]
+    if not given:
+        return _matching(
+            {**{name: GROUP_HELP[name] for name in GROUPS}, **_helps(COMMANDS), **help_pages.ROOT_FLAGS}, current
+        )
+    if given[0] in GROUPS and len(given) == 1:
+        return _matching(_helps(GROUPS[given[0]]), current)
+    known = GROUPS.get(given[0], {})
+    command = known.get(given[1]) if known else COMMANDS.get(given[0], VERSION if given[0] == "--version" else None)
+    if command is None:
+        return _matching(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
+    _look_in(given)
+    return _matching(_of_command(command, given[2:] if known else given[1:], current, noun=given[1:2]), current)
+
+
+def _of_command(command: Command, given: Sequence[str], current: str, noun: Sequence[str]) -> Candidates:
+    flags = flags_of(command)
+    asked = flags.get(given[-1]) if given else None
+    if asked is not None and asked.kind != "switch":
+        return dict.fromkeys(_values(asked), "")
+    name, has_value, _ = current.partition("=")
+    if has_value and name in flags:
+        return {f"{name}={value}": "" for value in _values(flags[name])}
+    if not current.startswith("-") and command.positionals:
+        wanted = command.positionals[0]
+        if wanted.key == "component_name":
+            return dict.fromkeys(_catalogue(noun[0] if noun else ""), "")
+        return dict.fromkeys(wanted.choices, "")
+    return {flag.name: flag.help for flag in flags.values() if flag.name not in given or flag.kind == "config"}
+
+
+def _values(flag: Flag) -> Iterable[str]:
+    if flag.kind == "entrypoint":
+        return _folders(flag.key)
+    return names_of(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
+
+
+def _catalogue(noun: str) -> Iterable[str]:
+    roots = component_search_roots()
+    if noun in ("benchmarks", "environments"):
+        return sorted({name for root in roots for name in config_names(root / noun)})
+    if noun == "models":
+        return sorted({name for root in roots for name in flavour_names(root / "responses_api_models")})
+    return _folders("responses_api_agents" if noun == "agents" else "resources_servers")
+
+
+def _folders(servers: str) -> list[str]:
+    return sorted({name for root in component_search_roots() for name in server_configs(root / servers)})
+
+
+def _look_in(given: Sequence[str]) -> None:
+    folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
+    search_first([folder for folder in folders if Path(folder).is_dir()])
+
+
+def _helps(commands: dict[str, Command]) -> Candidates:
+    return {name: command.help for name, command in commands.items()}
+
+
+def _matching(found: Candidates, current: str) -> Candidates:
+    return {name: text for name, text in found.items() if name.startswith(current)}
+
+
+def _lines(shell: str, found: Candidates) -> list[str]:
+    if shell == "bash":
+        return list(found)
+    if shell == "fish":
+        return [f"{name}\t{text}" if text else name for name, text in found.items()]
+    return [name.replace(":", "\\:") + (f":{text}" if text else "") for name, text in found.items()]
+
+
+# --- installing -------------------------------------------------------------------------------------------------------
+
+
+def _install(shell: str, home: Path) -> None:
+    """Put the script where the shell reads it when it starts; doing it again changes nothing."""
+    if shell == "fish":
+        config = Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config")
+        for name in ("gym", "ng"):
+            script = config / "fish" / "completions" / f"{name}.fish"
+            _write(script, SCRIPTS[shell])
+            render.data(f"wrote {script}")
+    else:
+        script = Path(os.environ.get("XDG_DATA_HOME") or home / ".local" / "share") / "nemo-gym" / f"completion.{shell}"
+        _write(script, SCRIPTS[shell])
+        startup = (Path(os.environ.get("ZDOTDIR") or home) if shell == "zsh" else home) / f".{shell}rc"
+        line = f"[ -f {str(script)!r} ] && source {str(script)!r}"
+        present = startup.read_text() if startup.exists() else ""
+        if line not in present.splitlines():
+            startup.write_text(f"{present}{'' if not present or present.endswith(chr(10)) else chr(10)}{line}\n")
+        render.data(f"wrote {script}, which {startup} reads")
+    render.note("hint: start a new shell to use it")
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The help of every level, written from the table of commands. `-h` shows flags; `+help=true` shows the config keys."""
+
+import importlib
+import textwrap
+from collections.abc import Iterable
+
+from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, Command, Flag, Positional
+from nemo_gym.cli.flags import VERBOSE
+
+_WIDTH = 110
+ROOT_FLAGS = {
+    "--help": "this page; also `gym <group> -h` and `gym <group> <command> -h`",
+    "--version": "versions and system; with --json as JSON",
+    "--verbose": "log everything, and show tracebacks; also after a command",
+    "--install-completion": "complete commands, flags and names with the Tab key: bash, zsh or fish",
+    "--show-completion": "print the completion script instead of installing it",
+}
+
+
+def root() -> str:
+    """`gym --help`."""
+    lines = ["usage: gym <group> <command> [flags] [+key=value ...]"]
+    for name, commands in GROUPS.items():
+        lines += ["", f"{name}: {GROUP_HELP[name]}", *_commands(commands)]
+    if COMMANDS:
+        lines += ["", "more:", *_commands(COMMANDS)]
+    lines += ["", "options:", *_aligned(ROOT_FLAGS.items())]
+    return "\n".join([*lines, "", "Any config key can be set with +key=value or ++key=value; the last one wins."])
+
+
+def group(name: str) -> str:
+    """`gym <group> -h`."""
+    return "\n".join(
+        [
+            f"usage: gym {name} <command> [flags] [+key=value ...]",
+            "",
+            GROUP_HELP[name],
+            "",
+            *_commands(GROUPS[name]),
+            "",
+            f"`gym {name} <command> -h` shows the flags of a command, `+help=true` all its config keys.",
+        ]
+    )
+
+
+def command(name: str, command: Command) -> str:
+    """`gym <group> <command> -h`."""
+    words = "".join(f" {_placeholder(one)}" for one in command.positionals)
+    lines = [f"usage: gym {name}{words} [flags] [+key=value ...]", "", command.help]
+    if command.positionals:
+        lines += ["", *_aligned((one.name, _with_choices(one.help, one.choices)) for one in command.positionals)]
+    lines += ["", "flags:", *_aligned((_spelling(flag), _about(flag)) for flag in (*command.flags, VERBOSE))]
+    return "\n".join([*lines, "", "`+help=true` shows every config key with its type and default."])
+
+
+def parameters(name: str, command: Command) -> str:
+    """`gym <group> <command> +help=true`: every key with type, default and description."""
+    if command.settings:
+        from nemo_gym._config.help import help_text
+
+        module, _, kind = command.settings.partition(":")
+        return help_text(getattr(importlib.import_module(module), kind)).rstrip()
+    keys = {one.key: f"{one.help} [from the bare word {one.name}]" for one in command.positionals}
+    for flag in command.flags:
+        key = "config_paths" if flag.kind in ("config", "collection", "component") else flag.key
+        if key:
+            keys.setdefault(key, f"{_with_choices(flag.help, flag.choices)} [or {flag.name}]")
+    listed = list(_aligned(keys.items())) or ["There are no arguments to this CLI command."]
+    return "\n".join(
+        [
+            f"Displaying help for `gym {name}`",
+            "",
+            "Description",
+            "-----------",
+            command.help,
+            "",
+            "Parameters",
+            "----------",
+            *listed,
+        ]
+    )
+
+
+def _commands(commands: dict[str, Command]) -> list[str]:
+    return _aligned((name, command.help) for name, command in commands.items())
+
+
+def _spelling(flag: Flag) -> str:
+    names = f"{flag.name}, {flag.short}" if flag.short else flag.name
+    if flag.kind == "switch":
+        return names
+    return f"{names} {' '.join([_VALUES.get(flag.kind, 'VALUE')] * flag.count)}"
+
+
+_VALUES = {
+    "number": "N",
+    "config": "PATH",
+    "collection": "NAME",
+    "component": "NAME",
+    "entrypoint": "NAME",
+    "search_dir": "DIR",
+}
+
+
+def _about(flag: Flag) -> str:
+    key = {"config": "config_paths", "collection": "config_paths", "component": "config_paths", "search_dir": ""}
+    name = key.get(flag.kind, "entrypoint" if flag.kind == "entrypoint" else flag.key)
+    about = _with_choices(flag.help, flag.choices)
+    return f"{about} [{', '.join((name, *flag.also))}]" if name else about
+
+
+def _with_choices(text: str, choices: tuple[str, ...]) -> str:
+    return f"{text}: {', '.join(choices)}" if choices else text
+
+
+def _placeholder(positional: Positional) -> str:
+    return f"[{positional.name}]" if positional.optional else f"{positional.name}{' ...' if positional.many else ''}"
+
+
+def _aligned(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    listed = list(pairs)
+    width = min(30, max((len(left) for left, _ in listed), default=0))
+    lines = []
+    for left, right in listed:
+        first, *more = textwrap.wrap(right, _WIDTH - width - 4) or [""]
+        lines += [f"  {left:{width}}  {first}"] if len(left) <= width else [f"  {left}", f"  {'':{width}}  {first}"]
+        lines += [f"  {'':{width}}  {line}" for line in more]
+    return lines

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym eval prepare`: run the prepare scripts of benchmarks and say what they wrote."""
+
+import sys
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from nemo_gym.benchmarks import PrepareBenchmarkConfig, prepare_benchmarks
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import validated
+from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict, set_global_config_dict
+
+
+def prepare(overrides: list[str]) -> int:
+    """Prepare every benchmark of a config; no model is needed for it."""
+    sys.argv[1:] = overrides
+    set_global_config_dict(
+        GlobalConfigDictParserConfig(
+            initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
+        )
+    )
+    config = get_global_config_dict()
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    settings = validated(PrepareBenchmarkConfig, plain)
+    prepared = prepare_benchmarks(config, settings)
+    if settings.json_summary:
+        render.json_data(
+            [
+                {
+                    "agent": one.agent,
+                    "dataset": one.dataset,
+                    "path": str(one.path),
+                    "rows": one.rows,
+                    "cached": one.is_cached,
+                }
+                for one in prepared
+            ]
+        )
+    for one in prepared if not settings.json_summary else ():
+        how = "Already prepared" if one.is_cached else "Prepared"
+        render.data(f"{how}: {one.rows} rows of {one.dataset!r} for {one.agent!r} in {one.path}")
+    return 0

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from nemo_gym import PARENT_DIR
+from nemo_gym._catalog.entries import list_entries
+from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
+
+
+def entries(noun, *roots):
+    return {entry.name: entry for entry in list_entries(noun, [*roots, PARENT_DIR]).entries}
+
+
+def test_a_benchmark_has_its_own_agent_and_what_its_server_says(tmp_path):
+    write_benchmark(tmp_path, "tiny", repeats=4)
+    tiny = entries("benchmarks", tmp_path)["tiny"]
+    assert (tiny.facts["agent_name"], tiny.facts["num_repeats"], tiny.domain) == ("tiny_simple_agent", 4, "agent")
+    assert tiny.description == "Call one tool once and answer with what it says"
+    assert tiny.details["Resources server"] == "tiny_resources_server"
+
+
+def test_only_a_config_with_a_benchmark_dataset_is_a_benchmark(tmp_path):
+    write_benchmark(tmp_path, "tiny")
+    write_config(tmp_path, "benchmarks/tiny/overlay.yaml", "# type: benchmark\nsome: {thing: 1}")
+    write_config(tmp_path, "benchmarks/other/config.yaml", "a: {responses_api_agents: {x: {datasets: []}}}")
+    assert [name for name in entries("benchmarks", tmp_path) if name.startswith(("tiny", "other"))] == ["tiny"]
+
+
+def test_a_variant_of_a_benchmark_goes_by_its_path(tmp_path):
+    write_benchmark(tmp_path, "tiny", file="hard")
+    assert "tiny/hard" in entries("benchmarks", tmp_path)
+
+
+def test_an_earlier_root_hides_a_later_one(tmp_path):
+    write_benchmark(tmp_path / "first", "tiny", repeats=1)
+    write_benchmark(tmp_path / "second", "tiny", repeats=9)
+    assert entries("benchmarks", tmp_path / "first", tmp_path / "second")["tiny"].facts["num_repeats"] == 1
+
+
+def test_a_broken_config_is_left_out_with_a_warning(tmp_path):
+    write_benchmark(tmp_path, "tiny")
+    write_config(tmp_path, "benchmarks/broken/config.yaml", "type: benchmark\n  a: [")
+    listing = list_entries("benchmarks", [tmp_path, PARENT_DIR])
+    assert "broken" not in [entry.name for entry in listing.entries]
+    assert "tiny" in [entry.name for entry in listing.entries]
+    assert ["broken" in warning for warning in listing.warnings] == [True]
+
+
+def test_a_manifest_speaks_before_the_config(tmp_path):
+    write_environment(tmp_path, "plain")
+    write_environment(
+        tmp_path,
+        "told",
+        manifest="{domain: games, version: 1.2.0, modality: [text], licensing: MIT, lifecycle: deprecated}",
+    )
+    found = entries("environments", tmp_path)
+    assert (found["plain"].domain, found["plain"].facts["status"]) == ("math", "no-manifest")
+    assert (found["told"].domain, found["told"].facts["version"]) == ("games", "1.2.0")
+    assert (found["told"].facts["licensing"], found["told"].facts["lifecycle"]) == ("MIT", "deprecated")
+
+
+@pytest.mark.parametrize(
+    ("settings", "pattern"),
+    [
+        ("resources_server: {type: resources_servers, name: ???}", "A (composable)"),
+        ("agent_framework: x\nresources_server: {name: y}", "B (self-contained)"),
+        ("anthropic_api_key: x", "B (self-contained)"),
+        ("entrypoint: app.py", "B (self-contained)"),
+    ],
+)
+def test_an_agent_is_composable_unless_it_brings_its_own_world(tmp_path, settings, pattern):
+    write_config(
+        tmp_path,
+        "responses_api_agents/mine/configs/mine.yaml",
+        server_block("mine", "responses_api_agents", "mine", settings),
+    )
+    assert entries("agents", tmp_path)["mine"].facts["pattern"] == pattern
+
+
+def test_an_agent_without_a_config_that_can_be_read_is_composable(tmp_path):
+    write_config(tmp_path, "responses_api_agents/mine/configs/mine.yaml", "a: [")
+    assert entries("agents", tmp_path)["mine"].facts["pattern"] == "A (composable)"
+
+
+def test_a_model_goes_by_what_model_type_takes(tmp_path):
+    block = server_block("policy_model", "responses_api_models", "local", "model: smol")
+    write_config(tmp_path, "responses_api_models/local/configs/small/tiny.yaml", block)
+    found = entries("models", tmp_path)
+    assert found["local/small/tiny"].facts == {"model": "smol", "model_group": "local"}
+    assert found["openai_model"].facts == {"model": None, "model_group": "openai_model"}
+
+
+def test_a_resources_server_without_a_description_has_the_first_sentence_of_its_readme(tmp_path):
+    write_config(
+        tmp_path,
+        "resources_servers/mine/configs/mine.yaml",
+        server_block("mine", "resources_servers", "mine", "domain: math"),
+    )
+    write_config(tmp_path, "resources_servers/mine/README.md", "# mine\n\nAdds [numbers](x.md)\nup. And more.\n")
+    mine = entries("resources-servers", tmp_path)["mine"]
+    assert (mine.domain, mine.description) == ("math", "Adds numbers up")
+
+
+def test_the_servers_of_this_project_all_have_a_domain():
+    assert all(entry.domain for entry in entries("resources-servers").values())

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+import pytest
+
+from nemo_gym._catalog.files import benchmark_name, config_names, flavour_names, server_configs
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in (
+        "benchmarks/aime24/config.yaml",
+        "benchmarks/aime24/hard.yaml",
+        "benchmarks/aime24/manifest.yaml",
+        "benchmarks/aime24/prompts/default.yaml",
+        "benchmarks/aime24/data/x.yaml",
+        "benchmarks/suite/one/config.yaml",
+        "benchmarks/prompts/shared.yaml",
+        "benchmarks/stray.yaml",
+        "resources_servers/math/configs/math.yaml",
+        "resources_servers/math/configs/easy.yaml",
+        "resources_servers/code/app.py",
+        "resources_servers/shared/README.md",
+        "responses_api_models/local/configs/small/tiny.yaml",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return tmp_path
+
+
+def test_a_config_goes_by_its_folder_and_its_variants_by_their_path(tree):
+    assert list(config_names(tree / "benchmarks")) == ["aime24", "aime24/hard", "suite/one"]
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tree):
+    assert config_names(tree / "nowhere") == {}
+    assert server_configs(tree / "nowhere") == {}
+
+
+def test_a_server_is_a_folder_with_code_or_configs(tree):
+    assert {name: len(paths) for name, paths in server_configs(tree / "resources_servers").items()} == {
+        "code": 0,
+        "math": 2,
+    }
+
+
+def test_a_server_config_goes_by_the_server_or_by_its_flavour(tree):
+    assert flavour_names(tree / "resources_servers") == ["math/easy", "math"]
+    assert flavour_names(tree / "responses_api_models") == ["local/small/tiny"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("benchmarks/aime24/config.yaml", "aime24"),
+        ("/somewhere/benchmarks/suite/one/config.yaml", "suite/one"),
+        ("benchmarks/aime24/hard.yaml", "aime24/hard"),
+        ("resources_servers/math/configs/math.yaml", None),
+        ("benchmarks", None),
+    ],
+)
+def test_the_name_of_a_benchmark_is_read_off_its_path(path, name):
+    assert benchmark_name(path) == name

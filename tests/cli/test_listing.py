@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+import json
+
+import pytest
+
+from tests.support.catalogue import write_benchmark, write_config, write_environment
+
+
+@pytest.fixture
+def catalogue(tmp_path):
+    write_benchmark(tmp_path, "tiny", repeats=4)
+    write_environment(tmp_path, "adding", description="Add two numbers")
+    write_environment(
+        tmp_path, "chess", domain="games", manifest="{licensing: MIT, modality: text, lifecycle: deprecated}"
+    )
+    return tmp_path
+
+
+def rows(said) -> dict[str, dict]:
+    return {row["name"]: row for row in json.loads(said.out)}
+
+
+def test_a_table_has_a_title_with_the_count_and_its_columns(catalogue, gym):
+    said = gym("list", "benchmarks")
+    title, headings, rule, *body = said.out.splitlines()
+    assert said.code == 0
+    assert title == f"Benchmarks ({len(body)})"
+    assert headings.split("  ")[0] == "Benchmark name"
+    assert all(word in headings for word in ("Domain", "Agent name", "Num repeats"))
+    assert set(rule) == {"-", " "}
+    assert any(line.split()[:4] == ["tiny", "agent", "tiny_simple_agent", "4"] for line in body)
+
+
+def test_the_json_of_benchmarks_keeps_the_old_fields_and_adds_the_new(catalogue, gym):
+    tiny = rows(gym("list", "benchmarks", "--json"))["tiny"]
+    assert (tiny["agent_name"], tiny["domain"], tiny["num_repeats"]) == ("tiny_simple_agent", "agent", 4)
+    assert {
+        "description",
+        "kind",
+        "status",
+        "version",
+        "integration_profile",
+        "modality",
+        "licensing",
+        "lifecycle",
+    } <= set(tiny)
+
+
+@pytest.mark.parametrize(
+    ("noun", "name", "fields"),
+    [
+        ("environments", "adding", {"name", "domain", "description", "kind", "status"}),
+        ("agents", "simple_agent", {"name", "pattern", "self_contained", "variants", "description"}),
+        ("models", "openai_model", {"name", "model", "model_group"}),
+        ("resources-servers", "example_multi_step", {"name", "domain", "description"}),
+    ],
+)
+def test_the_json_of_every_list_has_its_documented_fields(catalogue, gym, noun, name, fields):
+    assert fields <= set(rows(gym("list", noun, "--json"))[name])
+
+
+@pytest.mark.parametrize(
+    ("filters", "found"),
+    [
+        (("--domain", "math"), {"adding"}),
+        (("--licensing", "mit"), {"chess"}),
+        (("--modality", "text"), {"chess"}),
+        (("--status", "no-manifest"), {"adding"}),
+        (("--lifecycle", "deprecated"), {"chess"}),
+        (("--kind", "benchmark"), {"tiny"}),
+        (("--domain", "games", "--lifecycle", "deprecated"), {"chess"}),
+    ],
+)
+def test_environments_can_be_filtered(catalogue, gym, filters, found):
+    listed = set(rows(gym("list", "environments", "--json", *filters)))
+    assert listed & {"adding", "chess", "tiny"} == found
+
+
+def test_nothing_found_is_said_and_no_failure(gym, monkeypatch):
+    monkeypatch.setattr("nemo_gym.cli.listing.component_search_roots", list)
+    assert (gym("list", "environments").out, gym("list", "benchmarks", "--json").out) == (
+        "No environments found.\n",
+        "[]\n",
+    )
+    assert gym("list", "environments", "--domain", "math").out == "No environments match domain math.\n"
+    assert gym("search", "zzz").out == "No benchmarks or environments match 'zzz'.\n"
+
+
+def test_what_cannot_be_read_is_told_on_stderr_so_that_json_parses(catalogue, gym):
+    write_config(catalogue, "benchmarks/broken/config.yaml", "type: benchmark\na: [")
+    said = gym("list", "benchmarks", "--json")
+    assert "tiny" in rows(said)
+    assert "broken" in said.err
+
+
+def test_one_name_is_shown_with_how_it_is_used(catalogue, gym):
+    said = gym("list", "benchmarks", "tiny")
+    assert said.out.startswith("The tiny benchmark (domain: agent)\n")
+    assert "\nValue: " in said.out
+    assert "\nDetails:\n" in said.out
+    assert "  gym eval prepare --benchmark tiny\n" in said.out
+    assert "  gym eval run --benchmark tiny" in said.out
+
+
+@pytest.mark.parametrize(
+    ("noun", "name"),
+    [
+        ("benchmarks", "tiny"),
+        ("environments", "adding"),
+        ("agents", "simple_agent"),
+        ("models", "vllm_model"),
+        ("resources-servers", "example_multi_step"),
+    ],
+)
+def test_the_json_of_one_name_has_a_usage_example_that_the_command_line_takes(catalogue, gym, noun, name):
+    shown = json.loads(gym("list", noun, name, "--json").out)
+    assert set(shown) == {"name", "type", "domain", "description", "details", "usage_example"}
+    for line in shown["usage_example"].splitlines():
+        gym_word, *words = line.split()
+        assert gym_word == "gym"
+        assert gym(*words, "+help=true").code == 0
+
+
+def test_a_name_that_is_not_there_fails_with_the_nearest_one(catalogue, gym):
+    said = gym("list", "environments", "addign")
+    assert (said.code, said.out) == (1, "")
+    assert "there is no environment 'addign'. Did you mean 'adding'?" in said.err
+
+
+def test_a_search_finds_benchmarks_and_environments_unless_told_what(catalogue, gym):
+    assert set(rows(gym("search", "tiny", "--json"))) == {"tiny"}
+    assert set(rows(gym("search", "two numbers", "--json"))) == {"adding"}
+    assert "simple_agent" in rows(gym("search", "agents", "simple", "--json"))
+    assert rows(gym("search", "benchmarks", "numbers", "--json")) == {}
+
+
+@pytest.mark.parametrize("field", ["tiny_simple_agent", "tiny_resources_server", "tiny_benchmark.jsonl", "agent"])
+def test_a_search_looks_at_agent_resources_server_dataset_and_domain(catalogue, gym, field):
+    found = rows(gym("search", "benchmarks", field.removesuffix("_benchmark.jsonl"), "--json"))
+    assert "tiny" in found
+
+
+def test_a_search_without_words_or_of_an_unknown_type_is_a_usage_error(gym):
+    assert (gym("search").code, "QUERY" in gym("search").err) == (2, True)
+    said = gym("search", "benchmark", "x")
+    assert (said.code, "Did you mean 'benchmarks'?" in said.err) == (2, True)

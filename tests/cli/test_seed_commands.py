@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every command that users know from the documentation: it is there in both spellings, takes what it is documented to
+take, and prints what it is documented to print. The examples run as they are written, as far as one machine allows.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import PARENT_DIR, __version__
+from nemo_gym.cli import legacy
+from nemo_gym.cli.commands import COMMANDS, GROUPS, LEGACY
+from tests.support.eval_runs import fake_endpoint
+from tests.support.small_servers import free_port
+
+BIN = Path(sys.executable).parent
+SERVER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
+MODEL = "responses_api_models/openai_model/configs/openai_model.yaml"
+EXAMPLES = PARENT_DIR / "resources_servers/example_single_tool_call/data/example.jsonl"
+
+# What the older command reference documents: the parameters of each command.
+LEGACY_PARAMETERS = {
+    "run": ["config_paths"],
+    "test": ["entrypoint", "should_validate_data"],
+    "test_all": ["fail_on_total_and_test_mismatch"],
+    "dev_test": [],
+    "init_resources_server": ["entrypoint"],
+    "collect_rollouts": [
+        "agent_name",
+        "input_jsonl_fpath",
+        "output_jsonl_fpath",
+        "limit",
+        "num_repeats",
+        "num_samples_in_parallel",
+        "responses_create_params",
+    ],
+    "profile": ["input_jsonl_fpath", "rollouts_jsonl_fpath", "output_jsonl_fpath", "pass_threshold"],
+    "dump_config": ["config_paths"],
+    "version": ["json_format"],
+    "pip_list": ["entrypoint", "format", "outdated"],
+    "status": [],
+    "validate": ["config_paths"],
+    "e2e_collect_rollouts": ["output_jsonl_fpath", "split"],
+    "aggregate_rollouts": ["input_glob", "output_jsonl_fpath"],
+    "reward_profile": ["rollouts_jsonl_fpath"],
+    "list_benchmarks": [],
+    "prepare_benchmark": ["prepare_script_args"],
+    "prepare_data": ["output_dirpath", "mode", "should_download"],
+    "materialize_prompts": ["input_jsonl_fpath", "prompt_config", "output_jsonl_fpath"],
+}
+SPELLINGS = [f"{prefix}_{name}" for name in (*LEGACY_PARAMETERS, "help") for prefix in ("ng", "nemo_gym")]
+
+SELECTORS = ["--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir"]
+MODEL_FLAGS = ["--model", "-m", "--model-url", "--model-api-key"]
+# What the newer command reference documents: the flags of each command.
+FLAGS = {
+    "list benchmarks": ["--json"],
+    "list environments": ["--json", "--domain", "--kind", "--modality", "--licensing", "--status", "--lifecycle"],
+    "list agents": ["--json"],
+    "list models": ["--json"],
+    "list resources-servers": ["--json"],
+    "search": ["--json", "--search-dir"],
+    "dataset render": ["--input", "-i", "--prompt-config", "--output", "-o", "--search-dir"],
+    "dataset collate": [
+        *("--config", "--resources-server", "--model-type", "--search-dir", "--mode", "--output-dir", "--download"),
+    ],
+    "env init": [
+        "--resources-server",
+        "--environment",
+        "--benchmark",
+        "--profile",
+        "--reuse-verifier",
+        "--reward-range",
+    ],
+    "env resolve": ["--config", "--search-dir"],
+    "env validate": [*SELECTORS, *MODEL_FLAGS, "--kind", "--manifest", "--json"],
+    "env packages": ["--resources-server", "--outdated", "--json", "--search-dir"],
+    "env test": ["--resources-server", "--search-dir"],
+    "env start": [*SELECTORS, *MODEL_FLAGS],
+    "env prefetch": SELECTORS,
+    "env status": ["--json"],
+    "eval prepare": ["--config", "--benchmark", "--search-dir"],
+    "eval run": [
+        *SELECTORS,
+        *MODEL_FLAGS,
+        *("--no-serve", "--resume", "--agent", "-a", "--input", "-i", "--output", "-o", "--limit", "--num-repeats"),
+        *("--prompt-config", "--concurrency", "--split", "--temperature", "--top-p", "--max-output-tokens"),
+        "--disable-aggregation",
+    ],
+    "eval aggregate": ["--config", "--input-glob", "-i", "--output", "-o"],
+    "eval profile": ["--inputs", "--rollouts"],
+    "eval reverify": [
+        *SELECTORS,
+        *("--inputs", "--rollouts", "--output", "-o", "--concurrency", "--limit", "--force", "--overwrite"),
+        *("--resume", "--disable-aggregation", "--judge-failed-only", "--append"),
+    ],
+    "dev test": [],
+}
+
+
+# --- they exist -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("alias", ["gym", "ng", *SPELLINGS])
+def test_the_command_is_installed(alias):
+    (script,) = entry_points(group="console_scripts", name=alias)
+    assert script.value == f"nemo_gym.cli.{'legacy' if '_' in alias else 'main'}:main"
+
+
+def test_every_legacy_name_is_installed_in_both_spellings():
+    installed = {script.name for script in entry_points(group="console_scripts")}
+    assert {f"{prefix}_{name}" for name in LEGACY for prefix in ("ng", "nemo_gym")} <= installed
+
+
+@pytest.mark.parametrize("name", [name for name in LEGACY_PARAMETERS if name in LEGACY])
+def test_a_legacy_command_stands_for_one_that_exists(name):
+    first, *rest = LEGACY[name]
+    assert first in COMMANDS or first == "--version" or rest[0] in GROUPS[first]
+
+
+@pytest.mark.parametrize("prefix", ["ng", "nemo_gym"])
+@pytest.mark.parametrize("name", LEGACY_PARAMETERS)
+@pytest.mark.parametrize("asked", ["+help=true", "+h=true"])
+def test_help_of_a_legacy_command_lists_its_documented_parameters(prefix, name, asked, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [f"/bin/{prefix}_{name}", asked])
+    assert legacy.main() == 0
+    out, err = capsys.readouterr()
+    assert err == (
+        f"⚠ `{prefix}_{name}` is deprecated and will be removed in a future release; "
+        f"use `gym {' '.join(LEGACY[name])}` instead.\n"
+    )
+    assert out.startswith("Displaying help for ")
+    listed = {line.split()[1]: line for line in out.splitlines() if line.startswith("- ")}
+    assert set(LEGACY_PARAMETERS[name]) <= set(listed)
+    assert all("(" in line and ("[required]" in line or "[default: " in line) for line in listed.values())
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_help_of_a_command_lists_its_documented_flags(name, gym):
+    said = gym(*name.split(), "-h")
+    assert said.code == 0
+    assert said.out.startswith(f"usage: gym {name}")
+    spelt = {word.strip(",") for word in said.out.split()}
+    assert set(FLAGS[name]) <= spelt
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_help_of_a_group_lists_its_commands(group, gym):
+    assert gym(group, "-h").code == gym(group, "--help").code == 0
+    assert all(name in gym(group, "-h").out for name in GROUPS[group])
+
+
+def test_help_of_help_lists_every_command_in_both_languages(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/bin/ng_help"])
+    assert legacy.main() == 0
+    out = capsys.readouterr().out
+    assert all(f"{group}: " in out for group in GROUPS)
+    assert all(f"ng_{name} " in out for name in LEGACY)
+
+
+# --- they do what the examples show -----------------------------------------------------------------------------------
+
+
+def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A console script, as a user runs it."""
+    return subprocess.run(
+        [str(BIN / words[0]), *words[1:]],
+        cwd=folder,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+class Running:
+    """`ng_run` in a folder, and what is told to it there."""
+
+    def __init__(self, folder: Path, tokens: str) -> None:
+        self.folder, self.tokens = folder, tokens
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run(self.folder, *words, NEMO_GYM_RUN_TOKEN_DIR=self.tokens)
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory) -> Iterator[Running]:
+    """Servers started as the older command reference starts them; the model is in env.yaml."""
+    folder = tmp_path_factory.mktemp("project")
+    tokens = str(tmp_path_factory.mktemp("tokens"))
+    with fake_endpoint() as endpoint:
+        (folder / "env.yaml").write_text(
+            f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
+            f"head_server: {{host: 127.0.0.1, port: {free_port()}}}\n"
+        )
+        (folder / "weather_query.jsonl").write_text(EXAMPLES.read_text())
+        started = subprocess.Popen(
+            [str(BIN / "ng_run"), f"+config_paths=[{SERVER},{MODEL}]"],
+            cwd=folder,
+            env={**os.environ, "NEMO_GYM_RUN_TOKEN_DIR": tokens},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            said = []
+            for line in started.stderr:
+                said.append(line)
+                if "servers ready!" in line:
+                    break
+            assert "All 3 / 3 servers ready!" in "".join(said), "".join(said)
+            yield Running(folder, tokens)
+        finally:
+            started.terminate()
+            started.wait(30)
+            started.stderr.close()
+
+
+@pytest.mark.parametrize("alias", ["ng_status", "nemo_gym_status"])
+def test_status_shows_every_server_as_documented(servers, alias):
+    done = servers(alias)
+    assert done.returncode == 0
+    assert "NeMo Gym Server Status:" in done.stdout
+    assert "✓ example_single_tool_call_simple_agent (responses_api_agents/simple_agent)" in done.stdout
+    for field in ("server_type", "name", "port", "pid", "uptime_seconds"):
+        assert done.stdout.count(f"    '{field}': ") == 3
+    assert "3 servers found (3 healthy, 0 unhealthy)" in done.stdout
+
+
+def test_status_as_json_has_its_documented_fields(servers):
+    listed = json.loads(servers("gym", "env", "status", "--json").stdout)
+    fields = "config_path dir_path entrypoint host name pid port process_name server_type start_time status"
+    assert all({*fields.split(), "uptime_seconds", "url"} <= set(server) for server in listed)
+    assert len(listed) == 3
+
+
+def test_rollouts_are_collected_and_profiled_as_in_the_examples(servers):
+    collected = servers(
+        "ng_collect_rollouts",
+        "+agent_name=example_single_tool_call_simple_agent",
+        "+input_jsonl_fpath=weather_query.jsonl",
+        "+output_jsonl_fpath=weather_rollouts.jsonl",
+        "+limit=100",
+        "+num_repeats=4",
+        "+num_samples_in_parallel=10",
+    )
+    assert collected.returncode == 0, collected.stderr
+    rows = [json.loads(line) for line in (servers.folder / "weather_rollouts.jsonl").read_text().splitlines()]
+    assert len(rows) == 4 * len(EXAMPLES.read_text().splitlines())
+    assert {"response", "reward", "_ng_task_index", "_ng_rollout_index"} <= set(rows[0])
+
+    profiled = servers(
+        "ng_profile",
+        "+input_jsonl_fpath=weather_query.jsonl",
+        "+rollouts_jsonl_fpath=weather_rollouts.jsonl",
+        "+output_jsonl_fpath=profiled_tasks.jsonl",
+        "+pass_threshold=1.0",
+    )
+    assert profiled.returncode == 0, profiled.stderr
+    task = json.loads((servers.folder / "profiled_tasks.jsonl").read_text().splitlines()[0])
+    statistics = "avg_reward std_reward min_reward max_reward total_samples pass_rate pass_rate_total pass_rate_passed"
+    assert {"responses_create_params", *statistics.split(), "pass_threshold"} <= set(task)
+
+
+def test_null_stands_for_a_parameter_that_is_not_given(servers):
+    done = servers(
+        "nemo_gym_collect_rollouts",
+        "+agent_name=example_single_tool_call_simple_agent",
+        "+input_jsonl_fpath=weather_query.jsonl",
+        "+output_jsonl_fpath=one.jsonl",
+        "+limit=null",
+        "+num_repeats=null",
+        "+num_samples_in_parallel=null",
+        "+responses_create_params={temperature: 0.5, max_output_tokens: 64}",
+    )
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (servers.folder / "one.jsonl").read_text().splitlines()]
+    assert len(rows) == len(EXAMPLES.read_text().splitlines())
+    assert {row["responses_create_params"]["temperature"] for row in rows} == {0.5}
+
+
+def test_flags_and_overrides_collect_the_same_rollouts(servers):
+    done = servers(
+        *("gym", "eval", "run", "--no-serve", "++responses_create_params.top_p=0.9", "--temperature", "0.5"),
+        *("-a", "example_single_tool_call_simple_agent", "-i", "weather_query.jsonl", "--limit", "2"),
+        *("-o", "mixed.jsonl", "+num_repeats=2", "--json", "--quiet"),
+    )
+    assert json.loads(done.stdout)["counts"]["scored"] == 4
+    rows = [json.loads(line) for line in (servers.folder / "mixed.jsonl").read_text().splitlines()]
+    assert {(row["responses_create_params"][key] or 0) for row in rows for key in ("temperature", "top_p")} == {
+        0.5,
+        0.9,
+    }
+
+
+def test_shards_are_merged_and_rewards_profiled_as_in_the_examples(servers):
+    for shard in ("a", "b"):
+        done = servers(
+            *("gym", "eval", "run", "--no-serve", "+disable_aggregation=true", "--num-repeats", "2", "--quiet"),
+            *("-a", "example_single_tool_call_simple_agent", "-i", "weather_query.jsonl", "-o", f"shard_{shard}.jsonl"),
+        )
+        assert done.returncode == 0, done.stderr
+    merged = servers("ng_aggregate_rollouts", "+input_glob=shard_a.jsonl", "+output_jsonl_fpath=all.jsonl")
+    assert merged.returncode == 0, merged.stderr
+    (agent,) = json.loads((servers.folder / "all_aggregate_metrics.json").read_text())
+    assert {"agent_ref", "agent_metrics", "key_metrics", "group_level_metrics"} <= set(agent)
+    profiled = servers("gym", "eval", "profile", "--rollouts", "shard_b.jsonl", "--json")
+    assert json.loads(profiled.stdout)["counts"]["scored"] == 2 * len(EXAMPLES.read_text().splitlines())
+    assert (servers.folder / "shard_b_reward_profiling.jsonl").is_file()
+
+
+def test_the_config_is_dumped_without_its_secrets(servers):
+    done = servers("ng_dump_config", f"+config_paths=[{SERVER},{MODEL}]")
+    assert done.returncode == 0
+    assert "sk-hidden" not in done.stdout + done.stderr
+    assert "policy_model_name: fake" in done.stdout
+
+
+def test_a_config_is_valid_in_both_languages(servers):
+    for words in (("ng_validate", f"+config_paths=[{SERVER}]"), ("ng", "env", "validate", "--config", SERVER)):
+        assert servers(*words).stdout == "✓ Config is valid.\n"
+
+
+@pytest.mark.parametrize("alias", ["ng_version", "nemo_gym_version"])
+def test_version_tells_everything_and_as_json(tmp_path, alias):
+    text = run(tmp_path, alias).stdout
+    assert text.startswith(f"NeMo Gym v{__version__}\nPython ")
+    for part in ("Installation: ", "Key Dependencies:", "  openai: ", "  ray: ", "System:", "  OS: ", "  Memory: "):
+        assert part in text
+    facts = json.loads(run(tmp_path, alias, "+json=true").stdout)
+    assert set(facts) == {"nemo_gym", "python", "python_path", "installation_path", "dependencies", "system"}
+    assert facts == json.loads(run(tmp_path, "gym", "--version", "--json").stdout)
+
+
+def test_a_server_is_made_and_its_packages_listed_as_in_the_examples(tmp_path):
+    made = run(tmp_path, "ng_init_resources_server", "+entrypoint=resources_servers/my_server")
+    assert made.returncode == 0, made.stderr
+    folder = tmp_path / "resources_servers/my_server"
+    assert all((folder / name).is_file() for name in ("app.py", "configs/my_server.yaml", "tests/test_app.py"))
+    listed = run(tmp_path, "ng_pip_list", "+entrypoint=resources_servers/example_single_tool_call", "+format=json")
+    assert {"name", "version"} <= set(json.loads(listed.stdout)[0])
+
+
+@pytest.mark.slow
+def test_a_server_is_tested_as_in_the_examples(tmp_path):
+    done = run(tmp_path, "ng_test", "+entrypoint=resources_servers/example_single_tool_call")
+    assert (done.returncode, "passed" in done.stdout) == (0, True)
+
+
+def test_example_data_is_prepared_as_in_the_examples(tmp_path):
+    server = "resources_servers/example_multi_step"
+    shutil.copytree(PARENT_DIR / server, tmp_path / server)
+    paths = f"+config_paths=[{server}/configs/example_multi_step.yaml,{MODEL}]"
+    done = run(
+        tmp_path, "ng_prepare_data", paths, "+output_dirpath=data/example_multi_step", "+mode=example_validation"
+    )
+    assert done.returncode == 0, done.stderr
+    metrics = json.loads((tmp_path / "data/example_multi_step/example_metrics.json").read_text())
+    assert metrics["Number of examples"] == 5
+    assert len((tmp_path / "data/example_multi_step/example.jsonl").read_text().splitlines()) == 5
