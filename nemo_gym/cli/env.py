@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env`: start the servers of a config, build their environments, see what runs, check a config, print one."""
+"""`gym env`: start the servers of a config, build their environments, see what runs."""
 
-import asyncio
 import os
 import sys
 from typing import TYPE_CHECKING
 
-from omegaconf import OmegaConf
-
 from nemo_gym.cli import render
+from nemo_gym.cli.default_model import with_default_model
+from nemo_gym.cli.settings import split_off
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
-    GlobalConfigDictParserConfig,
     get_global_config_dict,
     set_global_config_dict,
 )
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
-    _take(overrides)
+    _take(with_default_model(overrides))
     from nemo_gym.cli.run_helper import RunHelper
 
     helper = RunHelper()
@@ -65,49 +63,32 @@ def _serve(helper: "RunHelper") -> int:
 
 def prefetch(overrides: list[str]) -> int:
     """Build the environments of a config's servers without starting them."""
-    _take(overrides)
+    own, rest = split_off(overrides, "json")
+    _take(with_default_model(rest))
     set_global_config_dict()
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
+    import asyncio  # only starting servers needs it
+
     from nemo_gym.launch import build_environments, plan_launch
 
     plans = plan_launch(config)
     asyncio.run(build_environments(config, plans, render.note))
-    own = [plan for plan in plans if plan.venv is not None and plan.placement == "process"]
-    render.data(f"{len(own)} of {len(plans)} servers have an environment of their own; all are built.")
+    apart = [plan for plan in plans if plan.venv is not None and plan.placement == "process"]
+    if own.get("json"):
+        render.json_data([{"name": plan.name, "own_environment": plan in apart} for plan in plans])
+        return 0
+    render.data(f"{len(apart)} of {len(plans)} servers have an environment of their own; all are built.")
     return 0
 
 
 def status(overrides: list[str]) -> int:
     """Show the servers that run; 1 if none does or one is unhealthy."""
-    as_json = any(token.lstrip("+") == "json=true" for token in overrides)
-    _take([token for token in overrides if not token.lstrip("+").startswith("json=")])
+    own, rest = split_off(overrides, "json")
+    _take(rest)
     from nemo_gym.cli.status import show_status
 
-    return show_status(as_json)
-
-
-def validate(overrides: list[str]) -> int:
-    """Check a config; without a model, a stand-in fills its place."""
-    _take(overrides)
-    parser = GlobalConfigDictParser()
-    parser.raise_on_no_server_instances(
-        parser.parse(
-            GlobalConfigDictParserConfig(
-                initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
-            )
-        )
-    )
-    render.data("✓ Config is valid.")
-    return 0
-
-
-def resolve(overrides: list[str]) -> int:
-    """Print the merged config."""
-    _take(overrides)
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True, hide_secrets=True))
-    render.data(OmegaConf.to_yaml(config).rstrip())
-    return 0
+    return show_status(bool(own.get("json")))
 
 
 def _take(overrides: list[str]) -> None:

@@ -1,0 +1,354 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a resources server, made executable: each check says what it looked at and what it found.
+
+The server runs already and is reached through a `Table`. Checks that cannot be made say why; none is left out in
+silence. Timing is reported, and fails a check only where it is out of all proportion.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from nemo_gym._checks.bodies import NO_BODIES, NO_RESPONSES, odd_replies
+from nemo_gym._checks.gold import Guess, guesses
+from nemo_gym._checks.play import Played, Table, Turn
+from nemo_gym._checks.stalls import STALL_FAILS_S, STALL_WARNS_S, longest_stall
+
+Status = Literal["passed", "failed", "warned", "skipped"]
+COPIES = 4
+"""How many sessions of every row are played at once."""
+_CLOSE = 1e-6
+_SHOWN = 3
+_NO_ROWS = "there are no valid example rows"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One promise of the contract and whether it is kept."""
+
+    name: str
+    status: Status
+    about: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A running server and what it ships."""
+
+    table: Table
+    rows: Sequence[Mapping[str, Any]]
+    rows_from: str
+    routes: frozenset[str]
+    solutions: Sequence[Sequence[Turn]] | None = None
+    cases: Sequence[Mapping[str, Any]] = ()
+    rollouts: Sequence[Mapping[str, Any]] = ()
+    reverify_mode: str = "unknown"
+    full_reward: float = 1.0
+    no_reward: float = 0.0
+    needs_model: str | None = None
+    """The model server that the verifier asks, if none was given."""
+    waived: Mapping[str, str] = field(default_factory=dict)
+    """Checks that the author has decided against, with the reasons."""
+    row_problems: Sequence[str] = ()
+
+    @property
+    def has_steps(self) -> bool:
+        """Whether it is played by `/reset` and `/step`."""
+        return {"/reset", "/step"} <= self.routes
+
+    @property
+    def tools(self) -> list[str]:
+        """The tools that the rows offer."""
+        offered = (tool for row in self.rows for tool in row["responses_create_params"].get("tools") or ())
+        return sorted({str(tool["name"]) for tool in offered if tool.get("type") == "function"})
+
+
+async def check(subject: Subject) -> AsyncIterator[Check]:
+    """All checks, one after the other."""
+    known = _Known(subject)
+    for name, run in (
+        ("example rows", known.example_rows),
+        ("tools", known.tools),
+        ("empty reply", known.empty_reply),
+        ("gold answers", known.gold_answers),
+        ("deterministic", known.deterministic),
+        ("sessions", known.sessions),
+        ("odd replies", known.odd_replies),
+        ("malformed bodies", known.malformed_bodies),
+        ("recorded rollouts", known.recorded_rollouts),
+        ("event loop", known.event_loop),
+    ):
+        key = name.replace(" ", "_")
+        if key in subject.waived:
+            yield Check(name, "skipped", f"waived by its config: {subject.waived[key]}")
+            continue
+        status, about = await run()
+        yield Check(name, status, about)
+
+
+Outcome = tuple[Status, str]
+
+
+class _Known:
+    """The checks, and what earlier ones have found out for later ones."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject, self._table = subject, subject.table
+        self._gold: list[Sequence[Turn]] | None = None
+        self._serial: list[Played] | None = None
+        self._silent: Sequence[Played] = ()
+
+    async def example_rows(self) -> Outcome:
+        """The rows are there, they are tasks, and the server takes them."""
+        subject = self._subject
+        if subject.row_problems:
+            return "failed", _listed(subject.row_problems)
+        if not subject.rows:
+            return "skipped", f"no example rows in {subject.rows_from}"
+        if not subject.needs_model:
+            self._silent = await asyncio.gather(*(self._table.play(row, []) for row in subject.rows))
+            refused = [(number, one) for number, one in enumerate(self._silent, 1) if one.answer.status in (400, 422)]
+            if refused:
+                return "failed", _listed([f"row {number}: {one.problem}" for number, one in refused])
+        return "passed", f"{len(subject.rows)} rows in {subject.rows_from}"
+
+    async def tools(self) -> Outcome:
+        """Every tool that the rows offer is a route of the server."""
+        subject = self._subject
+        if not subject.tools:
+            return "skipped", "the rows offer no tools"
+        if subject.has_steps or any("{" in route for route in subject.routes):
+            return "skipped", "the server takes calls of any name"
+        absent = [tool for tool in subject.tools if f"/{tool}" not in subject.routes]
+        if absent:
+            return "failed", f"the rows offer {', '.join(absent)}, but the server has no such route"
+        return "passed", ", ".join(subject.tools)
+
+    async def empty_reply(self) -> Outcome:
+        """A reply without any output earns nothing."""
+        if why := self._no_verdicts():
+            return "skipped", why
+        if problems := _problems(self._silent):
+            return "failed", _listed(problems)
+        rewards = [one.reward for one in self._silent]
+        paid = [number for number, reward in enumerate(rewards, 1) if not self._earns_nothing(reward)]
+        if paid:
+            return "failed", f"rows {_numbers(paid)}: no output at all has the reward {_range(rewards)}"
+        return "passed", f"reward {_range(rewards)}"
+
+    async def gold_answers(self) -> Outcome:
+        """The right answer has the full reward."""
+        subject = self._subject
+        if why := self._no_verdicts():
+            return "skipped", why
+        if subject.solutions is not None:
+            played = [await self._table.play(row, turns) for row, turns in self._solved(subject.solutions)]
+            self._gold, self._serial = list(subject.solutions), played
+            return self._full(played, "solution() of generate_data.py")
+        full = [case for case in subject.cases if case.get("kind") == "full_reward"]
+        if full:
+            answers = [await self._table.post("/verify", case.get("request")) for case in full]
+            wrong = [
+                f"case {case.get('name')!r}: expected {case.get('expected_reward', subject.full_reward)}, got "
+                f"{Played(answer).reward if Played(answer).reward is not None else answer.shown}"
+                for case, answer in zip(full, answers, strict=True)
+                if Played(answer).reward != case.get("expected_reward", subject.full_reward)
+            ]
+            return ("failed", _listed(wrong)) if wrong else ("passed", f"{len(full)} cases of verifier_cases.jsonl")
+        return await self._guessed_gold()
+
+    async def deterministic(self) -> Outcome:
+        """The same task with the same reply has the same reward."""
+        if why := self._no_verdicts():
+            return "skipped", why
+        first, second = await self._serially(), [await self._table.play(*one) for one in self._plays()]
+        if problems := _problems([*first, *second]):
+            return "failed", _listed(problems)
+        pairs = list(enumerate(zip(first, second, strict=True), 1))
+        other = [number for number, (a, b) in pairs if a.reward != b.reward]
+        if other:
+            seen = "; ".join(f"row {n}: {pairs[n - 1][1][0].reward}, then {pairs[n - 1][1][1].reward}" for n in other)
+            return "failed", f"the reward is another one the second time: {seen}"
+        fields = sorted({name for _, (a, b) in pairs for name in _differing(a.answer.body, b.answer.body)})
+        return "passed", f"{len(pairs)} plays, twice{f'; fields that differ: {chr(44).join(fields)}' if fields else ''}"
+
+    async def sessions(self) -> Outcome:
+        """Sessions at the same time go as they would one after the other."""
+        if why := self._no_verdicts():
+            return "skipped", why
+        serial = await self._serially()
+        plays = self._plays()
+        mixed = await asyncio.gather(*(self._table.play(*one) for _ in range(COPIES) for one in plays))
+        wrong = []
+        for position, one in enumerate(mixed):
+            alone = serial[position % len(plays)]
+            if (one.reward, one.outputs) != (alone.reward, alone.outputs):
+                what = one.problem or f"reward {one.reward}, alone {alone.reward}"
+                wrong.append(f"play {position % len(plays) + 1}: {what}")
+        if wrong:
+            return "failed", f"{len(wrong)} of {len(mixed)} sessions at once went another way: {_listed(wrong)}"
+        return "passed", f"{len(mixed)} at once as one by one"
+
+    async def odd_replies(self) -> Outcome:
+        """Whatever a model may reply is scored; a verifier that crashes on it loses the rollout."""
+        if why := self._no_verdicts():
+            return "skipped", why
+        row = self._subject.rows[0]
+        problems = []
+        odd = odd_replies(self._subject.tools)
+        for what, items in odd.items():
+            played = await self._table.play(row, items)
+            if played.problem:
+                problems.append(f"{what}: {played.problem}")
+        return ("failed", _listed(problems)) if problems else ("passed", f"{len(odd)} kinds are scored")
+
+    async def malformed_bodies(self) -> Outcome:
+        """A body that is none is the caller's mistake, 4xx, and not a crash of the server."""
+        subject = self._subject
+        verify = "/step" if subject.has_steps else "/verify"
+        problems, count = list[str](), 0
+        bodies: list[tuple[str, Any]] = [(verify, body) for body in NO_BODIES]
+        if subject.rows:
+            bodies += [(verify, {**subject.rows[0], **bad}) for bad in NO_RESPONSES]
+        for path, body in bodies:
+            answer = await self._table.post(path, body)
+            count += 1
+            if not 400 <= answer.status < 500:
+                problems.append(f"POST {path} with {_body_shown(body)} gave {answer.shown}")
+        for path in ("/seed_session", *(f"/{tool}" for tool in subject.tools if f"/{tool}" in subject.routes)):
+            for body in NO_BODIES:
+                answer = await self._table.post(path, body)
+                count += 1
+                if answer.status >= 500:
+                    problems.append(f"POST {path} with {_body_shown(body)} gave {answer.shown}")
+        return ("failed", _listed(problems)) if problems else ("passed", f"{count} bodies are refused")
+
+    async def recorded_rollouts(self) -> Outcome:
+        """The rollouts that the server ships have the rewards that its verifier gives."""
+        subject = self._subject
+        if not subject.rollouts:
+            return "skipped", "there is no data/example_rollouts.jsonl"
+        if subject.needs_model:
+            return "skipped", self._no_verdicts() or ""
+        if subject.reverify_mode != "stateless":
+            return "skipped", f"stored responses cannot be scored again (reverify mode {subject.reverify_mode!r})"
+        if not subject.rows:
+            return "skipped", _NO_ROWS
+        wrong = []
+        for number, rollout in enumerate(subject.rollouts, 1):
+            # A rollout keeps what the verifier answered; what the verifier was asked is in the row.
+            task = subject.rows[int(rollout.get("_ng_task_index", number - 1)) % len(subject.rows)]
+            played = Played(await self._table.post("/verify", {**task, "response": rollout.get("response")}))
+            if played.reward is None or abs(played.reward - float(rollout.get("reward", 0.0))) > _CLOSE:
+                now = played.problem or f"now {played.reward}"
+                wrong.append(f"rollout {number}: recorded {rollout.get('reward')}, {now}")
+        return (
+            ("failed", _listed(wrong)) if wrong else ("passed", f"{len(subject.rollouts)} rollouts score as recorded")
+        )
+
+    async def event_loop(self) -> Outcome:
+        """Verifying many responses at once leaves the server able to answer others."""
+        if why := self._no_verdicts():
+            return "skipped", why
+        plays = self._plays()
+
+        async def work() -> None:
+            await asyncio.gather(*(self._table.play(*one) for one in plays))
+
+        stall_s = await longest_stall(lambda: self._table.get("/"), work)
+        about = f"longest stall {stall_s * 1000:.0f} ms, while {len(plays)} sessions are played"
+        if stall_s > STALL_FAILS_S:
+            return "failed", f"{about}: verify blocks the event loop.\nhint: move heavy work to a thread or process"
+        return (
+            ("warned", f"{about}; heavy work belongs into a thread") if stall_s > STALL_WARNS_S else ("passed", about)
+        )
+
+    # --- shared -------------------------------------------------------------------------------------------------------
+
+    def _no_verdicts(self) -> str | None:
+        """Why nothing can be said about rewards."""
+        if self._subject.needs_model:
+            return f"its verifier asks the model server {self._subject.needs_model!r}; give one with --model-type"
+        return None if self._subject.rows and not self._subject.row_problems else _NO_ROWS
+
+    def _solved(self, solutions: Sequence[Sequence[Turn]]) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
+        return list(zip(self._subject.rows, solutions, strict=True))
+
+    def _plays(self) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
+        """Every row with its gold answer, or with silence where none is known."""
+        return self._solved(self._gold if self._gold is not None else [[] for _ in self._subject.rows])
+
+    async def _serially(self) -> list[Played]:
+        if self._serial is None:
+            self._serial = [await self._table.play(*one) for one in self._plays()]
+        return self._serial
+
+    def _earns_nothing(self, reward: float | None) -> bool:
+        if reward is None:
+            return False
+        none, full = self._subject.no_reward, self._subject.full_reward
+        return reward <= none + _CLOSE if full > none else reward >= none - _CLOSE
+
+    def _full(self, played: Sequence[Played], source: str) -> Outcome:
+        if problems := _problems(played):
+            return "failed", _listed(problems)
+        wrong = [f"row {n}: {one.reward}" for n, one in enumerate(played, 1) if not self._is_full(one)]
+        if wrong:
+            return "failed", f"{source} should have the reward {self._subject.full_reward:g}: {_listed(wrong)}"
+        return "passed", f"{len(played)} rows by {source}"
+
+    def _is_full(self, played: Played) -> bool:
+        return played.reward is not None and abs(played.reward - self._subject.full_reward) <= _CLOSE
+
+    async def _guessed_gold(self) -> Outcome:
+        subject = self._subject
+        best: Guess | None = None
+        for guess in guesses(subject.rows):
+            played = [
+                await self._table.play(row, [text]) for row, text in zip(subject.rows, guess.replies, strict=True)
+            ]
+            if all(map(self._is_full, played)):
+                self._gold, self._serial = [[text] for text in guess.replies], played
+                return (
+                    "passed",
+                    f"{len(played)} rows; the field {guess.field!r}, said as {guess.form.format(answer='…')}",
+                )
+            best = best or guess
+        reason = "the rows hold no field that is named like an answer"
+        if best is not None:
+            reason = f"the field {best.field!r}, said in the common ways, has not the full reward"
+        return "skipped", f"{reason}; write `solution(row)` in generate_data.py to have this checked"
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------
+
+
+def _problems(played: Sequence[Played]) -> list[str]:
+    return [f"row {number}: {one.problem}" for number, one in enumerate(played, 1) if one.problem]
+
+
+def _differing(one: Any, other: Any) -> list[str]:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return []
+    return [name for name in {*one, *other} if one.get(name) != other.get(name)]
+
+
+def _listed(problems: Sequence[str]) -> str:
+    more = f"\n… and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
+    return "\n".join(problems[:_SHOWN]) + more
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _range(rewards: Sequence[float | None]) -> str:
+    found = sorted({reward for reward in rewards if reward is not None})
+    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+
+
+def _body_shown(body: Any) -> str:
+    if isinstance(body, dict):
+        return f"response {body.get('response')!r}" if "response" in body else "no response"
+    return repr(body)

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays a task against a resources server the way an agent would, with turns that are known beforehand.
+
+A turn is what a model does: text that it says, or a tool call as a pair of name and arguments. Which turns a task is
+played with, and what its reward should be, is decided in `contract`.
+"""
+
+import asyncio
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+Turn = str | tuple[str, Mapping[str, Any]] | Mapping[str, Any]
+"""What the model says, a tool call, or an output item as it is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a server answered."""
+
+    status: int
+    text: str
+    cookies: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def body(self) -> Any:
+        """The parsed body; None if it is not JSON."""
+        try:
+            return orjson.loads(self.text)
+        except orjson.JSONDecodeError:
+            return None
+
+    @property
+    def shown(self) -> str:
+        """The status and the start of the body, for a message."""
+        text = " ".join(self.text.split())
+        return f"status {self.status}: {text if len(text) <= 300 else f'{text[:300]}…'}"
+
+
+Call = Callable[[str, str, bytes, Mapping[str, str]], Awaitable[Answer]]
+"""Calls the server: method, path, body, cookies."""
+
+
+@dataclass(frozen=True)
+class Played:
+    """How a task ended: with the verifier's answer, or with a call that failed on the way."""
+
+    answer: Answer
+    outputs: tuple[str, ...] = ()
+    """What the tools answered."""
+    failed_at: str | None = None
+    """The path of the call that failed."""
+
+    @property
+    def reward(self) -> float | None:
+        """The reward; None if there is no finite one."""
+        body = self.answer.body
+        value = body.get("reward") if self.failed_at is None and isinstance(body, dict) else None
+        is_number = isinstance(value, int | float) and math.isfinite(value)
+        return float(value) if is_number and self.answer.status == 200 else None  # type: ignore[arg-type]
+
+    @property
+    def problem(self) -> str | None:
+        """Why there is no reward."""
+        if self.failed_at is not None:
+            return f"POST {self.failed_at} gave {self.answer.shown}"
+        return f"POST /verify gave {self.answer.shown}" if self.reward is None else None
+
+
+class Table:
+    """A server to play against. Every task has a session of its own."""
+
+    def __init__(self, call: Call, *, steps: bool = False) -> None:
+        """`steps`: the server is played by `/reset` and `/step` instead of tools and `/verify`."""
+        self._call, self._steps = call, steps
+
+    async def post(self, path: str, body: Any, cookies: Mapping[str, str] | None = None) -> Answer:
+        """POST `body`, as it is if it is bytes."""
+        raw = body if isinstance(body, bytes) else orjson.dumps(body)
+        return await self._call("POST", path, raw, cookies or {})
+
+    async def get(self, path: str) -> Answer:
+        return await self._call("GET", path, b"", {})
+
+    async def play(self, task: Mapping[str, Any], turns: Sequence[Turn]) -> Played:
+        """Play `task` with `turns`, from the begin of its session to its reward."""
+        if self._steps:
+            return await self._play_steps(task, turns)
+        seeded = await self.post("/seed_session", task)
+        if seeded.status != 200:
+            return Played(seeded, failed_at="/seed_session")
+        cookies, output, answers = dict(seeded.cookies), list[Mapping[str, Any]](), list[str]()
+        for number, turn in enumerate(turns):
+            item = _item(turn, number)
+            output.append(item)
+            if isinstance(turn, tuple):
+                answer = await self.post(f"/{turn[0]}", dict(turn[1]), cookies)
+                if answer.status >= 500:
+                    return Played(answer, tuple(answers), f"/{turn[0]}")
+                cookies |= answer.cookies
+                answers.append(answer.text)
+                output.append({"type": "function_call_output", "call_id": item["call_id"], "output": answer.text})
+            await asyncio.sleep(0)  # other sessions have their turn
+        verified = await self.post("/verify", {**task, "response": response(output)}, cookies)
+        return Played(verified, tuple(answers))
+
+    async def _play_steps(self, task: Mapping[str, Any], turns: Sequence[Turn]) -> Played:
+        answer = await self.post("/reset", task)
+        if answer.status != 200:
+            return Played(answer, failed_at="/reset")
+        cookies, total, observations = dict(answer.cookies), 0.0, list[str]()
+        for number, turn in enumerate(turns or [{}]):
+            output = [_item(turn, number)] if turn else []
+            answer = await self.post("/step", {**task, "response": response(output)}, cookies)
+            step = answer.body
+            if answer.status != 200 or not isinstance(step, dict):
+                return Played(answer, tuple(observations), "/step")
+            cookies |= answer.cookies
+            observations.append(json.dumps(step.get("observation")))
+            total += float(step.get("reward") or 0.0)
+            if step.get("terminated") or step.get("truncated"):
+                break
+            await asyncio.sleep(0)
+        return Played(Answer(200, json.dumps({"reward": total})), tuple(observations))
+
+
+def response(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A model's response with `output`."""
+    return {
+        "id": "resp_check",
+        "created_at": 0.0,
+        "model": "env-check",
+        "object": "response",
+        "output": list(output),
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def _item(turn: Turn, number: int) -> Mapping[str, Any]:
+    if isinstance(turn, str):
+        return message(turn, number)
+    if isinstance(turn, tuple):
+        name, arguments = turn
+        return function_call(name, json.dumps(dict(arguments)), number)
+    return turn
+
+
+def message(text: str, number: int = 0) -> dict[str, Any]:
+    """An assistant message."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
+
+
+def function_call(name: str, arguments: str, number: int = 0) -> dict[str, Any]:
+    """A tool call whose arguments are any text."""
+    key = f"call_{number}"
+    return {
+        "type": "function_call",
+        "id": key,
+        "call_id": key,
+        "name": name,
+        "arguments": arguments,
+        "status": "completed",
+    }

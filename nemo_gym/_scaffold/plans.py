@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files make up a new resources server, environment or benchmark, for each way of putting one together."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, Literal
+
+import yaml
+
+from nemo_gym._config.server_types import Domain
+from nemo_gym._scaffold.files import NewFile, rendered
+from nemo_gym._scaffold.manifest import Manifest, Profile, Reward, manifest_text
+from nemo_gym._scaffold.names import class_prefix
+
+Kind = Literal["environment", "benchmark"]
+FOLDERS: dict[Kind, str] = {"environment": "environments", "benchmark": "benchmarks"}
+_EXAMPLE = PurePosixPath("data/example.jsonl")
+_PROMPT = {"user": "{question}"}
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """The resources server that scores: a new one, or one that is there."""
+
+    name: str
+    instance: str
+    """Its name in its config."""
+    config_path: str
+    domain: str
+    agent: str
+    """The agent of its config."""
+    agent_impl: str
+    rows: Sequence[dict[str, Any]]
+    """Some of its example rows."""
+    new_files: Sequence[NewFile] = ()
+
+
+@dataclass(frozen=True)
+class Collection:
+    """What to make: an environment or a benchmark."""
+
+    kind: Kind
+    name: str
+    profile: Profile
+    reward: Reward
+
+    @property
+    def folder(self) -> str:
+        return f"{FOLDERS[self.kind]}/{self.name}"
+
+
+def resources_server_files(name: str) -> list[NewFile]:
+    """A resources server with its agent, data and tests."""
+    return rendered("resources_server", f"resources_servers/{name}", _names(name))
+
+
+def new_verifier(name: str) -> Verifier:
+    """The resources server template as the verifier of something."""
+    files = resources_server_files(name)
+    example = next(file for file in files if file.path.match(str(_EXAMPLE)))
+    return Verifier(
+        name=name,
+        instance=f"{name}_resources_server",
+        config_path=f"resources_servers/{name}/configs/{name}.yaml",
+        domain="other",
+        agent=f"{name}_simple_agent",
+        agent_impl="simple_agent",
+        rows=[json.loads(line) for line in example.content.splitlines()],
+        new_files=files,
+    )
+
+
+def collection_files(asked: Collection, verifier: Verifier) -> list[NewFile]:
+    """All files of an environment or benchmark, and of what it needs that is not there yet."""
+    agent = _agent_name(asked, verifier)
+    values = {**_names(asked.name), "VERIFIER": verifier.name, "AGENT": agent}
+    folder = PurePosixPath(asked.folder)
+    has_prompt = asked.kind == "benchmark" and bool(verifier.new_files)
+    datasets = _datasets(asked, has_prompt)
+    files = [
+        *rendered(asked.kind, asked.folder, values),
+        NewFile(folder / "manifest.yaml", manifest_text(_manifest(asked, verifier, agent, datasets))),
+        NewFile(folder / "config.yaml", _config(asked, verifier, agent, datasets)),
+        NewFile(folder / _EXAMPLE, _lines(verifier.rows)),
+        *verifier.new_files,
+    ]
+    if asked.kind == "benchmark":
+        source = [_as_source(row) for row in verifier.rows] if has_prompt else verifier.rows
+        files.append(NewFile(folder / "data" / "source.jsonl", _lines(source)))
+    if has_prompt:
+        files.append(NewFile(folder / "prompt.yaml", _yaml({**_system(verifier.rows), **_PROMPT})))
+    if asked.profile == "custom-gym-agent-loop":
+        files += rendered("agent", f"responses_api_agents/{asked.name}_agent", _names(asked.name))
+    return files
+
+
+def _names(name: str) -> dict[str, str]:
+    return {"NAME": name, "CLASS": class_prefix(name)}
+
+
+def _agent_impl(asked: Collection, verifier: Verifier) -> str:
+    if asked.profile == "custom-gym-agent-loop":
+        return f"{asked.name}_agent"
+    return "remote_agent" if asked.profile == "external-agent-loop" else verifier.agent_impl
+
+
+def _agent_name(asked: Collection, verifier: Verifier) -> str:
+    impl = _agent_impl(asked, verifier)
+    if impl == f"{asked.name}_agent":
+        return impl
+    return f"{asked.name}_{impl}" if verifier.name == asked.name else f"{asked.name}_{verifier.name}_{impl}"
+
+
+def _datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
+    if asked.kind == "environment":
+        path = f"{asked.folder}/{_EXAMPLE}"
+        return [{"name": "example", "type": "example", "jsonl_fpath": path, "num_repeats": 1, "license": "Apache 2.0"}]
+    return [
+        {
+            "name": asked.name,
+            "type": "benchmark",
+            "jsonl_fpath": f"{asked.folder}/data/{asked.name}_benchmark.jsonl",
+            "prepare_script": f"{asked.folder}/prepare.py",
+            **({"prompt_config": f"{asked.folder}/prompt.yaml"} if has_prompt else {}),
+            "num_repeats": 1,
+        }
+    ]
+
+
+def _config(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> str:
+    """The config: the verifier's own, with its agent in another shape and with rows of its own."""
+    impl = _agent_impl(asked, verifier)
+    block: dict[str, Any] = {"datasets": datasets}
+    if impl == verifier.agent_impl:
+        # To inherit moves the verifier's agent here, so that there is one agent and not two.
+        inherited = {} if agent == verifier.agent else {"_inherit_from": verifier.agent}
+        instance: dict[str, Any] = {**inherited, "responses_api_agents": {impl: block}}
+        return _yaml({"config_paths": [verifier.config_path], agent: instance})
+    refs: dict[str, Any] = {"resources_server": {"type": "resources_servers", "name": verifier.instance}}
+    if impl == "remote_agent":
+        refs["agent_base_url"] = "${agent_base_url}"
+    else:
+        refs["model_server"] = {"type": "responses_api_models", "name": "policy_model"}
+    instance = {"responses_api_agents": {impl: {"entrypoint": "app.py", **refs, **block}}}
+    # `_delete_key` empties the verifier's own agent out of the config: this one takes its place.
+    unused = {verifier.agent: {"_delete_key": "responses_api_agents"}}
+    return _yaml({"config_paths": [verifier.config_path], **unused, agent: instance})
+
+
+def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> Manifest:
+    driven = asked.profile == "external-rollout-driver"
+    return Manifest(
+        name=asked.name,
+        kind=asked.kind,
+        integration_profile=asked.profile,
+        domain=Domain(verifier.domain),
+        description=f"Tasks that are scored by {verifier.name}",
+        reward=asked.reward,
+        resources_server=verifier.instance,
+        agent_server=None if driven else agent,
+        model_server="policy_model",
+        datasets=[{key: dataset[key] for key in ("name", "type", "jsonl_fpath")} for dataset in datasets],
+    )
+
+
+def _as_source(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose prompt is still to be written: the question as a field, everything else as it is."""
+    params = dict(row["responses_create_params"])
+    question = params.pop("input")[-1]["content"]
+    return {"question": question, **row, "responses_create_params": params}
+
+
+def _system(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+    first = rows[0]["responses_create_params"]["input"][0]
+    # Braces are fields of a prompt template unless they are doubled.
+    text = first["content"].replace("{", "{{").replace("}", "}}")
+    return {"system": text} if first["role"] == "system" else {}
+
+
+def _lines(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(f"{json.dumps(row)}\n" for row in rows)
+
+
+def _yaml(content: dict[str, Any]) -> str:
+    return f"# SPDX-License-Identifier: Apache-2.0\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `gym env check` needs to know of a resources server: its config, its rows, its gold answers, its routes."""
+
+import asyncio
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._checks.bodies import routes_of, row_problem
+from nemo_gym._checks.contract import Subject
+from nemo_gym._checks.gold import as_turns
+from nemo_gym._checks.play import Answer, Table, Turn
+from nemo_gym._scaffold.manifest import Reward, read_manifest
+from nemo_gym._serving.venvs import plan_venv
+from nemo_gym._util.jsonl import JsonlError, read_rows
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.errors import GymError
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, find_open_port
+from nemo_gym.launch import server_folder, venv_settings
+from nemo_gym.server_utils import ServerClient
+
+ANY_MODEL = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
+_STAND_IN = "dummy_model"
+_SOLUTIONS_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True)
+class StoodIn:
+    """A model server that the config lacks."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A resources server of a config, and what comes with it."""
+
+    name: str
+    impl: str
+    folder: Path
+    block: Mapping[str, Any]
+    rows_path: Path
+    reward: Reward
+
+    async def subject(self, config: DictConfig, missing_model: StoodIn | None) -> Subject:
+        """The running server as something to be checked."""
+        client = ServerClient(
+            head_server_config=BaseServerConfig.model_validate(OmegaConf.to_container(config.head_server)),
+            global_config_dict=config,
+        )
+        rows, problems = _rows(self.rows_path)
+        plain = Table(self._caller(client))
+        routes = routes_of(await plain.get("/openapi.json"))
+        mode = (await plain.get("/reverify_mode")).body
+        is_played_by_steps = {"/reset", "/step"} <= routes
+        return Subject(
+            table=Table(self._caller(client), steps=is_played_by_steps),
+            rows=rows,
+            rows_from=str(self.rows_path),
+            routes=routes,
+            solutions=await self._solutions(config, rows),
+            cases=_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
+            rollouts=_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),
+            reverify_mode=str(mode),
+            full_reward=self.reward.full,
+            no_reward=self.reward.none,
+            needs_model=missing_model.name if missing_model and missing_model.name in _models(self.block) else None,
+            waived=self.block.get("checks_waived") or {},
+            row_problems=problems,
+        )
+
+    def _caller(self, client: ServerClient) -> Any:
+        async def call(method: str, path: str, body: bytes, cookies: Mapping[str, str]) -> Answer:
+            more = {"data": body, "headers": {"content-type": "application/json"}} if method == "POST" else {}
+            reply = await client.request(self.name, path, method, cookies=dict(cookies), **more)
+            text = (await reply.read()).decode(errors="replace")
+            return Answer(reply.status, text, {name: morsel.value for name, morsel in reply.cookies.items()})
+
+        return call
+
+    async def _solutions(self, config: DictConfig, rows: Sequence[Mapping[str, Any]]) -> list[list[Turn]] | None:
+        """What the server's own generator says that a model should do; None if it says nothing."""
+        if not rows or not (self.folder / "generate_data.py").is_file():
+            return None
+        plan = plan_venv(self.folder, venv_settings(config))
+        with tempfile.TemporaryDirectory() as place:
+            given, out = Path(place) / "rows.json", Path(place) / "solutions.json"
+            given.write_text(json.dumps(list(rows)), encoding="utf-8")
+            module = f"{self.folder.parent.name}.{self.folder.name}.generate_data"
+            process = await asyncio.create_subprocess_exec(
+                *(str(plan.python), "-m", "nemo_gym._checks.solutions", module, str(given), str(out)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            try:
+                said, _ = await asyncio.wait_for(process.communicate(), _SOLUTIONS_TIMEOUT_S)
+            except TimeoutError as error:
+                process.kill()
+                raise GymError(f"solution() of {module} took more than {_SOLUTIONS_TIMEOUT_S:g} s") from error
+            if process.returncode != 0:
+                last = "\n".join(said.decode(errors="replace").strip().splitlines()[-5:])
+                raise GymError(f"solution() of {module} cannot be asked:\n{last}")
+            found = json.loads(out.read_text(encoding="utf-8"))
+        return None if found is None else [as_turns(solution) for solution in found]
+
+
+def shipped_with(config: DictConfig) -> list[Shipped]:
+    """The resources servers of `config`."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    found = []
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        if instance.SERVER_TYPE == "resources_servers":
+            impl, block = next(iter(plain[instance.name]["resources_servers"].items()))
+            folder = server_folder("resources_servers", str(impl))
+            path = _example_path(plain, instance.name) or folder / "data" / "example.jsonl"
+            found.append(Shipped(instance.name, str(impl), folder, block, path, _reward(plain.get("config_paths"))))
+    return found
+
+
+def stand_in_of(config: DictConfig) -> StoodIn | None:
+    """The model that only stands in for one, if the config names none."""
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        if _STAND_IN in instance.server_type_config_dict.get("responses_api_models", {}):
+            return StoodIn(instance.name)
+    return None
+
+
+def prepared_config(config: DictConfig, shipped: Shipped) -> DictConfig:
+    """`config` with only what the server needs to run: itself and the models it asks, each with a port of its own."""
+    prepared = config.copy()
+    wanted = {shipped.name, *_models(shipped.block)}
+    taken = list[int]()
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        is_stand_in = _STAND_IN in instance.server_type_config_dict[instance.SERVER_TYPE]
+        if instance.name not in wanted or is_stand_in:
+            del prepared[instance.name]
+            continue
+        block = next(iter(prepared[instance.name][instance.SERVER_TYPE].values()))
+        if block.port < 0:
+            block.port = find_open_port(taken)
+            taken.append(block.port)
+    prepared.head_server.port = find_open_port(taken)
+    return prepared
+
+
+def _models(block: Any) -> set[str]:
+    """The model servers that a block refers to, at any depth."""
+    return set(_references(block))
+
+
+def _references(value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        if value.get("type") == "responses_api_models" and isinstance(value.get("name"), str):
+            yield value["name"]
+        for item in value.values():
+            yield from _references(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _references(item)
+
+
+def _example_path(plain: Mapping[str, Any], server: str) -> Path | None:
+    """The example dataset of an agent that plays in `server`."""
+    for block in plain.values():
+        agents = block.get("responses_api_agents") if isinstance(block, Mapping) else None
+        for agent in (agents or {}).values():
+            reference = agent.get("resources_server") or {}
+            for dataset in agent.get("datasets") or () if reference.get("name") == server else ():
+                if dataset.get("type") == "example":
+                    return _resolve_under_cwd_or_install(str(dataset["jsonl_fpath"]))
+    return None
+
+
+def _reward(config_paths: Sequence[str] | None) -> Reward:
+    """What rewards there are, by the manifest beside a config file, else from 0 to 1."""
+    for path in config_paths or ():
+        manifest_path = _resolve_under_cwd_or_install(path).with_name("manifest.yaml")
+        if manifest_path.is_file():
+            manifest, _ = read_manifest(manifest_path)
+            if manifest is not None:
+                return manifest.reward
+    return Reward()
+
+
+def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The example rows, or why they are none."""
+    if not path.is_file():
+        return [], []
+    try:
+        rows = list(read_rows(path))
+    except (JsonlError, OSError) as error:
+        return [], [str(error)]
+    problems = [f"{path}:{number}: {text}" for number, row in enumerate(rows, 1) if (text := row_problem(row))]
+    return ([] if problems else rows), problems
+
+
+def _optional_rows(path: Path) -> list[dict[str, Any]]:
+    return list(read_rows(path)) if path.is_file() else []

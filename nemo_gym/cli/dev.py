@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym dev`: what only those need who work on NeMo Gym itself."""
+
+import subprocess
+import sys
+from importlib.util import find_spec
+
+from pydantic import Field
+
+from nemo_gym import PARENT_DIR
+from nemo_gym._config.overrides import parse_overrides
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.errors import GymError
+
+_TOOLS = {"pytest": "pytest", "pytest_cov": "pytest-cov"}
+
+
+class DevTestConfig(BaseNeMoGymCLIConfig):
+    """Run the core tests of NeMo Gym with a coverage report."""
+
+    pytest_args: list[str] = Field(default_factory=list, description="Further words for pytest.")
+
+
+def test(overrides: list[str]) -> int:
+    """Run the core tests; the exit code is pytest's."""
+    sys.argv[1:] = overrides
+    config = validated(DevTestConfig, parse_overrides(overrides).values)
+    if not (PARENT_DIR / "tests").is_dir():
+        raise GymError(
+            f"NeMo Gym is installed in {PARENT_DIR} without its tests.\nhint: run this in a clone of the project"
+        )
+    absent = [package for module, package in _TOOLS.items() if find_spec(module) is None]
+    if absent:
+        raise GymError(f"{', '.join(absent)} must be installed.\nhint: pip install -e '.[dev]' in {PARENT_DIR}")
+    command = [sys.executable, "-m", "pytest", "tests", "--cov=.", "--durations=10", *config.pytest_args]
+    return subprocess.run(command, cwd=PARENT_DIR, check=False).returncode
+
+
+def reinstall(overrides: list[str]) -> int:
+    """Say what has taken the place of this command."""
+    render.note("nothing was installed: the command that sets a clone up is `make install`, or `uv sync --extra dev`")
+    return 1

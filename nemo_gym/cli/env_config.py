@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym env validate` and `gym env resolve`: what is wrong with a config, what it comes to, and who says what in it.
+
+Neither starts a server or looks for a port, so both are done in a moment.
+"""
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from omegaconf import OmegaConf
+from pydantic import Field
+
+from nemo_gym import component_search_roots
+from nemo_gym._config.implementations import declared_fields, implementation_problems
+from nemo_gym._config.overrides import override_token
+from nemo_gym._config.parse import Resolved, examine
+from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.provenance import DEFAULT, Given
+from nemo_gym._config.secrets import hide_secrets
+from nemo_gym._config.typos import typo_problems
+from nemo_gym._config.values import read_values
+from nemo_gym._util.nearest import nearest
+from nemo_gym.cli import render
+from nemo_gym.cli.default_model import with_default_model
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.settings import split_off, validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError, NoServerInstancesError
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+
+Kind = Literal["environment", "benchmark", "resources-server"]
+_PLACES: dict[Kind, str] = {
+    "environment": "environments/{name}/config.yaml",
+    "benchmark": "benchmarks/{name}/config.yaml",
+    "resources-server": "resources_servers/{name}/configs/{name}.yaml",
+}
+ALL_KINDS: Sequence[Kind] = tuple(_PLACES)
+_OWN_KEYS = ("component_name", "catalog_kind", "manifest", "json", "explain")
+
+
+class ValidateConfig(BaseNeMoGymCLIConfig):
+    """Check a config without starting anything."""
+
+    config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
+    component_name: str | None = Field(default=None, description="An environment, benchmark or resources server.")
+    catalog_kind: Kind | None = Field(default=None, description="What the name is the name of.")
+    manifest: str | None = Field(default=None, description="A manifest.yaml to check as well.")
+    as_json: bool = Field(default=False, alias="json", description="Print what was found as JSON.")
+
+
+class ResolveConfig(BaseNeMoGymCLIConfig):
+    """Print the config that all sources come to, secrets hidden."""
+
+    config_paths: list[str] | None = Field(default=None, description="Paths to YAML configuration files.")
+    explain: str | None = Field(default=None, description="A key: show who gives it a value, and who wins.")
+    as_json: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+def validate(overrides: list[str]) -> int:
+    """Report everything that is wrong; without a model, a stand-in fills its place."""
+    own, rest = split_off(overrides, *_OWN_KEYS)
+    settings = validated(ValidateConfig, own)
+    kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
+    _take(rest, named_config(settings.component_name, kinds) if settings.component_name else None)
+    sys.argv[1:] = with_default_model(sys.argv[1:])
+    problems, resolved = examine(GlobalConfigDictParser().sources(_NO_MODEL))
+    if resolved is not None:
+        problems.extend(_lint(resolved))
+    if settings.manifest is not None:
+        problems.extend(_manifest_problems(Path(settings.manifest)))
+    if settings.as_json:
+        found = [{"kind": kind.__name__, "message": text} for kind, text in problems.listed()]
+        instances = resolved.servers.instances if resolved else []
+        servers = [{"name": one.name, "server_type": one.SERVER_TYPE} for one in instances]
+        render.json_data({"valid": not found, "problems": found, "servers": servers})
+        return 1 if found else 0
+    if not problems:
+        render.data("✓ Config is valid.")
+        return 0
+    texts = [text for _, text in problems.listed()]
+    numbered = [f"[{number}] {text}" for number, text in enumerate(texts, 1)]
+    render.error(texts[0] if len(texts) == 1 else "\n\n".join([f"the config has {len(texts)} problems:", *numbered]))
+    return 1
+
+
+def resolve(overrides: list[str]) -> int:
+    """Print the merged config, or explain one of its keys."""
+    own, rest = split_off(overrides, *_OWN_KEYS)
+    settings = validated(ResolveConfig, own)
+    _take(with_default_model(rest))
+    if settings.explain is not None:
+        return _explain(settings.explain, settings.as_json)
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True, hide_secrets=True))
+    if settings.as_json:
+        render.json_data(read_values(config).plain)
+    else:
+        render.data(OmegaConf.to_yaml(config).rstrip())
+    return 0
+
+
+_NO_MODEL = GlobalConfigDictParserConfig(
+    initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
+)
+
+
+def _take(overrides: list[str], config: str | None = None) -> None:
+    """Leave the rest to the config system, which reads this process's arguments; `config` comes before the others."""
+    if config is not None:
+        given, overrides = split_off(overrides, "config_paths")
+        more = given.get("config_paths") or []
+        overrides = [
+            override_token("config_paths", [config, *(more if isinstance(more, list) else [more])]),
+            *overrides,
+        ]
+    sys.argv[1:] = overrides
+
+
+# --- validate ---------------------------------------------------------------------------------------------------------
+
+
+def _lint(resolved: Resolved) -> Problems:
+    """What a config can have wrong beyond its shape: code that is not there, keys that nobody reads, no server."""
+    roots = component_search_roots()
+    servers, provenance = resolved.servers, resolved.provenance
+    problems = implementation_problems(servers, provenance, roots)
+    problems.extend(
+        typo_problems(servers, provenance, lambda kind, impl, entry: declared_fields(kind, impl, entry, roots))
+    )
+    own = [one for one in servers.instances if "dummy_model" not in one.server_type_config_dict.get(one.SERVER_TYPE)]
+    if not own and not servers.almost and not problems:
+        try:
+            GlobalConfigDictParser().raise_on_no_server_instances(OmegaConf.masked_copy(resolved.config, _FILES))
+        except NoServerInstancesError as error:
+            problems.add(type(error), str(error))
+    return problems
+
+
+_FILES = ["config_paths"]
+
+
+def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
+    """The config file of the environment, benchmark or resources server called `name`; of several, the first kind."""
+    roots = component_search_roots()
+    places = [_PLACES[kind].format(name=name) for kind in kinds]
+    found = [place for place in places if any((root / place).is_file() for root in roots)]
+    if len(found) > 1:
+        render.note(f"{name!r} is {' and '.join(found)}; the first one is meant here")
+    if found:
+        return found[0]
+    folders = [root / place.partition("/")[0] for root in roots for place in places]
+    close = nearest(name, [entry.name for folder in folders for entry in folder.glob("[!._]*/")], limit=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    listed = "".join(f"\n  {place}" for place in places)
+    raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}")
+
+
+def _manifest_problems(path: Path) -> Problems:
+    from nemo_gym._scaffold.manifest import read_manifest  # few have a manifest
+
+    return read_manifest(path)[1]
+
+
+# --- resolve --explain ------------------------------------------------------------------------------------------------
+
+
+def _explain(key: str, as_json: bool) -> int:
+    """Who gives a key its value. Also of a config that has mistakes, since that is when one asks."""
+    problems, resolved = examine(GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(offline=True)))
+    if resolved is None:
+        problems.raise_if_any()
+        raise AssertionError("a config without problems is resolved")
+    hide_secrets(resolved.config)
+    plain = read_values(resolved.config).plain
+    leaves = _leaves(plain, split_path(key))
+    if not leaves:
+        close = nearest_paths(plain, split_path(key))
+        guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise ConfigError(f"no source gives {key!r} a value.{guess}")
+    explained = [_explained(resolved, path, value) for path, value in leaves]
+    if as_json:
+        render.json_data(explained)
+    else:
+        render.data("\n".join(line for one in explained for line in _lines(one)))
+    return 0
+
+
+def _leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
+    """What stands at `path`; of a block everything in it, since each key can come from somewhere else."""
+    value = plain
+    for key in path:
+        if isinstance(value, dict) and key in value:
+            value = value[key]
+        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return []
+    if isinstance(value, dict) and value:
+        return [leaf for key in value for leaf in _leaves(plain, (*path, str(key)))]
+    return [(path, value)]
+
+
+def _explained(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, Any]:
+    given = resolved.provenance.given(path)
+    return {
+        "key": join_path(path),
+        "value": value,
+        "source": given[-1].place if given else DEFAULT,
+        "sources": [_shown(one, path) for one in reversed(given)],
+        "refers_to": _references(resolved, given[-1].value if given else None),
+    }
+
+
+def _references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
+    """The keys that a value is taken from, and who gives them theirs."""
+    keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written) if isinstance(written, str) else []
+    return [{"key": key, "source": resolved.provenance.of(key)} for key in keys]
+
+
+def _shown(one: Given, path: KeyPath) -> dict[str, Any]:
+    masked: dict[str, Any] = {one.path[-1]: one.value}
+    hide_secrets(masked)
+    shown = {"place": one.place, "value": masked[one.path[-1]]}
+    return shown if one.path == path else {**shown, "inherited_from": join_path(one.path)}
+
+
+def _lines(explained: dict[str, Any]) -> list[str]:
+    """The value, then the sources, the one that won first."""
+    lines = [f"{explained['key']} = {explained['value']!r}"]
+    for position, source in enumerate(explained["sources"]):
+        verb = "set by" if position == 0 else "overrides"
+        inherited = f", inherited from {source['inherited_from']}" if "inherited_from" in source else ""
+        lines.append(f"  {verb:9} {source['place']}: {source['value']!r}{inherited}")
+    lines += [f"  {'reads':9} {one['key']}, set by {one['source']}" for one in explained["refers_to"]]
+    return lines if explained["sources"] else [*lines, "  set by    its default"]

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym env init`: a new resources server, environment or benchmark that works from the first moment.
+
+Files go into the current folder. Nothing that is there is ever overwritten.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from nemo_gym import component_search_roots
+from nemo_gym._config.files import first_existing, load_file
+from nemo_gym._config.overrides import parse_overrides
+from nemo_gym._config.server_types import server_types_in
+from nemo_gym._scaffold.files import write_missing
+from nemo_gym._scaffold.manifest import Profile, Reward
+from nemo_gym._scaffold.names import BadName, check_name
+from nemo_gym._scaffold.plans import Collection, Kind, Verifier, collection_files, new_verifier, resources_server_files
+from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.nearest import nearest
+from nemo_gym.cli import render
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
+
+_SERVERS = "resources_servers"
+_EXAMPLE_ROWS = 5
+
+
+class InitConfig(BaseNeMoGymCLIConfig):
+    """Make a new resources server, environment or benchmark, with a worked example in it."""
+
+    entrypoint: str | None = Field(default=None, description="A resources server: `resources_servers/<name>`.")
+    environment: str | None = Field(default=None, description="An environment of this name.")
+    benchmark: str | None = Field(default=None, description="A benchmark of this name.")
+    profile: Profile = Field(default="custom-gym-verifier", description="What of it runs in NeMo Gym.")
+    reuse_verifier: str | None = Field(default=None, description="Score with this resources server, not a new one.")
+    reward_range: tuple[float, float] = Field(default=(0.0, 1.0), description="Lowest and highest reward.")
+    higher_is_better: bool = Field(default=True, description="Whether more reward is better.")
+
+
+def init(overrides: list[str]) -> int:
+    """Write a scaffold; 0 also if it is there already, since then nothing is left to do."""
+    sys.argv[1:] = overrides
+    config = validated(InitConfig, parse_overrides(overrides).values)
+    asked = [name for name in ("entrypoint", "environment", "benchmark") if getattr(config, name) is not None]
+    if len(asked) != 1:
+        raise UsageError(
+            "say what to make: one of --resources-server NAME, --environment NAME and --benchmark NAME"
+            f"{'; given: ' + ', '.join(asked) if asked else ''}"
+        )
+    try:
+        if config.entrypoint is not None:
+            return _init_server(config, check_name(_server_name(config.entrypoint)))
+        kind: Kind = "environment" if config.environment is not None else "benchmark"
+        return _init_collection(config, kind, check_name(str(getattr(config, kind))))
+    except BadName as error:
+        raise UsageError(str(error)) from error
+
+
+def _server_name(entrypoint: str) -> str:
+    folder, _, name = entrypoint.strip("/").rpartition("/")
+    if folder not in ("", _SERVERS):
+        raise UsageError(
+            f"entrypoint {entrypoint!r}: only resources servers have a template.\n"
+            f"hint: +entrypoint={_SERVERS}/{name or '<name>'}"
+        )
+    return name
+
+
+def _init_server(config: InitConfig, name: str) -> int:
+    given = {key for key in config.model_fields_set if key != "entrypoint"}
+    if given & {"profile", "reuse_verifier", "reward_range", "higher_is_better"}:
+        raise UsageError(f"{', '.join(sorted(given))}: for --environment and --benchmark only")
+    folder = Path(_SERVERS) / name
+    if folder.is_dir() and any(folder.iterdir()):
+        render.note(f"{folder} is there already; nothing was written.\nhint: choose another name, or move it away")
+        return 0
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file, so that no server can be made there")
+    _warn_of_namesakes(folder)
+    written = write_missing(Path(), resources_server_files(name))
+    render.data(f"{folder}: {len(written)} files, a worked example to start from")
+    for path in written:
+        render.data(f"  {path.relative_to(folder)}")
+    _say_next(
+        f"gym env test --resources-server {name}",
+        f"gym env check {name}",
+        f"gym eval run --resources-server {name} --model-type openai_model --model MODEL --model-url URL \\\n"
+        f"      --model-api-key KEY --output results/{name}.jsonl",
+    )
+    return 0
+
+
+def _warn_of_namesakes(folder: Path) -> None:
+    here = Path.cwd().resolve()
+    others = [root / folder for root in component_search_roots() if root.resolve() != here]
+    for other in others:
+        if other.is_dir():
+            render.note(f"note: there is another server of this name, {other}; which one counts depends on the order")
+
+
+def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
+    reward = validated(Reward, {"range": config.reward_range, "higher_is_better": config.higher_is_better})
+    verifier = _existing_verifier(config.reuse_verifier) if config.reuse_verifier else new_verifier(name)
+    asked = Collection(kind, name, config.profile, reward)
+    written = write_missing(Path(), collection_files(asked, verifier))
+    if not written:
+        render.note(f"{asked.folder} is there already, and complete; nothing was written.")
+        return 0
+    render.data(f"{asked.folder}: {len(written)} files, scored by {verifier.name}")
+    for path in written:
+        render.data(f"  {path}")
+    run = f"gym eval run --{kind} {name} --model-type openai_model --output results/{name}.jsonl"
+    if kind == "benchmark":
+        _say_next(f"gym eval prepare --benchmark {name}", f"{run} --split benchmark")
+    else:
+        _say_next(f"gym env validate --environment {name}", run)
+    return 0
+
+
+def _existing_verifier(name: str) -> Verifier:
+    """A resources server of the search roots, with the agent and the rows of its config."""
+    relative = f"{_SERVERS}/{name}/configs/{name}.yaml"
+    roots = component_search_roots()
+    path = first_existing(relative, roots)
+    if path is None:
+        there = {found.parents[1].name for root in roots for found in (root / _SERVERS).glob("*/configs/*.yaml")}
+        close = nearest(name, there)
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        raise UsageError(f"--reuse-verifier {name}: there is no {relative}.{guess}")
+    blocks: dict[str, Any] = load_file(path, relative).config  # type: ignore[assignment]  # read like a dict
+    instances = {kind: str(key) for key, block in blocks.items() for kind in server_types_in(block)}
+    agent = instances.get("responses_api_agents")
+    if _SERVERS not in instances or agent is None:
+        raise ConfigError(f"{relative} defines no resources server with an agent, so that it cannot be reused")
+    server = next(iter(blocks[instances[_SERVERS]][_SERVERS].values()))
+    example = first_existing(f"{_SERVERS}/{name}/data/example.jsonl", roots)
+    return Verifier(
+        name=name,
+        instance=instances[_SERVERS],
+        config_path=relative,
+        domain=str(server.get("domain") or "other"),
+        agent=agent,
+        agent_impl=str(next(iter(blocks[agent]["responses_api_agents"]))),
+        rows=list(read_rows(example))[:_EXAMPLE_ROWS] if example else [],
+    )
+
+
+def _say_next(*commands: str) -> None:
+    render.note("next:")
+    for command in commands:
+        render.note(f"  {command}")

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym env test`: the test suite of one server, or those of all, each with the interpreter that its server runs with.
+
+A single suite prints as it goes and gives pytest's exit code. Of many, several run at a time, and each is shown when
+it is its turn.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, get_args
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
+
+from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
+from nemo_gym._checks.example_data import data_problems
+from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, run_suite, run_suites
+from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
+from nemo_gym.cli import render
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.server_folders import ServerFolder, all_server_folders, named_folder
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.errors import GymError
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.launch import venv_settings
+
+_TEST_TOOLS = ("pytest", "pytest_asyncio")
+_SERVER_FILES = ("requirements.txt", "pyproject.toml", "app.py")
+_PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg")
+_VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+
+
+class TestConfig(BaseNeMoGymCLIConfig):
+    """Run the test suite of a server, or of all servers."""
+
+    __test__ = False  # its name makes pytest believe otherwise
+
+    entrypoint: str | None = Field(
+        default=None,
+        description="The server: a relative path with two parts, such as `responses_api_agents/simple_agent`. "
+        "Without it all servers are tested.",
+    )
+    component_name: str | None = Field(default=None, description="The server by its name alone.")
+    should_validate_data: bool = Field(
+        default=False, description="Whether to check the example data (examples, metrics, rollouts) of this server."
+    )
+    fail_on_total_and_test_mismatch: bool = Field(
+        default=False, description="Fail if the number of servers does not match the number with tests."
+    )
+    num_shards: PositiveInt = Field(default=1, description="Divide the servers among so many machines.")
+    shard_index: int = Field(default=0, ge=0, description="Which part of the servers to test here, counted from 0.")
+    test_concurrency: PositiveInt | None = Field(default=None, description="Suites at once; by default one a core.")
+    test_timeout_seconds: PositiveFloat = Field(default=3600.0, description="Deadline of one suite.")
+    delete_venvs_after_each_test: bool = Field(default=False, description="Accepted; environments are shared and kept.")
+    as_json: bool = Field(default=False, alias="json", description="Print the results as JSON.")
+
+    @model_validator(mode="after")
+    def check_shard(self) -> "TestConfig":
+        if self.shard_index >= self.num_shards:
+            raise ValueError(f"shard_index counts from 0, so with {self.num_shards} shards it is less than that")
+        return self
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A server and how its tests and its data fared."""
+
+    server: ServerFolder
+    result: SuiteResult
+    data: list[str] = field(default_factory=list)
+
+    @property
+    def is_fine(self) -> bool:
+        return self.result.verdict == "passed" and not self.data
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "entrypoint": self.server.entrypoint,
+            "verdict": self.result.verdict,
+            "exit_code": self.result.code,
+            "seconds": round(self.result.seconds, 2),
+            "summary": self.result.summary,
+            "data_problems": self.data,
+        }
+
+
+def test(overrides: list[str]) -> int:
+    """Test one server, or all."""
+    sys.argv[1:] = overrides
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    settings = validated(TestConfig, plain)
+    if asked := settings.entrypoint or settings.component_name:
+        return asyncio.run(_test_one(config, settings, named_folder(asked)))
+    return asyncio.run(_test_all(config, settings))
+
+
+# --- one --------------------------------------------------------------------------------------------------------------
+
+
+async def _test_one(config: DictConfig, settings: TestConfig, server: ServerFolder) -> int:
+    (suite,) = await _suites(config, settings, [server])
+    if isinstance(suite, SuiteResult):
+        raise GymError(suite.output)
+    tested = Tested(server, await run_suite(suite, capture=settings.as_json))
+    if settings.should_validate_data:
+        tested = replace(tested, data=_data_problems(server))
+    if settings.as_json:
+        render.json_data({**tested.as_json(), "output": tested.result.output})
+    else:
+        _show_data_problems([tested])
+    if tested.result.code < 0:
+        render.error(f"the tests of {server.entrypoint} were killed by signal {-tested.result.code}")
+        return 1
+    return tested.result.code or (1 if tested.data else 0)
+
+
+# --- all --------------------------------------------------------------------------------------------------------------
+
+
+async def _test_all(config: DictConfig, settings: TestConfig) -> int:
+    folders = all_server_folders()
+    testable = [server for server in folders if (server.folder / "README.md").is_file()]
+    mine = testable[settings.shard_index :: settings.num_shards]
+    if not mine:
+        raise UsageError("there is no server to test here.\nhint: a server is tested if its folder has a README.md")
+    suites = await _suites(config, settings, mine)
+    parallel = settings.test_concurrency or os.cpu_count() or 1
+    render.note(f"testing {len(mine)} servers, {min(parallel, len(mine))} at a time")
+    started = asyncio.get_running_loop().time()
+    tested = list[Tested]()
+    results = run_suites(suites, parallel)
+    async for result in results:
+        server = mine[len(tested)]
+        tested.append(Tested(server, result, _data_problems(server)))
+        if not settings.as_json:
+            _show_one(tested[-1])
+    total_s = asyncio.get_running_loop().time() - started
+    mismatch = settings.fail_on_total_and_test_mismatch and len(testable) != len(folders)
+    _show_all(settings, tested, total_s, [] if not mismatch else [one for one in folders if one not in testable])
+    return 0 if all(one.is_fine for one in tested) and not mismatch else 1
+
+
+def _show_one(tested: Tested) -> None:
+    """The output of a suite that did not pass, and one line of every other."""
+    verdict = tested.result.verdict
+    if verdict == "passed":
+        render.data(f"✓ {tested.server.entrypoint}: {tested.result.summary}")
+        return
+    render.data(f"\n--- {tested.server.entrypoint} ---\n{tested.result.output.rstrip()}\n")
+    code = "" if tested.result.code < 0 else f" (pytest's exit code {tested.result.code})"
+    render.data(f"✗ {tested.server.entrypoint}: {verdict}{code}")
+
+
+def _show_all(settings: TestConfig, tested: Sequence[Tested], total_s: float, untested: Sequence[ServerFolder]) -> None:
+    if settings.as_json:
+        groups = {verdict: [one for one in tested if one.result.verdict == verdict] for verdict in _VERDICTS}
+        render.json_data(
+            {
+                "servers": [one.as_json() for one in tested],
+                "counts": {verdict: len(group) for verdict, group in groups.items()},
+                "without_readme": [server.entrypoint for server in untested],
+                "seconds": round(total_s, 2),
+            }
+        )
+        return
+    _show_data_problems(tested)
+    heads = ("", "server", "result", "data", "seconds")
+    rows = [
+        (
+            "✓" if one.result.verdict == "passed" else "✗",
+            one.server.entrypoint,
+            one.result.summary.rpartition(" in ")[0] or one.result.verdict,
+            "✗" if one.data else "✓" if one.server.has_data else "–",
+            f"{one.result.seconds:.1f}",
+        )
+        for one in tested
+    ]
+    render.data("")
+    render.table([heads, *rows])
+    for verdict in _VERDICTS:
+        group = [one for one in tested if one.result.verdict == verdict]
+        if group:
+            render.data(f"{verdict}: {len(group)} / {len(tested)} ({len(group) / len(tested):.0%})")
+    render.data(f"{sum(one.result.seconds for one in tested):.1f} s of tests in {total_s:.1f} s")
+    for one in tested:
+        if not one.is_fine:
+            more = " +should_validate_data=true" if one.data else ""
+            render.note(f"run it again: gym env test +entrypoint={one.server.entrypoint}{more}")
+    if untested:
+        listed = ", ".join(server.entrypoint for server in untested)
+        render.error(f"{len(untested)} servers have no README.md and were not tested: {listed}")
+
+
+def _show_data_problems(tested: Sequence[Tested]) -> None:
+    for one in tested:
+        for problem in one.data:
+            render.error(f"{one.server.entrypoint}: {problem}")
+
+
+def _data_problems(server: ServerFolder) -> list[str]:
+    return data_problems(server.folder) if server.has_data else []
+
+
+# --- what a suite runs with -------------------------------------------------------------------------------------------
+
+
+async def _suites(
+    config: DictConfig, settings: TestConfig, servers: Sequence[ServerFolder]
+) -> list[Suite | SuiteResult]:
+    """The suites, with every interpreter that they need built; one that cannot be built is the end of its suite."""
+    venvs = venv_settings(config)
+    plans = {server: _interpreter(server.folder, venvs) for server in servers}
+    ours = [plan for plan in plans.values() if isinstance(plan, VenvPlan)]
+    failure = ""
+    try:
+        await build_all(ours, venvs, _tell)
+    except VenvBuildError as error:
+        failure = str(error)
+    suites = list[Suite | SuiteResult]()
+    for server, plan in plans.items():
+        if isinstance(plan, str):
+            suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, plan))
+        elif not plan.python.exists():
+            suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, failure))
+        else:
+            suites.append(_suite(server, plan, settings))
+    if len(ours) == 1 and ours[0].recipe is not None and not failure:
+        render.note(f"testing with {ours[0].python}: {ours[0].why}")
+    return suites
+
+
+def _interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
+    """The interpreter that the server runs with, if it can test too, else one that can; or why there is none."""
+    if not any((folder / name).is_file() for name in _SERVER_FILES):
+        return VenvPlan(folder, Path(sys.executable), "it asks for nothing")
+    try:
+        served = plan_venv(folder, settings)
+        if served.recipe is None and all(find_spec(tool) for tool in _TEST_TOOLS):
+            return served
+        return plan_venv(folder, settings, extras=True)
+    except GymError as error:
+        return str(error)
+
+
+def _tell(progress: VenvProgress) -> None:
+    if progress.stage in ("building", "waiting", "failed"):
+        servers = ", ".join(folder.name for folder in progress.servers)
+        render.note(f"({servers}) {progress.stage}: {progress.text}")
+
+
+def _suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> Suite:
+    roots = [str(root) for root in component_search_roots()]
+    paths = [str(server.folder), str(server.root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(paths),
+        # The suite works in its own folder, so that this one's current folder has to be named.
+        NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: os.pathsep.join(roots),
+    }
+    return Suite(
+        name=server.entrypoint,
+        folder=server.folder,
+        python=plan.python,
+        environment=environment,
+        arguments=_arguments(server),
+        timeout_s=settings.test_timeout_seconds,
+    )
+
+
+def _arguments(server: ServerFolder) -> list[str]:
+    arguments = ["--color=yes"] if sys.stdout.isatty() else []
+    if not _has_pytest_config(server.folder):
+        # What a suite that was written inside the project could rely on.
+        arguments += ["-o", "asyncio_mode=auto", "-o", "asyncio_default_fixture_loop_scope=function"]
+    if folder := os.environ.get("GYM_CI_JUNIT_DIR"):
+        report = Path(folder).absolute() / f"{server.entrypoint.replace('/', '__')}.xml"
+        arguments.append(f"--junitxml={report}")
+    return arguments
+
+
+def _has_pytest_config(folder: Path) -> bool:
+    for above in (folder, *folder.parents):
+        for name in _PYTEST_FILES:
+            file = above / name
+            if file.is_file() and ("pytest" in file.read_text(encoding="utf-8", errors="replace") or "pytest" in name):
+                return True
+    return False

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds the folders of servers in the search roots: one by its name, or all."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym import component_search_roots
+from nemo_gym._util.nearest import nearest
+from nemo_gym.cli.flags import UsageError
+
+SERVER_TYPES = ("resources_servers", "responses_api_agents", "responses_api_models")
+COLLECTIONS = ("environments", "benchmarks")
+
+
+@dataclass(frozen=True)
+class ServerFolder:
+    """The folder of a server, in the root that comes first of those that have it."""
+
+    root: Path
+    kind: str
+    name: str
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.kind / self.name
+
+    @property
+    def entrypoint(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+    @property
+    def has_data(self) -> bool:
+        """Resources servers ship example data, unless they are a library that others build on."""
+        return self.kind == "resources_servers" and (self.folder / "app.py").is_file()
+
+
+def all_server_folders() -> list[ServerFolder]:
+    """Every server of every root; of two with one name, the one that is found first."""
+    found: dict[str, ServerFolder] = {}
+    for root in component_search_roots():
+        for kind in SERVER_TYPES:
+            for folder in sorted((root / kind).glob("*/")):
+                if not folder.name.startswith((".", "_")) and _is_server(folder):
+                    server = ServerFolder(root, kind, folder.name)
+                    found.setdefault(server.entrypoint, server)
+    return [found[entrypoint] for entrypoint in sorted(found)]
+
+
+def named_folder(asked: str) -> ServerFolder:
+    """The server called `asked`: `<type>/<name>`, or its name alone."""
+    parts = Path(asked).parts
+    if Path(asked).is_absolute() or len(parts) > 2 or ".." in parts or not parts:
+        raise UsageError(
+            f"{asked!r} does not name a server: a relative path with two parts is expected, such as "
+            "`responses_api_agents/simple_agent`"
+        )
+    kinds = [parts[0]] if len(parts) == 2 else [*SERVER_TYPES, *COLLECTIONS]
+    for root in component_search_roots():
+        for kind in kinds:
+            if (root / kind / parts[-1]).is_dir():
+                return ServerFolder(root, kind, parts[-1])
+    there = [server.entrypoint if len(parts) == 2 else server.name for server in all_server_folders()]
+    close = nearest(asked, there)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    raise UsageError(
+        f"there is no server {asked!r}.{guess}\nlooked in: {', '.join(map(str, component_search_roots()))}"
+    )
+
+
+def _is_server(folder: Path) -> bool:
+    return any((folder / name).exists() for name in ("app.py", "README.md", "configs", "tests"))

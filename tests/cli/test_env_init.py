@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A scaffold is a worked example: it is complete, valid, tidy, and never takes the place of something that is there."""
+
+import json
+import keyword
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_gym import PARENT_DIR
+from nemo_gym._checks.example_data import data_problems
+from nemo_gym._scaffold.manifest import read_manifest
+from nemo_gym._scaffold.names import BadName, check_name
+from nemo_gym.cli import legacy
+from nemo_gym.cli.main import main
+from tests.support.scaffold_data import NAME, TEMPLATES, computed_data
+
+SERVER_FILES = {
+    "README.md",
+    "__init__.py",
+    "app.py",
+    "configs/shop.yaml",
+    "data/.gitignore",
+    "data/example.jsonl",
+    "data/example_metrics.json",
+    "data/example_rollouts.jsonl",
+    "generate_data.py",
+    "requirements.txt",
+    "tests/test_app.py",
+    "tests/verifier_cases.jsonl",
+}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setattr(sys, "argv", ["gym"])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def init(*words: str) -> int:
+    return main(["env", "init", *words])
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_resources_server_has_all_its_files(here, capsys):
+    assert init("--resources-server", "shop") == 0
+    folder = here / "resources_servers" / "shop"
+    assert files(folder) == SERVER_FILES
+    assert data_problems(folder) == []
+    assert "gym env test --resources-server shop" in capsys.readouterr().err
+
+
+def test_its_config_is_that_of_the_contract(here):
+    init("+entrypoint=resources_servers/shop")
+    config = yaml.safe_load((here / "resources_servers/shop/configs/shop.yaml").read_text())
+    server = config["shop_resources_server"]["resources_servers"]["shop"]
+    agent = config["shop_simple_agent"]["responses_api_agents"]["simple_agent"]
+    assert (server["entrypoint"], server["domain"], server["verified"]) == ("app.py", "other", False)
+    assert agent["resources_server"] == {"type": "resources_servers", "name": "shop_resources_server"}
+    assert agent["model_server"] == {"type": "responses_api_models", "name": "policy_model"}
+    assert [dataset["type"] for dataset in agent["datasets"]] == ["train", "validation", "example"]
+    assert {dataset["license"] for dataset in agent["datasets"]} == {"Apache 2.0"}
+    assert (here / "resources_servers/shop/requirements.txt").read_text() == "-e nemo-gym[dev] @ ../../\n"
+
+
+def test_the_older_command_makes_it_too(here, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["ng_init_resources_server", "+entrypoint=resources_servers/shop"])
+    assert legacy.main() == 0
+    assert files(here / "resources_servers" / "shop") == SERVER_FILES
+
+
+def test_its_config_is_valid(here, capsys):
+    init("--resources-server", "shop")
+    assert main(["env", "validate", "--resources-server", "shop"]) == 0
+    assert "✓ Config is valid." in capsys.readouterr().out
+
+
+def test_a_folder_that_is_there_is_left_alone_and_that_is_no_failure(here, capsys):
+    folder = here / "resources_servers" / "shop"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text("mine")
+    assert init("--resources-server", "shop") == 0
+    assert files(folder) == {"app.py"}
+    assert (folder / "app.py").read_text() == "mine"
+    assert "nothing was written" in capsys.readouterr().err
+
+
+def test_an_empty_folder_is_filled(here):
+    (here / "resources_servers" / "shop").mkdir(parents=True)
+    assert init("--resources-server", "shop") == 0
+    assert files(here / "resources_servers" / "shop") == SERVER_FILES
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("My-Server", "my_server"), ("MyServer", "my_server"), ("2fast", "fast"), ("class", "class_env")],
+)
+def test_a_name_that_cannot_be_a_package_is_refused_with_one_that_can(here, capsys, name, meant):
+    assert init("--resources-server", name) == 2
+    assert f"{meant!r} would do" in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=20))
+def test_a_name_is_refused_or_a_package_can_have_it(name):
+    if name.isascii() and name.isidentifier() and name.islower() and name[0] != "_" and not keyword.iskeyword(name):
+        assert check_name(name) == name
+    else:
+        with pytest.raises(BadName, match="cannot name a server"):
+            check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "say what to make"),
+        (("--resources-server", "a", "--environment", "b"), "say what to make"),
+        (("+entrypoint=responses_api_agents/mine",), "only resources servers have a template"),
+        (("--resources-server", "a", "--reuse-verifier", "b"), "for --environment and --benchmark only"),
+        (("--environment", "a", "--reuse-verifier", "example_multi_stp"), "Did you mean 'example_multi_step'?"),
+        (("--environment", "a", "--reward-range", "1", "0"), "from low to high"),
+        (("--environment", "a", "--profile", "custom"), "is not one of"),
+    ],
+)
+def test_a_mistake_on_the_command_line_writes_nothing(here, capsys, words, said):
+    assert init(*words) == 2
+    assert said in capsys.readouterr().err
+    assert list(here.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_an_error_that_names_it(here, capsys):
+    here.chmod(0o500)
+    try:
+        assert init("--resources-server", "shop") == 1
+    finally:
+        here.chmod(0o700)
+    assert "Permission denied" in capsys.readouterr().err
+
+
+def test_a_file_in_the_way_is_an_error_and_nothing_is_left_behind(here, capsys):
+    (here / "resources_servers").write_text("a file")
+    assert init("--resources-server", "shop") == 1
+    assert "cannot write" in capsys.readouterr().err
+    assert files(here) == {"resources_servers"}
+
+
+def test_the_data_of_the_template_is_what_its_own_code_computes(here):
+    assert init("--resources-server", NAME) == 0
+    for path, text in computed_data(here).items():
+        template = (TEMPLATES / f"{path}.tmpl").read_text().replace("@@NAME@@", NAME)
+        assert template == text, f"{path} is out of date: python -m tests.support.scaffold_data"
+
+
+def test_the_code_is_formatted_and_without_lint(here):
+    init("--resources-server", "shop")
+    init("--benchmark", "quiz", "--profile", "custom-gym-agent-loop")
+    ruff = [sys.executable, "-m", "ruff"]
+    config = ["--no-cache", "--config", str(PARENT_DIR / "pyproject.toml")]
+    for command in (["check"], ["format", "--check"]):
+        done = subprocess.run([*ruff, *command, *config, "."], cwd=here, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+
+
+# --- environments and benchmarks --------------------------------------------------------------------------------------
+
+
+def test_an_environment_comes_with_a_verifier_of_its_own(here):
+    assert init("--environment", "shop", "--reward-range", "-1", "1", "--lower-is-better") == 0
+    assert files(here / "environments" / "shop") == {"README.md", "config.yaml", "manifest.yaml", "data/example.jsonl"}
+    assert files(here / "resources_servers" / "shop") == SERVER_FILES
+    manifest, problems = read_manifest(here / "environments/shop/manifest.yaml")
+    assert not problems
+    assert (manifest.kind, manifest.integration_profile) == ("environment", "custom-gym-verifier")
+    assert (manifest.reward.range, manifest.reward.higher_is_better) == ((-1.0, 1.0), False)
+
+
+@pytest.mark.parametrize("kind", ["environment", "benchmark"])
+@pytest.mark.parametrize(
+    ("words", "agent"),
+    [
+        ((), "quiz_simple_agent"),
+        (("--reuse-verifier", "example_multi_step"), "quiz_example_multi_step_simple_agent"),
+        (("--profile", "custom-gym-agent-loop"), "quiz_agent"),
+        (("--profile", "external-agent-loop"), "quiz_remote_agent"),
+        (("--profile", "external-rollout-driver"), "quiz_simple_agent"),
+    ],
+)
+def test_every_way_of_making_one_gives_a_valid_config_with_one_agent(here, capsys, kind, words, agent):
+    assert init(f"--{kind}", "quiz", *words) == 0
+    capsys.readouterr()
+    assert main(["env", "validate", "quiz", "--kind", kind, "--json", "+agent_base_url=http://x"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [one["name"] for one in found["servers"] if one["server_type"] == "responses_api_agents"] == [agent]
+
+
+def test_making_it_again_changes_nothing_and_a_changed_file_stops_all_writes(here, capsys):
+    init("--benchmark", "quiz")
+    before = files(here)
+    assert init("--benchmark", "quiz") == 0
+    assert "nothing was written" in capsys.readouterr().err
+    (here / "benchmarks/quiz/config.yaml").write_text("mine: true\n")
+    (here / "benchmarks/quiz/prompt.yaml").unlink()
+    assert init("--benchmark", "quiz") == 1
+    assert "benchmarks/quiz/config.yaml" in capsys.readouterr().err
+    assert files(here) == before - {"benchmarks/quiz/prompt.yaml"}
+
+
+def test_a_benchmark_prepares_rows_for_its_prompt(here):
+    init("--benchmark", "quiz")
+    code = "from benchmarks.quiz.prepare import prepare; print(prepare())"
+    done = subprocess.run([sys.executable, "-c", code], cwd=here, capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in Path(done.stdout.strip()).read_text().splitlines()]
+    prompt = yaml.safe_load((here / "benchmarks/quiz/prompt.yaml").read_text())
+    assert len(rows) == 5
+    assert all("input" not in row["responses_create_params"] for row in rows)
+    examples = [json.loads(line) for line in (here / "benchmarks/quiz/data/example.jsonl").read_text().splitlines()]
+    system, user = examples[0]["responses_create_params"]["input"]
+    assert prompt["user"].format(**rows[0]) == user["content"]
+    assert prompt["system"].format(**rows[0]) == system["content"]
+
+
+def test_a_manifest_with_mistakes_is_reported_in_full(here, capsys):
+    init("--environment", "shop")
+    manifest = here / "environments" / "shop" / "manifest.yaml"
+    manifest.write_text("nmae: shop\nkind: thing\nreward: {range: [1, 0]}\n")
+    assert main(["env", "validate", "shop", "--manifest", str(manifest)]) == 1
+    said = capsys.readouterr().err
+    for text in ("Did you mean 'name'?", "kind", "from low to high", "problems"):
+        assert text in said
