@@ -9,7 +9,7 @@ WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 .PHONY: help install check test demo bench format lock
 
 help:
-	@echo "make demo     run a small evaluation end to end"
+	@echo "make demo     evaluate a real model in a small environment; no key needed"
 	@echo "make test     run all tests"
 	@echo "make check    formatting, lint, types, layers"
 	@echo "make bench    measure the hot paths, as ratios within one run"
@@ -34,11 +34,7 @@ test: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 demo: $(STAMP)
-	@echo "playing five tasks of example_multi_step, four times each; the model's replies are recorded ones"
-	@$(BIN)/gym eval run --resources-server example_multi_step --model-type replay_model \
-		++policy_model.responses_api_models.replay_model.rollouts_jsonl_fpath=resources_servers/example_multi_step/data/example_rollouts.jsonl \
-		--num-repeats 4 --output results/demo/rollouts.jsonl
-	@echo "next: put your model into env.yaml and run the same with --model-type openai_model (see README.md)"
+	@$(BIN)/gym demo
 
 bench: $(STAMP)
 	$(BIN)/python -m perf

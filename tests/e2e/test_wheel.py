@@ -51,8 +51,10 @@ def test_everything_a_server_needs_is_in_the_wheel(installed):
         "resources_servers/example_single_tool_call/app.py",
         "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml",
         "resources_servers/example_multi_step/data/example.jsonl",
+        "resources_servers/first_steps/data/demo.jsonl",
         "resources_servers/simple_weather/configs/simple_weather.yaml",
         "responses_api_agents/simple_agent/client.py",
+        "responses_api_models/local_model/app.py",
         "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml",
     ):
         assert (installed / path).is_file(), path

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which model plays when a config asks for `policy_model` and nothing says what that is.
+
+Without a word about a model it is `local_model`, which needs no key; with an endpoint (`policy_base_url` and the like)
+it is `openai_model`. A model that any config file, `env.yaml` or the command line defines is left alone.
+"""
+
+import sys
+from importlib.util import find_spec
+from typing import Any
+
+from nemo_gym import component_search_roots
+from nemo_gym._catalog.configs import Configs
+from nemo_gym._config.files import first_existing
+from nemo_gym._config.older_names import OLDER_MODEL, POLICY_MODEL
+from nemo_gym._config.overrides import override_token
+from nemo_gym._config.parse import examine
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import split_off
+from nemo_gym.global_config import (
+    CONFIG_PATHS_KEY_NAME,
+    POLICY_API_KEY_KEY_NAME,
+    POLICY_BASE_URL_KEY_NAME,
+    POLICY_MODEL_NAME_KEY_NAME,
+    GlobalConfigDictParser,
+    GlobalConfigDictParserConfig,
+)
+
+LOCAL, ENDPOINT = "local_model", "openai_model"
+_ENGINE = "xllamacpp"
+ENDPOINT_KEYS = (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME)
+
+
+def with_default_model(overrides: list[str]) -> list[str]:
+    """`overrides`, with the config of a model server if one is asked for and none is defined; says so in one line.
+
+    The config system reads this process's arguments, so these become `overrides`.
+    """
+    sys.argv[1:] = overrides
+    if _is_plainly_defined(overrides):
+        return overrides
+    _, resolved = examine(GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(offline=True)))
+    if resolved is None:
+        return overrides  # nothing can be known of a config that cannot be put together; its parse says why
+    given = resolved.servers.values.plain
+    chosen = choose(given)
+    if chosen is None:
+        return overrides
+    render.note(_notice(chosen, given))
+    _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
+    # First, so that whatever the other files say about the model wins.
+    paths = [config_of(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
+    sys.argv[1:] = [override_token(CONFIG_PATHS_KEY_NAME, paths), *rest]
+    return sys.argv[1:]
+
+
+def config_of(model_server: str) -> str:
+    """The config file of a model server."""
+    return f"responses_api_models/{model_server}/configs/{model_server}.yaml"
+
+
+def choose(config: dict[str, Any]) -> str | None:
+    """The model server that `config` lacks; None if it defines one or asks for none."""
+    block = config.get(POLICY_MODEL)
+    if block is not None:
+        return LOCAL if _is_settings_of_local_model_only(block) else None
+    if not _asks_for_a_model(config, POLICY_MODEL) and not (
+        OLDER_MODEL not in config and _asks_for_a_model(config, OLDER_MODEL)
+    ):
+        return None
+    return ENDPOINT if any(config.get(key) for key in ENDPOINT_KEYS) else LOCAL
+
+
+def _is_plainly_defined(overrides: list[str]) -> bool:
+    """A file of the command line, or one that it includes, has a block for the model: seen at a glance, without the
+    cost of a whole config."""
+    paths = split_off(overrides, CONFIG_PATHS_KEY_NAME)[0].get(CONFIG_PATHS_KEY_NAME)
+    roots = component_search_roots()
+    files = (first_existing(path, roots) for path in (paths if isinstance(paths, list) else ()))
+    configs = Configs(roots)
+    blocks = (configs.merged(file).get(POLICY_MODEL) for file in files if file is not None)
+    return any(isinstance(block, dict) and not _is_settings_of_local_model_only(block) for block in blocks)
+
+
+def _is_settings_of_local_model_only(block: Any) -> bool:
+    """Settings such as `++policy_model.responses_api_models.local_model.seed=1`, which complete its own config."""
+    models = block.get("responses_api_models") if isinstance(block, dict) else None
+    return isinstance(models, dict) and list(models) == [LOCAL] and "entrypoint" not in (models[LOCAL] or {})
+
+
+def _asks_for_a_model(value: Any, name: str) -> bool:
+    if isinstance(value, dict):
+        is_reference = value.get("type") == "responses_api_models" and value.get("name") == name
+        return is_reference or any(_asks_for_a_model(item, name) for item in value.values())
+    return isinstance(value, list) and any(_asks_for_a_model(item, name) for item in value)
+
+
+def _notice(chosen: str, config: dict[str, Any]) -> str:
+    if chosen == ENDPOINT:
+        given = ", ".join(key for key in ENDPOINT_KEYS if config.get(key))
+        return f"no model server is configured: using {ENDPOINT} with {given}. For another one: --model-type NAME"
+    text = (
+        f"no model is configured: using {LOCAL}, a small one on this machine's CPU. For another one: "
+        f"--model-type {ENDPOINT} --model NAME --model-url URL --model-api-key KEY, or the same in env.yaml"
+    )
+    return "\n".join([text, *without_engine()])
+
+
+def without_engine() -> list[str]:
+    """What happens where the engine of the local model is not installed, and how to install it."""
+    if find_spec(_ENGINE) is not None:
+        return []
+    return [
+        f"{LOCAL} needs {_ENGINE}, which is not installed here, so it gets an environment of its own, built once.",
+        "hint: pip install 'nemo-gym[local]' puts it into this one, which starts faster",
+    ]

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym demo`: a real evaluation in one command, without a key: `gym eval run` with everything filled in, then a look at
+what was said and where to go from there.
+
+Every flag of `gym eval run` that makes sense here works and wins over what is filled in.
+"""
+
+import shutil
+import socket
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import grading
+from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT, DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW
+from nemo_gym._config.overrides import override_token
+from nemo_gym._config.ports import free_port
+from nemo_gym._rollouts.types import Row
+from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym.cli import render
+from nemo_gym.cli.commands import COMMANDS
+from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, without_engine
+from nemo_gym.cli.eval import run
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.settings import split_off
+
+ENVIRONMENT = "first_steps"
+OUTPUT = "results/demo/rollouts.jsonl"
+_DEFAULTS: dict[str, Any] = {
+    "input_jsonl_fpath": f"resources_servers/{ENVIRONMENT}/data/demo.jsonl",
+    "agent_name": f"{ENVIRONMENT}_simple_agent",
+    "output_jsonl_fpath": OUTPUT,
+    "num_repeats": 4,
+    "responses_create_params.temperature": 0.7,
+}
+_LONGEST_ANSWER = 32
+_SHOWN_CHARACTERS = 400
+_OUTCOMES = ("passed", "failed", "mixed")
+
+
+def demo(overrides: list[str]) -> int:
+    """Play, show some of it, say what to try next; the exit code is that of the evaluation."""
+    own, rest = split_off(overrides, "config_paths", "seed")
+    given = {token.lstrip("+").partition("=")[0] for token in rest}
+    is_local = "config_paths" not in own and not given & set(ENDPOINT_KEYS)
+    if "seed" in own and not is_local:
+        raise UsageError(f"--seed is for {LOCAL}, the model that the demo plays with unless another one is named")
+    if is_local:
+        render.note(
+            "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *without_engine()])
+        )
+    filled_in = {**_DEFAULTS, "head_server.port": _head_port(), **(_local(own.get("seed")) if is_local else {})}
+    models = [config_of(LOCAL)] if is_local else own.get("config_paths", [])
+    filled_in["config_paths"] = [f"resources_servers/{ENVIRONMENT}/configs/{ENVIRONMENT}.yaml", *models]
+    code = run([*(override_token(key, value) for key, value in filled_in.items() if key not in given), *rest])
+    if not {"json=true", "no_serve=true"} & {token.lstrip("+") for token in rest}:
+        output = split_off(rest, "output_jsonl_fpath")[0].get("output_jsonl_fpath", OUTPUT)
+        _show(Path(str(output)))
+    return code
+
+
+def _local(seed: int | None) -> dict[str, Any]:
+    """Settings for the small model alone.
+
+    Its answers are a few words long, but now and then it does not find an end. One rollout at a time is fastest: the
+    repeats of a task then find their prompt in the model's cache, and reading prompts is nearly all there is to do.
+    """
+    seeded = {} if seed is None else {f"policy_model.responses_api_models.{LOCAL}.seed": seed}
+    return {"responses_create_params.max_output_tokens": _LONGEST_ANSWER, "num_samples_in_parallel": 1, **seeded}
+
+
+def _head_port() -> int:
+    """The usual port of the head server, or another if a run of somebody else has that."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", DEFAULT_HEAD_SERVER_PORT))
+            return DEFAULT_HEAD_SERVER_PORT
+        except OSError:
+            return free_port(DEFAULT_PORT_RANGE_LOW, DEFAULT_PORT_RANGE_HIGH, {DEFAULT_HEAD_SERVER_PORT}, 50)
+
+
+def _show(output: Path) -> None:
+    rollouts = list(read_rows(output, torn_tail_ok=True)) if output.exists() else []
+    if rollouts:
+        render.data("\n" + "\n\n".join(sample_transcripts(rollouts)))
+    render.data("\n" + "\n".join(next_commands(output)))
+
+
+# --- transcripts ------------------------------------------------------------------------------------------------------
+
+
+def sample_transcripts(rollouts: Iterable[Row]) -> list[str]:
+    """A task that was always solved, one that never was and one in between, as far as there are such."""
+    tasks: dict[int, list[Row]] = {}
+    for rollout in sorted(rollouts, key=lambda row: (row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME])):
+        tasks.setdefault(rollout[TASK_INDEX_KEY_NAME], []).append(rollout)
+    picked: dict[str, list[Row]] = {}
+    for task in tasks.values():
+        picked.setdefault(_outcome(task), task)
+    return [_transcript(picked[outcome]) for outcome in _OUTCOMES if outcome in picked]
+
+
+def _outcome(task: Sequence[Row]) -> str:
+    rewards = {rollout["reward"] for rollout in task}
+    always, never, sometimes = _OUTCOMES
+    return always if rewards == {1.0} else never if rewards == {0.0} else sometimes
+
+
+def _transcript(task: Sequence[Row]) -> str:
+    """The conversation of a task once, then what was said to it in every rollout."""
+    first, count = task[0], len(task)
+    right = sum(rollout["reward"] == 1 for rollout in task)
+    lines = [f"{_outcome(task)}: task {first[TASK_INDEX_KEY_NAME]} ({first['category']}), {right} of {count} right"]
+    lines += [f"  {turn['role']:9} │ {_plain(turn['content'])}" for turn in first["responses_create_params"]["input"]]
+    for rollout in task:
+        said = _plain(grading.assistant_text(rollout["response"])) or "(nothing)"
+        lines.append(f"  {'→ model':9} │ {said}    reward {rollout['reward']:g}")
+    return "\n".join(lines)
+
+
+def _plain(text: Any) -> str:
+    """Text on one line that cannot do anything to a terminal, cut if it is long."""
+    flat = "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in str(text).strip())
+    return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]} …"
+
+
+# --- what next --------------------------------------------------------------------------------------------------------
+
+
+def next_commands(output: Path) -> list[str]:
+    """What a newcomer may want to try, as it would be typed here."""
+    gym = _program()
+    commands = [
+        ("look at every rollout", f"{gym} view {output}" if "view" in COMMANDS else ""),
+        ("find the hard tasks", f"{gym} eval profile --rollouts {output} --pass-threshold 1"),
+        (
+            "use your own model",
+            f"{gym} demo --model-type openai_model --model NAME --model-url URL --model-api-key KEY",
+        ),
+        ("write an environment", f"{gym} env init --resources-server my_environment"),
+    ]
+    return ["next:", *(f"  {what:22} {command}" for what, command in commands if command)]
+
+
+def _program() -> str:
+    """How this program is called: by its name if that finds it, else by its path."""
+    here = Path(sys.argv[0])
+    found = shutil.which("gym")
+    if found is not None and Path(found).resolve() == here.resolve():
+        return "gym"
+    if here.name not in ("gym", "ng"):
+        return "gym"
+    absolute = here.absolute()
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(here)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small questions with one short answer each, of several kinds; two examples before each show the form of the answer.
+
+A response is right if it is the answer and nothing else. Who is asked for a capital and writes an essay in which it
+occurs has not answered: there is no partial credit.
+"""
+
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from nemo_gym import grading
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+
+
+class FirstStepsResourcesServerConfig(BaseResourcesServerConfig):
+    """Config of the environment; it has no settings of its own."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+
+class FirstStepsRunRequest(BaseRunRequest):
+    """A question, what kind it is of, and its answers."""
+
+    category: str
+    answers: list[str] = Field(min_length=1)
+    """Any of them is right."""
+
+
+class FirstStepsVerifyRequest(FirstStepsRunRequest, BaseVerifyRequest):
+    """A question and the response to it."""
+
+
+class FirstStepsVerifyResponse(FirstStepsVerifyRequest, BaseVerifyResponse):
+    """The reward, and the answer it is for."""
+
+    answer: str
+    """What the model said, as it was compared: lower case, without punctuation around it; empty if it said nothing."""
+
+
+class FirstStepsResourcesServer(SimpleResourcesServer):
+    """No tools, and a verifier that compares the whole answer."""
+
+    config: FirstStepsResourcesServerConfig
+
+    async def verify(self, body: FirstStepsVerifyRequest) -> FirstStepsVerifyResponse:
+        """1 if the response is one of the answers and nothing else."""
+        answer = grading.normalize_text(grading.strip_thinking(grading.last_assistant_text(body.response)))
+        is_right = answer != "" and answer in map(grading.normalize_text, body.answers)
+        return FirstStepsVerifyResponse(**dict(body), answer=answer, reward=float(is_right))
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """The mean reward of every kind of question, each task counting alike."""
+        means: dict[str, list[float]] = {}
+        for rollouts in tasks:
+            if rollouts:
+                mean = sum(rollout["reward"] for rollout in rollouts) / len(rollouts)
+                means.setdefault(rollouts[0]["category"], []).append(mean)
+        return {f"mean/reward/{kind}": sum(of_kind) / len(of_kind) for kind, of_kind in sorted(means.items())}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """The mean reward, overall and of every kind."""
+        return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
+
+
+if __name__ == "__main__":
+    FirstStepsResourcesServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = FirstStepsResourcesServer.run_webserver()

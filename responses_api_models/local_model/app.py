@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A language model inside this process, without key, network or GPU: llama.cpp and any GGUF file.
+
+Here is the order of what happens to a request; how each step works is in the modules beside this one. Without a
+`model_path` it is SmolLM2-135M-Instruct, small enough for any machine and too small for hard tasks.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, HTTPException, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, PrivateAttr
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.config_types import ConfigError
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.responses_converter import ResponsesConverter
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from responses_api_models.local_model import chat, exact, grammars, shared
+from responses_api_models.local_model.engine import (
+    Engine,
+    EngineRefusal,
+    EngineSettings,
+    Generated,
+    ModelNotLoaded,
+    default_threads,
+    require_engine,
+)
+from responses_api_models.local_model.gate import GateFull
+from responses_api_models.local_model.seeds import Seeds
+from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
+from responses_api_models.vllm_model import overrides
+
+T = TypeVar("T")
+_BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
+
+
+class SamplingDefaults(BaseModel, extra="forbid"):
+    """Sampling where a request says nothing."""
+
+    temperature: NonNegativeFloat = 0.7
+    top_p: PositiveFloat = 0.95
+    top_k: NonNegativeInt = 0
+    """Sample from so many of the likeliest tokens only; 0: from all."""
+    min_p: NonNegativeFloat = 0.0
+    """Leave out tokens that are less likely than this part of the likeliest one."""
+
+
+class LocalModelConfig(BaseResponsesAPIModelConfig):
+    """Config of a model in this process."""
+
+    model_path: str | None = None
+    """A GGUF file; None: the weights of SmolLM2-135M-Instruct, fetched on first use."""
+    weights_dir: str | None = None
+    """Where the default weights are kept; None: in the cache folder."""
+    model: str | None = None
+    """The model's name in replies; None: that of its file."""
+    context_length: PositiveInt = 2048
+    """Most tokens of prompt and reply together, for each slot."""
+    slots: PositiveInt = 4
+    """Requests that are worked on at once. Memory grows with slots and context length."""
+    threads: PositiveInt | None = None
+    """Threads of llama.cpp; None: one less than there are processors."""
+    batch_size: PositiveInt = 256
+    """Tokens of a prompt that are read in one go; other requests, and cancellations, wait so long."""
+    sampling: SamplingDefaults = SamplingDefaults()
+    seed: int | None = None
+    """Makes runs repeatable: the nth request with the same prompt gets the same seed in every run. None: random."""
+    max_output_tokens: PositiveInt | None = None
+    """Longest reply where a request says nothing; None: as long as the context allows."""
+    max_queue: NonNegativeInt = 1024
+    """Requests that may wait for a slot; more are refused with status 429."""
+    request_timeout_s: PositiveFloat = 600.0
+    """Longest time for one request, waiting included."""
+    return_token_id_information: bool = False
+    """Put token ids and log-probs on the replies, for training."""
+    uses_reasoning_parser: bool = True
+    """`<think>` blocks in replies become reasoning items. Otherwise they stay in the text."""
+    extra_body: dict[str, Any] | None = None
+    """Fields added to every request that does not set them itself, nor in `metadata.extra_body` (JSON text)."""
+
+
+class LocalModel(SimpleResponsesAPIModel):
+    """Answers with a model in this process."""
+
+    config: LocalModelConfig
+    _settings: EngineSettings = PrivateAttr()
+    _converter: ResponsesConverter = PrivateAttr()
+    _seeds: Seeds = PrivateAttr()
+    _engine: shared.SharedEngine | None = PrivateAttr(default=None)
+
+    def model_post_init(self, context: Any) -> None:
+        config = self.config
+        require_engine()
+        self._settings = EngineSettings(
+            model_path=self._model_path(),
+            context_length=config.context_length,
+            slots=config.slots,
+            threads=config.threads or default_threads(),
+            batch_size=config.batch_size,
+        )
+        self._seeds = Seeds(config.seed)
+        self._converter = ResponsesConverter(
+            return_token_id_information=config.return_token_id_information,
+            uses_reasoning_parser=config.uses_reasoning_parser,
+        )
+        return super().model_post_init(context)
+
+    def _model_path(self) -> Path:
+        config = self.config
+        if config.model_path is None:
+            settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
+            folder = Path(config.weights_dir) if config.weights_dir else weights_folder(settings.get("cache_dir"))
+            return folder.expanduser().absolute() / SMOLLM2.file_name
+        path = _resolve_under_cwd_or_install(config.model_path)
+        if not Path(path).is_file():
+            raise ConfigError(
+                f"the model server {config.name!r} has the model_path {config.model_path!r}, but there is no such "
+                "file.\nhint: give the path of a GGUF file, or leave model_path out to use SmolLM2-135M-Instruct"
+            )
+        return Path(path)
+
+    @property
+    def model_name(self) -> str:
+        """What replies say the model is."""
+        if self.config.model is not None:
+            return self.config.model
+        return SMOLLM2.name if self.config.model_path is None else self._settings.model_path.stem
+
+    # --- start and end ------------------------------------------------------------------------------------------------
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.get("/health")(self.health)
+        app.get("/v1/models")(self.models)
+        inner = app.router.lifespan_context
+
+        @asynccontextmanager
+        async def with_engine(app: FastAPI) -> AsyncIterator[Any]:
+            self._engine = shared.acquire(self._settings, self._prepare)
+            try:
+                async with inner(app) as state:
+                    yield state
+            finally:
+                engine, self._engine = self._engine, None
+                await asyncio.to_thread(shared.release, engine)
+
+        app.router.lifespan_context = with_engine
+        return app
+
+    def _prepare(self, stop: Event) -> None:
+        """Have the model's file. Runs in a thread, before the engine is loaded."""
+        if self.config.model_path is None:
+            ensure_weights(self._settings.model_path.parent, stop=stop)
+
+    async def _loaded(self) -> Engine:
+        if self._engine is None:
+            raise RuntimeError(f"the model server {self.config.name!r} is not running: its app was not started")
+        loaded = self._engine.loaded
+        await asyncio.wait((asyncio.wrap_future(loaded),))
+        if error := loaded.exception():
+            raise ModelNotLoaded(f"the model of {self.config.name!r} could not be loaded: {error}")
+        return loaded.result()
+
+    async def health(self) -> JSONResponse:
+        """`GET /health`: whether the model is loaded, and how busy it is."""
+        loaded = self._engine.loaded if self._engine is not None else None
+        if loaded is None or not loaded.done():
+            return JSONResponse({"status": "loading", "model": self.model_name}, _NOT_READY)
+        if error := loaded.exception():
+            return JSONResponse({"status": "failed", "model": self.model_name, "error": str(error)}, _NOT_READY)
+        gate = loaded.result().gate
+        state = {"slots": gate.places, "running": gate.inside, "waiting": gate.waiting}
+        return JSONResponse({"status": "ok", "model": self.model_name, **state})
+
+    async def models(self) -> dict[str, Any]:
+        """`GET /v1/models`: the one model."""
+        model = {"id": self.model_name, "object": "model", "created": 0, "owned_by": "local"}
+        return {"object": "list", "data": [{**model, "context_length": self.config.context_length}]}
+
+    # --- requests -----------------------------------------------------------------------------------------------------
+
+    async def responses(  # type: ignore[override]  # arguments are found by name
+        self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
+    ) -> NeMoGymResponse:
+        body = body.model_copy(update={"model": self.model_name})
+        try:
+            params = self._converter.responses_to_chat_completion_create_params(body)
+        except (NotImplementedError, ValueError) as error:
+            raise HTTPException(_BAD_REQUEST, str(error)) from error
+        return self._converter.chat_completion_to_response(body, await self.chat_completions(request, params))
+
+    async def chat_completions(  # type: ignore[override]  # arguments are found by name
+        self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        asked = {name: value for name, value in body if name in body.model_fields_set}
+        try:
+            params = overrides.with_overrides(asked, self.config.extra_body, None)
+        except ValueError as error:
+            raise HTTPException(_BAD_REQUEST, str(error)) from error
+        ask = chat.ask_of(params, self.config.sampling.model_dump())
+        reply = await _unless_hung_up(request, self._within_deadline(self._answer(ask)))
+        return NeMoGymChatCompletion.model_validate(reply)
+
+    async def _within_deadline(self, work: Awaitable[T]) -> T:
+        limit = self.config.request_timeout_s
+        try:
+            async with asyncio.timeout(limit):
+                return await work
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"the model server {self.config.name!r} did not answer within request_timeout_s = {limit:g} s"
+            ) from error
+
+    async def _answer(self, ask: chat.Ask) -> dict[str, Any]:
+        engine = await self._loaded()
+        try:
+            prompt = await engine.prompt_ids(ask.messages)
+            room = self.config.context_length - len(prompt)
+            if room <= 0:
+                return chat.completion(self.model_name, [chat.cut_off(n) for n in range(ask.choices)], len(prompt), [])
+            first = ask.seed if ask.seed is not None else self._seeds.next(prompt)
+            made = await asyncio.gather(
+                *(self._generate(engine, ask, prompt, first + n, room) for n in range(ask.choices))
+            )
+        except EngineRefusal as refusal:
+            if refusal.status == _BAD_REQUEST:
+                raise HTTPException(_BAD_REQUEST, str(refusal)) from refusal
+            raise
+        choices = [chat.choice(n, generated, ask, fields) for n, (generated, fields) in enumerate(made)]
+        return chat.completion(self.model_name, choices, len(prompt), [generated for generated, _ in made])
+
+    async def _generate(
+        self, engine: Engine, ask: chat.Ask, prompt: Sequence[int], seed: int, room: int
+    ) -> tuple[Generated, Mapping[str, Any]]:
+        """One reply, and its fields for training."""
+        wanted = ask.max_tokens if ask.max_tokens is not None else self.config.max_output_tokens
+        with_tokens = self.config.return_token_id_information
+        body: dict[str, Any] = {
+            **ask.sampling,
+            "prompt": prompt,
+            "seed": seed,
+            "n_predict": min(wanted, room) if wanted is not None else room,
+            "n_probs": max(ask.top_logprobs or 0, int(with_tokens or ask.top_logprobs is not None)),
+        }
+        if ask.grammar is not None:
+            body["grammar"] = ask.grammar
+        async with self._slot(engine):
+            for what, schema in ask.schemas.items():
+                await grammars.require_support(engine, schema, what)
+            made = await engine.generate(body)
+            if not with_tokens:
+                return made, {}
+            made = await exact.with_every_token(engine, body, made)
+            return made, await exact.token_fields(engine, prompt, made)
+
+    @asynccontextmanager
+    async def _slot(self, engine: Engine) -> AsyncIterator[None]:
+        try:
+            async with engine.gate.place(self.config.max_queue):
+                yield
+        except GateFull as full:
+            raise HTTPException(
+                _TOO_MANY,
+                f"the model server {self.config.name!r} is overloaded: {engine.gate.places} requests are running and "
+                f"{full.waiting} are waiting. hint: ask again later, run fewer rollouts at once, or raise max_queue",
+                {"Retry-After": str(round(full.retry_after_s))},
+            ) from full
+
+
+async def _unless_hung_up(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`, which is cancelled when the client hangs up."""
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if answer.done():
+            return answer.result()
+        raise HTTPException(_HUNG_UP, "the client hung up before the answer was there")
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    """Wait until the client is gone. Its request is read already, so that nothing else can come from it."""
+    if (await request.receive())["type"] != "http.disconnect":
+        # The request was handed over within this process: its caller cancels the handler itself.
+        await asyncio.get_running_loop().create_future()
+
+
+if __name__ == "__main__":
+    LocalModel.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = LocalModel.run_webserver()

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A chat request as the engine takes it, and what the engine made of it as a chat completion.
+
+Everything the engine needs is decided here: the conversation in words, the grammar, the sampling. Nothing is asked of
+the engine; grammars are checked and prompts are counted where it is called.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any
+from uuid import uuid4
+
+from fastapi import HTTPException
+
+from responses_api_models.local_model import grammars, tools
+from responses_api_models.local_model.engine import Generated
+
+Message = dict[str, str]
+_BAD_REQUEST = 400
+_SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "ignore_eos")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a chat request asks for."""
+
+    messages: list[Message]
+    box: tools.Toolbox
+    schemas: dict[str, Mapping[str, Any]]
+    """The schemas that the reply has to follow, by what they belong to."""
+    grammar: str | None
+    sampling: dict[str, Any]
+    max_tokens: int | None
+    choices: int
+    seed: int | None
+    top_logprobs: int | None
+    """None: no log-probs in the reply."""
+
+
+def ask_of(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask:
+    """What the chat request `body` asks for, with defaults for the sampling that it leaves open."""
+    box, text_schema = tools.toolbox(body), _text_schema(body.get("response_format"))
+    schemas: dict[str, Mapping[str, Any]] = {f"tool {name!r}": schema for name, schema in box.schemas.items()}
+    if text_schema is not None:
+        schemas["the response format"] = text_schema
+    top_logprobs = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
+    limit = body.get("max_completion_tokens")
+    return Ask(
+        messages=conversation(body["messages"], box),
+        box=box,
+        schemas=schemas,
+        grammar=_grammar(box, text_schema),
+        sampling=_sampling(body, sampling_defaults),
+        max_tokens=limit if limit is not None else body.get("max_tokens"),
+        choices=body.get("n") or 1,
+        seed=body.get("seed"),
+        top_logprobs=top_logprobs,
+    )
+
+
+def _text_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    match (response_format or {}).get("type", "text"):
+        case "text":
+            return None
+        case "json_object":
+            return {"type": "object"}
+        case "json_schema":
+            schema = (response_format or {}).get("json_schema", {}).get("schema")
+            if isinstance(schema, Mapping):
+                return schema
+            raise HTTPException(_BAD_REQUEST, "the response format 'json_schema' has no schema")
+        case kind:
+            raise HTTPException(
+                _BAD_REQUEST, f"response format {kind!r} is not supported; known: text, json_object, json_schema"
+            )
+
+
+def _grammar(box: tools.Toolbox, text_schema: Mapping[str, Any] | None) -> str | None:
+    if box.mode != "none":
+        return grammars.tools_grammar(box.schemas, required=box.mode == "required", text_schema=text_schema)
+    return grammars.json_grammar(text_schema) if text_schema is not None else None
+
+
+def _sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: body[name] for name in _SAME if body.get(name) is not None}
+    stop = body.get("stop") or []
+    chosen = {**defaults, **given, "stop": [stop] if isinstance(stop, str) else list(stop)}
+    if body.get("repetition_penalty") is not None:  # vLLM's name
+        chosen["repeat_penalty"] = body["repetition_penalty"]
+    if bias := body.get("logit_bias"):
+        chosen["logit_bias"] = [[int(token), value] for token, value in bias.items()]
+    return chosen
+
+
+# --- the conversation -------------------------------------------------------------------------------------------------
+
+
+def conversation(messages: Sequence[Mapping[str, Any]], box: tools.Toolbox) -> list[Message]:
+    """`messages` in words, with three roles: chat templates of small models know no others."""
+    names = {
+        call["id"]: call["function"]["name"]
+        for message in messages
+        for call in message.get("tool_calls") or ()
+        if call["type"] == "function"
+    }
+    said = [_in_words(message, names) for message in messages]
+    if box.mode != "none":
+        leading = [said.pop(0)["content"]] if said and said[0]["role"] == "system" else []
+        system = {"role": "system", "content": "\n\n".join([*leading, tools.instructions(box)])}
+        has_result = bool(messages) and messages[-1]["role"] in ("tool", "function")
+        said = [system, *tools.examples(box, has_result=has_result), *said]
+    return _joined(said)
+
+
+def _in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
+    role, content = message["role"], _text(message.get("content"))
+    match role:
+        case "tool":
+            name = names.get(message["tool_call_id"])
+            return {"role": "user", "content": f"Result of {name}: {content}" if name else f"Result: {content}"}
+        case "function":
+            return {"role": "user", "content": f"Result of {message['name']}: {content}"}
+        case "assistant":
+            calls = [_call_in_words(call) for call in message.get("tool_calls") or ()]
+            refusal = message.get("refusal")
+            return {"role": "assistant", "content": "\n".join(filter(None, [content, refusal, *calls]))}
+        case "developer":
+            return {"role": "system", "content": content}
+    return {"role": role, "content": content}
+
+
+def _call_in_words(call: Mapping[str, Any]) -> str:
+    if call["type"] != "function":
+        raise HTTPException(_BAD_REQUEST, f"a tool call of type {call['type']!r} is not supported; only functions are")
+    return tools.written(call["function"]["name"], call["function"]["arguments"])
+
+
+def _text(content: Any) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if others := [part["type"] for part in content if part["type"] not in ("text", "refusal")]:
+        raise HTTPException(_BAD_REQUEST, f"this model reads text only, but a message holds {others[0]!r}")
+    return "".join(part.get("text") or part.get("refusal") or "" for part in content)
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    """Turns in which nobody speaks twice in a row: many chat templates insist on that."""
+    turns = list[Message]()
+    for message in messages:
+        if turns and turns[-1]["role"] == message["role"]:
+            turns[-1] = {**message, "content": f"{turns[-1]['content']}\n\n{message['content']}"}
+        else:
+            turns.append(message)
+    return turns
+
+
+# --- the reply --------------------------------------------------------------------------------------------------------
+
+
+def choice(number: int, made: Generated, ask: Ask, token_information: Mapping[str, Any]) -> dict[str, Any]:
+    """What was generated, as one choice of a completion."""
+    text, call = tools.read_call(made.text, ask.box)
+    message: dict[str, Any] = {"role": "assistant", "content": text if text or call is None else None}
+    if call is not None:
+        function = {"name": call.name, "arguments": call.arguments}
+        message["tool_calls"] = [{"id": f"call_{uuid4().hex}", "type": "function", "function": function}]
+    finished = "length" if made.ended_by == "limit" else "tool_calls" if call is not None else "stop"
+    chosen: dict[str, Any] = {
+        "index": number,
+        "finish_reason": finished,
+        "message": {**message, **token_information},
+        "stop_reason": made.stop_string,
+    }
+    if ask.top_logprobs is not None:
+        chosen["logprobs"] = {"content": [_log_prob(score, ask.top_logprobs) for score in made.scores], "refusal": None}
+    return chosen
+
+
+def cut_off(number: int) -> dict[str, Any]:
+    """The choice of a conversation that has outgrown the model's context: the end of a rollout, not a failure."""
+    return {"index": number, "finish_reason": "length", "message": {"role": "assistant", "content": None}}
+
+
+def completion(
+    model: str, choices: Sequence[Mapping[str, Any]], prompt_tokens: int, made: Sequence[Generated]
+) -> dict[str, Any]:
+    """A chat completion of `choices`, with what it cost."""
+    generated, cached = sum(each.count for each in made), sum(each.cached_count for each in made)
+    return {
+        "id": f"chatcmpl-{uuid4().hex}",
+        "object": "chat.completion",
+        "created": int(time()),
+        "model": model,
+        "choices": list(choices),
+        "usage": {
+            "prompt_tokens": prompt_tokens,
+            "completion_tokens": generated,
+            "total_tokens": prompt_tokens + generated,
+            "prompt_tokens_details": {"cached_tokens": cached},
+        },
+    }
+
+
+def _log_prob(score: Mapping[str, Any], alternatives: int) -> dict[str, Any]:
+    names = ("token", "bytes", "logprob")
+    others = [{name: other[name] for name in names} for other in score["top_logprobs"][:alternatives]]
+    return {**{name: score[name] for name in names}, "top_logprobs": others}

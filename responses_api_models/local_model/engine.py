@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""llama.cpp in this process: one loaded model, and the calls that it takes.
+
+The engine works in threads of its own, outside Python. It is spoken to through its native API on a loopback port that
+only holders of a random key may use, because that API alone takes prompts as token ids, gives the ids it generates, and
+stops generating when a caller hangs up. Who may call when is decided in `gate`, what is asked for in `chat`.
+"""
+
+import contextlib
+import http.client
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import orjson
+
+from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.http_session import get_global_aiohttp_client
+from responses_api_models.local_model.gate import Gate
+
+_UNBOUNDED = aiohttp.ClientTimeout(total=None)  # deadlines are set around whole requests
+_EVENT = b"data: "
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """What an engine is made from; equal settings can share one."""
+
+    model_path: Path
+    context_length: int
+    slots: int
+    threads: int
+    batch_size: int
+
+
+@dataclass
+class Generated:
+    """What the engine made of one prompt."""
+
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    """May lack tokens that are only part of a character; `count` says how many there were."""
+    scores: list[dict[str, Any]] = field(default_factory=list)
+    """Log-probs in order, each with the `id` of its token, if they were asked for."""
+    count: int = 0
+    cached_count: int = 0
+    """Tokens of the prompt that were known from an earlier one."""
+    ended_by: str = ""
+    """`eos`, `word` (a stop string) or `limit`."""
+    stop_string: str | None = None
+
+
+class ModelNotLoaded(GymError):
+    """There is no model to answer with."""
+
+
+class EngineRefusal(Exception):
+    """The engine did not take a request; `kind` is its own word for why."""
+
+    def __init__(self, status: int, kind: str, message: str) -> None:
+        super().__init__(status, kind, message)
+        self.status, self.kind, self.message = status, kind, message
+
+    def __str__(self) -> str:
+        return f"llama.cpp answered {self.status} ({self.kind}): {self.message}"
+
+
+def require_engine() -> None:
+    """Raise if llama.cpp is not installed."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise ConfigError(
+            "the model server 'local_model' needs the package 'xllamacpp' (llama.cpp), which is not installed: it "
+            "comes with the extra 'local' of nemo-gym.\n"
+            f"hint: {sys.executable} -m uv pip install --python {sys.executable} xllamacpp"
+        )
+
+
+def default_threads() -> int:
+    """One less than the processors this process may use.
+
+    The threads of llama.cpp spin while they wait for each other. With as many as there are processors, any other work
+    on the machine, our own included, makes generation many times slower.
+    """
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable, _quota() or usable) - 1)
+
+
+def _quota() -> int | None:
+    """The processors that a container may use."""
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        return max(1, int(quota) // int(period))
+    except (OSError, ValueError):  # not Linux, or no limit
+        return None
+
+
+class Engine:
+    """A loaded model."""
+
+    def __init__(self, settings: EngineSettings) -> None:
+        """Load the model: about a second of work for a small one, all of it outside Python."""
+        self.settings = settings
+        self.gate = Gate(settings.slots)
+        self.supported_grammars: dict[str, bool] = {}
+        self._key = secrets.token_urlsafe(32)
+        self._server: Any = _load(settings, self._key)
+        self._url = self._server.listening_address
+        self._wait_for_loop()
+
+    def close(self) -> None:
+        """Stop the engine's threads and free the model."""
+        self._server = None
+
+    def _wait_for_loop(self) -> None:
+        """Have one answer from the engine's loop: an engine that is stopped before its loop runs hangs for ever."""
+        address = urlsplit(self._url)
+        with contextlib.closing(http.client.HTTPConnection(address.hostname or "", address.port)) as connection:
+            connection.request("GET", "/slots", headers=self._headers())
+            connection.getresponse().read()
+
+    async def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """The token ids of `messages` in the model's own chat template, up to where its reply begins."""
+        prompt = (await self.call("/apply-template", {"messages": messages}))["prompt"]
+        return await self.token_ids(prompt, parse_special=True)
+
+    async def token_ids(self, text: str, *, parse_special: bool = False) -> list[int]:
+        """`text` as tokens; with `parse_special` the names of special tokens in it mean these."""
+        asked = {"content": text, "add_special": parse_special, "parse_special": parse_special}
+        ids: list[int] = (await self.call("/tokenize", asked))["tokens"]
+        return ids
+
+    async def call(self, path: str, body: Mapping[str, Any]) -> Any:
+        """The answer of an endpoint of the engine."""
+        async with self._post(path, body) as reply:
+            content = await reply.read()
+            if reply.status != 200:
+                raise _refusal(reply.status, content)
+            return orjson.loads(content)
+
+    async def generate(self, body: Mapping[str, Any]) -> Generated:
+        """Generate as `body` says. A caller that is cancelled hangs up, which stops the engine at its next token."""
+        made, parts = Generated(), list[str]()
+        async with self._post("/completion", {**body, "stream": True, "return_tokens": True}) as reply:
+            if reply.status != 200:
+                raise _refusal(reply.status, await reply.read())
+            async for line in reply.content:
+                if line.startswith(_EVENT):
+                    event = orjson.loads(line[len(_EVENT) :])
+                    if "error" in event:
+                        raise _refusal(500, line[len(_EVENT) :])
+                    parts.append(event["content"])
+                    _take(made, event)
+        made.text = "".join(parts)
+        if not made.ended_by:
+            raise EngineRefusal(500, "cut_short", "the reply of the engine has no end")
+        return made
+
+    async def generate_whole(self, body: Mapping[str, Any]) -> Generated:
+        """As `generate`, with every token, part of a character or not; it cannot be stopped half-way."""
+        event = await self.call("/completion", {**body, "stream": False, "return_tokens": True})
+        made = Generated(text=event["content"])
+        _take(made, event)
+        return made
+
+    async def slots(self) -> list[dict[str, Any]]:
+        """What each slot is doing, or did last."""
+        slots: list[dict[str, Any]] = await self._get("/slots")
+        return slots
+
+    async def vocabulary_size(self) -> int:
+        """How many tokens the model knows."""
+        size: int = (await self._get("/v1/models"))["data"][0]["meta"]["n_vocab"]
+        return size
+
+    async def _get(self, path: str) -> Any:
+        async with get_global_aiohttp_client().get(f"{self._url}{path}", headers=self._headers()) as reply:
+            return orjson.loads(await reply.read())
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> Any:
+        session = get_global_aiohttp_client()
+        return session.post(f"{self._url}{path}", data=orjson.dumps(body), headers=self._headers(), timeout=_UNBOUNDED)
+
+    def _headers(self) -> dict[str, str]:
+        # A connection per call: the engine drops idle ones at moments that nobody can foresee.
+        return {"authorization": f"Bearer {self._key}", "content-type": "application/json", "connection": "close"}
+
+
+def _load(settings: EngineSettings, key: str) -> Any:
+    require_engine()
+    import xllamacpp  # llama.cpp itself: loaded where a model is
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(settings.model_path)
+    params.n_ctx = settings.context_length * settings.slots
+    params.n_parallel = settings.slots
+    params.n_batch = params.n_ubatch = settings.batch_size
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = settings.threads
+    # With flash attention a sequence's logits are the same whatever else is in the batch.
+    params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    params.cache_ram_mib = 0  # prompts are kept in their slots; a second copy of up to 8 GB is not
+    params.n_threads_http = 2 * settings.slots + 4
+    params.fit_params = False  # everything is said here, and trying what fits reads the model twice
+    params.api_keys = [key]
+    params.ui = False
+    params.verbosity = -1
+    try:
+        return xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"llama.cpp could not load the model {str(settings.model_path)!r}: {error}\n"
+            "hint: check that the file is a complete GGUF of a text model, and that its context fits into memory "
+            f"(context_length {settings.context_length} for each of {settings.slots} slots)"
+        ) from error
+
+
+def _take(made: Generated, event: Mapping[str, Any]) -> None:
+    made.token_ids += event["tokens"]
+    made.scores += event.get("completion_probabilities") or ()
+    if event["stop"]:
+        made.count, made.ended_by = event["tokens_predicted"], event["stop_type"]
+        made.stop_string = event["stopping_word"] or None
+        made.cached_count = event["timings"]["cache_n"]
+
+
+def _refusal(status: int, content: bytes) -> EngineRefusal:
+    try:
+        error = orjson.loads(content)["error"]
+        return EngineRefusal(error.get("code", status), error.get("type", "error"), error.get("message", ""))
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return EngineRefusal(status, "error", content[:500].decode("utf-8", errors="replace"))

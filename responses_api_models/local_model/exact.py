@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Token ids and log-probs for training: exactly what the engine saw and sampled, or an error.
+
+A stream of the engine leaves out tokens that are only part of a character. For a reply with such tokens the engine
+generates once more with the same seed, all at once, and that reply, which has every token, is the one that counts. The
+log-probs that it still lacks are read from the model's distribution at that very place.
+
+Log-probs are those of the model itself, before temperature, grammar and other sampling. The ids include the token that
+ended the reply.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from responses_api_models.local_model.engine import Engine, Generated
+
+_ALTERNATIVES = (64, 1024)
+_NEUTRAL = "."
+_FORCED = 1e6
+
+
+async def with_every_token(engine: Engine, body: Mapping[str, Any], made: Generated) -> Generated:
+    """`made`, or what the engine makes of the same request when it leaves out no token."""
+    if len(made.token_ids) == made.count:
+        return made
+    return await engine.generate_whole(body)
+
+
+async def token_fields(engine: Engine, prompt: Sequence[int], made: Generated) -> dict[str, Any]:
+    """The fields of a message for training."""
+    found = certain_scores(made.token_ids, made.scores)
+    log_probs = [
+        found[at] if at in found else await _log_prob(engine, [*prompt, *made.token_ids[:at]], token)
+        for at, token in enumerate(made.token_ids)
+    ]
+    return {
+        "prompt_token_ids": list(prompt),
+        "generation_token_ids": made.token_ids,
+        "generation_log_probs": log_probs,
+    }
+
+
+def certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """The log-probs whose place among `token_ids` is beyond doubt, by place.
+
+    The engine gives scores in order but not for every token. One belongs to a certain place if matching from the front
+    and matching from the back agree on it.
+    """
+    ids = [score["id"] for score in scores]
+    front, back = _matched(token_ids, ids), _matched(token_ids[::-1], ids[::-1])
+    if front is None or back is None:
+        return {}
+    latest = [len(token_ids) - 1 - at for at in reversed(back)]
+    return {early: score["logprob"] for early, late, score in zip(front, latest, scores, strict=True) if early == late}
+
+
+def _matched(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
+    """The earliest places of `ids`, in their order; None if they are no part of `token_ids`."""
+    places, at = list[int](), -1
+    for wanted in ids:
+        at = next((place for place in range(at + 1, len(token_ids)) if token_ids[place] == wanted), -1)
+        if at < 0:
+            return None
+        places.append(at)
+    return places
+
+
+async def _log_prob(engine: Engine, before: Sequence[int], token: int) -> float:
+    """The log-prob of `token` after `before`, found among the likeliest tokens at that place."""
+    # The engine reports on a place only with a token that is a whole character, so that one is forced.
+    neutral = (await engine.token_ids(_NEUTRAL))[0]
+    for alternatives in (*_ALTERNATIVES, await engine.vocabulary_size()):
+        made = await engine.generate(
+            {
+                "prompt": before,
+                "n_predict": 1,
+                "temperature": 0,
+                "n_probs": alternatives,
+                "logit_bias": [[neutral, _FORCED]],
+            }
+        )
+        for other in made.scores[0]["top_logprobs"]:
+            if other["id"] == token:
+                return float(other["logprob"])
+    raise RuntimeError(f"the engine gives no log-prob for the token {token}, which it has generated itself")
