@@ -8,9 +8,12 @@ import logging
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from omegaconf import DictConfig, OmegaConf
@@ -18,11 +21,21 @@ from omegaconf import DictConfig, OmegaConf
 from nemo_gym.config_types import ExporterConfig, MLFlowConfig, WANDBConfig
 from nemo_gym.secret_utils import recursively_hide_secrets
 
+if TYPE_CHECKING:
+    from nemo_gym._results.aggregate import AgentAggregate
+
 logger = logging.getLogger(__name__)
 
-# What an MLflow server accepts in one request, and as the value of one parameter.
-_MLFLOW_BATCH = 100
+# What an MLflow server accepts in one request (parameters, metrics), and as the value of one parameter.
+_MLFLOW_BATCH, _MLFLOW_METRIC_BATCH = 100, 1000
 _MLFLOW_VALUE_LENGTH = 500
+_MLFLOW_DEFAULTS = {
+    # MLflow announces its runs on stdout, which is for the results of a command.
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # By its own defaults a tracker that is down would hold up the start of a run for more than four minutes.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+}
 
 
 class Exporter(Protocol):
@@ -32,9 +45,10 @@ class Exporter(Protocol):
 
     def export_metrics(self, metrics: Mapping[str, Any], step: int | None) -> None: ...
 
-    def export_rollouts(self, rollouts: Sequence[Mapping[str, Any]]) -> None: ...
+    def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self, failed: bool) -> None:
+        """The run is over; `failed`: an error ended it."""
 
 
 _EXPORTERS: list[Exporter] = []
@@ -69,17 +83,27 @@ def export_metrics(metrics: Mapping[str, Any], step: int | None = None) -> None:
         _warn_on_failure(f"{exporter.name} did not take the metrics", partial(exporter.export_metrics, metrics, step))
 
 
-def export_rollouts(rollouts: Sequence[Mapping[str, Any]]) -> None:
-    """Send `rollouts` to every open exporter."""
+def export_aggregates(aggregates: Iterable["AgentAggregate"]) -> None:
+    """Send the metrics of every agent of a run: `<agent>/<metric>` and `key_metrics/<agent>/<metric>`."""
+    metrics: dict[str, Any] = {}
+    for one in aggregates:
+        metrics.update({f"{one.agent}/{name}": value for name, value in one.agent_metrics.items()})
+        metrics.update({f"key_metrics/{one.agent}/{name}": value for name, value in one.key_metrics.items()})
+    if metrics:
+        export_metrics(metrics)
+
+
+def export_rollouts(rollouts: Iterable[Mapping[str, Any]]) -> None:
+    """Send `rollouts` to every open exporter. Each goes through them on its own, so an iterator serves only one."""
     for exporter in _EXPORTERS:
         _warn_on_failure(f"{exporter.name} did not take the rollouts", partial(exporter.export_rollouts, rollouts))
 
 
-def teardown_exporters() -> None:
-    """Finish and forget every open exporter."""
+def teardown_exporters(*, failed: bool = False) -> None:
+    """Finish and forget every open exporter; `failed`: the run ended with an error."""
     exporters, _EXPORTERS[:], _SETTINGS[:] = list(_EXPORTERS), [], []
     for exporter in exporters:
-        _warn_on_failure(f"{exporter.name} could not be closed", exporter.close)
+        _warn_on_failure(f"{exporter.name} could not be closed", partial(exporter.close, failed))
 
 
 class WandbExporter:
@@ -98,53 +122,78 @@ class WandbExporter:
     def export_metrics(self, metrics: Mapping[str, Any], step: int | None) -> None:
         self._run.log(dict(metrics), step=step)
 
-    def export_rollouts(self, rollouts: Sequence[Mapping[str, Any]]) -> None:
+    def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None:
         table = self._wandb.Table(columns=["Rollout"], data=[[_json(rollout)] for rollout in rollouts])
         self._run.log({"Rollouts": table})
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, failed: bool) -> None:
+        self._run.finish(exit_code=int(failed))
 
 
 class MLflowExporter:
-    """An MLflow run: parameters, `global_config.json`, metrics under allowed names, and a table `rollouts.json`."""
+    """An MLflow run: parameters, `global_config.json`, metrics under allowed names, and a table `rollouts.json`.
+
+    Everything goes through a client and the id of the run: MLflow's other interface keeps its run per thread, and would
+    silently begin another one for the thread that exports.
+    """
 
     name = "mlflow"
 
     def __init__(self, config: MLFlowConfig, public_config: dict[str, Any]) -> None:
-        import mlflow
+        for name, value in _MLFLOW_DEFAULTS.items():
+            os.environ.setdefault(name, value)
+        from mlflow import MlflowClient
 
         if config.mlflow_tracking_token:
             os.environ["MLFLOW_TRACKING_TOKEN"] = config.mlflow_tracking_token
-        mlflow.set_tracking_uri(config.mlflow_tracking_uri)
-        mlflow.set_experiment(config.mlflow_experiment_name)
-        self._mlflow = mlflow
+        assert config.mlflow_experiment_name is not None, "only opened when available"
+        self._client = MlflowClient(tracking_uri=config.mlflow_tracking_uri)
+        experiment = self._client.get_experiment_by_name(config.mlflow_experiment_name)
+        experiment_id = (
+            self._client.create_experiment(config.mlflow_experiment_name)
+            if experiment is None
+            else experiment.experiment_id
+        )
+        self._run_id = self._client.create_run(experiment_id, run_name=config.mlflow_run_name).info.run_id
         self._tables: list[dict[str, str]] = []
-        mlflow.start_run(run_name=config.mlflow_run_name)
-        mlflow.log_dict(public_config, "global_config.json")
-        params = list(_flat_params(public_config).items())
-        for start in range(0, len(params), _MLFLOW_BATCH):
-            mlflow.log_params(dict(params[start : start + _MLFLOW_BATCH]))
+        self._client.log_dict(self._run_id, public_config, "global_config.json")
+        self._log_params(_flat_params(public_config))
 
     def export_metrics(self, metrics: Mapping[str, Any], step: int | None) -> None:
-        numbers = {
-            sanitised_name(name): float(value)
+        from mlflow.entities import Metric
+
+        now_ms = int(time.time() * 1000)
+        numbers = [
+            Metric(sanitised_name(name), float(value), now_ms, step or 0)
             for name, value in metrics.items()
             if isinstance(value, int | float) and math.isfinite(value)
-        }
-        if numbers:
-            self._mlflow.log_metrics(numbers, step=step)
+        ]
+        for start in range(0, len(numbers), _MLFLOW_METRIC_BATCH):
+            self._client.log_batch(self._run_id, metrics=numbers[start : start + _MLFLOW_METRIC_BATCH])
 
-    def export_rollouts(self, rollouts: Sequence[Mapping[str, Any]]) -> None:
-        # The file that mlflow.log_table writes and the UI shows as a table, without the pandas that function needs.
-        table = {"columns": ["Rollout"], "data": [[_json(rollout)] for rollout in rollouts]}
-        path = "rollouts.json" if not self._tables else f"rollouts_{len(self._tables) + 1}.json"
-        self._mlflow.log_text(_json(table), path)
-        self._tables.append({"path": path, "type": "table"})
-        self._mlflow.set_tag("mlflow.loggedArtifacts", _json(self._tables))
+    def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None:
+        """The file that mlflow.log_table writes and the UI shows as a table, made a row at a time."""
+        name = "rollouts.json" if not self._tables else f"rollouts_{len(self._tables) + 1}.json"
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / name
+            with path.open("w", encoding="utf-8") as file:
+                file.write('{"columns":["Rollout"],"data":[')
+                for number, rollout in enumerate(rollouts):
+                    file.write(("," if number else "") + _json([_json(rollout)]))
+                file.write("]}")
+            self._client.log_artifact(self._run_id, str(path))
+        self._tables.append({"path": name, "type": "table"})
+        self._client.set_tag(self._run_id, "mlflow.loggedArtifacts", _json(self._tables))
 
-    def close(self) -> None:
-        self._mlflow.end_run()
+    def close(self, failed: bool) -> None:
+        self._client.set_terminated(self._run_id, status="FAILED" if failed else "FINISHED")
+
+    def _log_params(self, params: Mapping[str, str]) -> None:
+        from mlflow.entities import Param
+
+        given = [Param(name, value) for name, value in params.items()]
+        for start in range(0, len(given), _MLFLOW_BATCH):
+            self._client.log_batch(self._run_id, params=given[start : start + _MLFLOW_BATCH])
 
 
 def sanitised_name(name: str) -> str:
@@ -156,7 +205,13 @@ def _open(extra: str, make: Callable[[], Exporter]) -> None:
     try:
         _EXPORTERS.append(make())
     except ImportError as error:
-        logger.warning("%s\nhint: pip install 'nemo-gym[%s]'", error, extra)
+        logger.warning(
+            "the config has settings for %s, which cannot be loaded (%s): nothing is sent there.\n"
+            "hint: pip install 'nemo-gym[%s]'",
+            extra,
+            error,
+            extra,
+        )
     except Exception as error:
         # These libraries raise what they like, and a tracker that is down must not keep a run from starting.
         logger.warning("the %s exporter could not be opened: %s: %s", extra, type(error).__name__, error)

@@ -1,44 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rollouts for programs: play examples against running agents, one awaitable each.
+"""Rollouts for programs: play examples against running agents, one awaitable each, or a whole file of them.
 
-Here are the settings of a collection, the keys by which agents and verifiers route a result, and the loop that a
-trainer drives itself. Files, resuming and accounting of a whole run are not here.
+Here are the settings of a collection and of what follows it, the keys by which agents and verifiers route a result, and
+`RolloutCollectionHelper`. How rollouts are planned, played and recorded is in `nemo_gym._rollouts`; serving while
+collecting is `gym eval run`.
 """
 
 import asyncio
+import logging
 import os
+import tempfile
 from asyncio import Semaphore
-from collections.abc import Awaitable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
+from aiohttp import ClientError
+from omegaconf import DictConfig
 from pydantic import BaseModel, Field, PositiveInt
 
-from nemo_gym._rollouts.collect import CollectSettings, collect
+from nemo_gym._rollouts.collect import CollectSettings, Witness, announced, collect, witnessed
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.expand import ExpandSettings, materialize
+from nemo_gym._rollouts.expand import ExpandSettings, expand, materialize
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import Journal, checked_reward, failed_row, scored_row
-from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
+from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit
 from nemo_gym._rollouts.lock import run_lock
-from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
+from nemo_gym._rollouts.manifest import Counts, Manifest, differences, input_identity, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.play import Player, Post
-from nemo_gym._rollouts.resume import planned
-from nemo_gym._rollouts.types import Scored, key_of
+from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
+from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._transport.failures import Failure
-from nemo_gym._util.jsonl import read_rows
+from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
-from nemo_gym.errors import GymError
-from nemo_gym.global_config import AGENT_REF_KEY_NAME
-from nemo_gym.server_utils import ServerClient, setup_server_client
+from nemo_gym.errors import GymError, ServerCallError
+from nemo_gym.global_config import (
+    AGENT_REF_KEY_NAME,
+    OBSERVABILITY_ENABLED_KEY_NAME,
+    RESPONSE_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
+from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
 
+if TYPE_CHECKING:
+    from nemo_gym._results.aggregate import AgentAggregate
+    from nemo_gym._results.aggregate import Post as AskForMetrics
+
+LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
+_OLDER_PARAMS = {"max_tokens": "max_output_tokens"}
+# What makes rollouts of one run different from those of another.
+_IDENTITY = ("agent_name", "limit", "num_repeats", "num_repeats_add_seed", "responses_create_params", "prompt_config")
 
 
 class SkillsConfig(BaseModel):
@@ -88,8 +109,32 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
     @property
     def materialized_jsonl_fpath(self) -> Path:
         """Where the expanded inputs are written."""
-        output = Path(self.output_jsonl_fpath)
-        return output.with_name(f"{output.stem}_materialized_inputs.jsonl")
+        return RunPaths.of(self.output_jsonl_fpath).materialized
+
+    def expand_settings(self, known_agents: list[str] | None = None) -> ExpandSettings:
+        """How the input becomes rollouts."""
+        return ExpandSettings(
+            agent_name=self.agent_name,
+            limit=self.limit,
+            repeats=self.num_repeats or 1,
+            add_seed=self.num_repeats_add_seed,
+            overrides={_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()},
+            prompt=prompt_filler(self.prompt_config),
+            skills_ref=_skills_ref(self.skills),
+            known_agents=known_agents,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The settings that a resumed run must share with the run before."""
+        return self.model_dump(mode="json", include=set(_IDENTITY))
+
+
+class RolloutAggregationConfig(BaseNeMoGymCLIConfig):
+    """Merge sharded rollouts into one file with aggregate metrics."""
+
+    input_glob: str = Field(description="Rollouts files: paths and wildcards, separated by commas.")
+    output_jsonl_fpath: str = Field(description="Where the merged rollouts go.")
+    merge_shards: bool = Field(default=True, description="Write the merged rollouts, not only their metrics.")
 
 
 class FailedRollout(dict[str, Any]):
@@ -121,17 +166,24 @@ class RolloutCollectionHelper(BaseModel):
     ) -> Iterator[Awaitable[Played]]:
         """One awaitable of `(row, result)` for each example, in the order in which they finish.
 
-        A rollout that fails gives a `FailedRollout` for its result; none raises, and none is missing.
+        A rollout that fails gives a `FailedRollout` for its result; none raises, and none is missing. The one exception
+        is TooManyMaskedSamples, where the config bounds how many rollouts may lack token ids.
         """
         for row in examples:
             _require_agent(row)
         client = self.setup_server_client(head_server_config)
-        player = Player(_post_with(client), timeout_s=None, checked_reward=checked_reward)
-        limit = semaphore or nullcontext()
+        witness, limit = observer_for(client), semaphore or nullcontext()
+        post = _post_with(client) if witness is None else announced(_post_with(client), witness)
+        player = Player(post, timeout_s=None, checked_reward=checked_reward)
+        play_row = player.play if witness is None else witnessed(player, witness)
 
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
-                outcome = await player.play(row)
+                outcome = await play_row(row)
+            if witness is not None and (reason := witness.recorded(outcome)):
+                from nemo_gym.token_id_capture import TooManyMaskedSamples
+
+                raise TooManyMaskedSamples(reason)
             if isinstance(outcome, Scored):
                 return row, scored_row(outcome)
             return row, FailedRollout(failed_row(outcome), outcome.failure)
@@ -141,32 +193,163 @@ class RolloutCollectionHelper(BaseModel):
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Collect rollouts from servers that run, into the files of `config`; the scored ones, by task and rollout."""
         paths, client = RunPaths.of(config.output_jsonl_fpath), self.setup_server_client()
-        overrides = ExpandSettings(
-            agent_name=config.agent_name,
-            limit=config.limit,
-            repeats=config.num_repeats or 1,
-            add_seed=config.num_repeats_add_seed,
-            overrides=config.responses_create_params,
-        )
+        workers = config.num_samples_in_parallel
         with run_lock(paths):
-            source = config.input_jsonl_fpath
-            plan = materialize(read_input(source), overrides, source, paths)
-            counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
-            manifest = Manifest(counts=counts, input=input_identity(source, paths.materialized_draft))
-            limiter: Limiter = AdaptiveLimit()
-            if config.num_samples_in_parallel:
-                limiter = FixedLimit(config.num_samples_in_parallel)
-            with Journal.begin(paths, manifest) as journal:
+            rows, journal = _begun(config, paths)
+            with journal:
                 await collect(
-                    planned(paths),
+                    rows,
                     _post_with(client),
                     journal,
-                    limiter,
+                    FixedLimit(workers) if workers else AdaptiveLimit(),
                     RunControl(),
                     CollectSettings(),
                     lambda outcome: None,
+                    observer_for(client),
                 )
-        return sorted(read_rows(paths.output), key=key_of)
+        results = sorted(read_rows(paths.output), key=key_of)
+        if not config.disable_aggregation:
+            await self._call_aggregate_metrics(results, list(planned(paths)), paths.output)
+        return results
+
+    def _preprocess_rows_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
+        """The rollouts that `config` stands for, each a row for `run_examples`; all of them are checked."""
+        source = config.input_jsonl_fpath
+        return list(expand(read_input(source), config.expand_settings(), source))
+
+    def _load_from_cache(
+        self, config: RolloutCollectionConfig
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
+        """What an earlier run into the files of `config` has left: the rows still to be played, then those that have a
+        result, and these results in the same order."""
+        paths = RunPaths.of(config.output_jsonl_fpath)
+        left = list(what_is_left(paths, _get_max_rollout_attempts()).todo())
+        results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
+        rows = {key_of(row): row for row in planned(paths)}
+        return left, [rows[key_of(result)] for result in results], results
+
+    async def _call_aggregate_metrics(
+        self, results: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], output_fpath: str | Path
+    ) -> Path | None:
+        """Write the metrics of `results` beside `output_fpath`, each agent's as its own server computes them.
+
+        `rows` are the planned rollouts, by which the metrics tell of how many they are. None if there are no results.
+        """
+        if not results:
+            return None
+        from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
+        from nemo_gym._results.rows import agent_of, stripped
+
+        planned_rows = [dict(row) for row in rows]
+        requested = Requested(Counter(map(agent_of, planned_rows)), Counter(key_of(row)[0] for row in planned_rows))
+        ask = metrics_from_servers(self.setup_server_client(), LOG.warning)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder) / "results.jsonl"
+            write_rows(kept, (stripped(dict(result)) for result in results))
+            aggregates = await aggregate_with(ask, [kept], requested=requested)
+        await asyncio.to_thread(_export, aggregates)
+        return write_aggregates(RunPaths.of(output_fpath).aggregate_metrics, aggregates)
+
+
+def _begun(config: RolloutCollectionConfig, paths: RunPaths) -> tuple[Iterator[Row], Journal]:
+    """What is to be played, and the record that it goes to: of a new run, or of the run before."""
+    source = config.input_jsonl_fpath
+    if config.resume_from_cache and can_resume(paths):
+        left, before = what_is_left(paths, _get_max_rollout_attempts()), read_manifest(paths.manifest)
+        identity = input_identity(source, paths.materialized)
+        manifest = Manifest(counts=left.counts, input=identity, settings=config.identity())
+        if before is not None:
+            # Which servers run is not known here, so their config cannot be compared.
+            manifest = manifest.model_copy(update={"config": before.config})
+        require_same_run(before, manifest, paths)
+        return left.todo(), Journal.resume(paths, manifest.resuming(before))
+    plan = materialize(read_input(source), config.expand_settings(), source, paths)
+    counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
+    identity = input_identity(source, paths.materialized_draft)
+    return planned(paths), Journal.begin(paths, Manifest(counts=counts, input=identity, settings=config.identity()))
+
+
+def require_same_run(before: Manifest | None, now: Manifest, paths: RunPaths) -> None:
+    """ResumeError unless rollouts of `now` belong beside those of `before`."""
+    if before is not None and (changed := differences(before, now)):
+        raise ResumeError(
+            f"{paths.output} belongs to a different run:\n" + "\n".join(f"  {line}" for line in changed) + "\n"
+            "hint: repeat the original command, choose another output, or run without `--resume` to begin anew"
+        )
+
+
+def observer_for(client: ServerClient) -> Witness | None:
+    """Who puts what was observed of a rollout into its row; None where the config of the servers asks for nothing."""
+    config = _servers_config(client)
+    if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
+        return None
+    from nemo_gym.rollout_observer import RolloutObserver
+
+    return RolloutObserver.from_global_config(config)
+
+
+def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | None:
+    config: Any = getattr(client, "global_config_dict", None)  # a stand-in client may have none
+    return config if isinstance(config, Mapping | DictConfig) else None
+
+
+def metrics_from_servers(client: ServerClient, notice: Callable[[str], None]) -> "AskForMetrics":
+    """Asks agents for the metrics of their rollouts; one that cannot answer leaves them to us, with a notice."""
+
+    servers = _servers_config(client)
+
+    async def ask(agent: str, rows: list[Row]) -> dict[str, Any] | None:
+        if servers is not None and agent not in servers:
+            return None  # whoever played it is no server of ours
+        try:
+            response = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows})
+            await raise_for_status(response)
+            metrics: dict[str, Any] = await get_response_json(response)
+            return metrics
+        except (ServerCallError, ClientError) as error:
+            notice(f"{agent!r} could not aggregate its rollouts itself, so they are aggregated here: {error}")
+            return None
+
+    return ask
+
+
+def _export(aggregates: Sequence["AgentAggregate"]) -> None:
+    from nemo_gym.exporters import export_aggregates
+
+    export_aggregates(aggregates)
+
+
+def _attach_trajectory_record(result: dict[str, Any], row: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Put `ng_trajectory` into a result row, with the identity of the row that was played, and return the result.
+
+    A result holds a response and a played row does not, so the two may also come the other way round.
+    """
+    from nemo_gym.rollout_observer import attach_trajectory
+
+    if isinstance(row, dict) and RESPONSE_KEY_NAME in row and RESPONSE_KEY_NAME not in result:
+        result, row = row, result
+    for key in (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, AGENT_REF_KEY_NAME):
+        if row is not None and key in row:
+            result.setdefault(key, row[key])
+    return attach_trajectory(result)
+
+
+def prompt_filler(path: str | None) -> Callable[[Row], Row] | None:
+    """Fills the prompt file `path` into a row; None without one."""
+    if path is None:
+        return None
+    from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
+
+    prompt = load_prompt_config(path)
+    return lambda row: apply_prompt_to_row(prompt, row, path)
+
+
+def _skills_ref(skills: SkillsConfig | None) -> dict[str, Any] | None:
+    if skills is None:
+        return None
+    from nemo_gym.skills import load_skill_directory
+
+    return load_skill_directory(skills.path).model_dump()
 
 
 def _post_with(client: ServerClient) -> Post:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Exporters, against small stand-ins for wandb and mlflow that speak the part of their interface that is used.
-
-The libraries are extras; how a real MLflow takes the same calls is tested with the dataset tools, which install it.
-"""
+"""Exporters: W&B against a small stand-in that speaks the part of its interface that is used, MLflow against the real
+library and a database."""
 
 import json
 import os
 import sys
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -24,13 +24,10 @@ from nemo_gym.exporters import (
     teardown_exporters,
 )
 
+# MLflow's own dependencies deprecate each other's functions.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
 WANDB = {"wandb_project": "p", "wandb_name": "n", "wandb_api_key": "sk-wandb-value"}
-MLFLOW = {
-    "mlflow_tracking_uri": "http://tracker",
-    "mlflow_tracking_token": "sk-mlflow-value",
-    "mlflow_experiment_name": "e",
-    "mlflow_run_name": "r",
-}
 SERVERS = {
     "policy_api_key": "sk-policy-value",
     "policy_model": {"responses_api_models": {"m": {"header": "Bearer ${policy_api_key}", "model": "x"}}},
@@ -77,12 +74,41 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     return library
 
 
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A database that MLflow keeps its runs in, and its artifacts beside it."""
+    pytest.importorskip("mlflow")
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
+
+
+class Tracker:
+    """What has arrived in an experiment of its own."""
+
+    def __init__(self, store: str, name: str, folder: Path) -> None:
+        from mlflow import MlflowClient
+
+        self.settings = {
+            "mlflow_tracking_uri": store,
+            "mlflow_tracking_token": "sk-mlflow-value",
+            "mlflow_experiment_name": name,
+            "mlflow_run_name": "r",
+        }
+        self.client = MlflowClient(tracking_uri=store)
+        self._experiment = self.client.create_experiment(name, artifact_location=str(folder))
+        self._folder = folder
+
+    @property
+    def run(self) -> Any:
+        (run,) = self.client.search_runs([self._experiment])
+        return run
+
+    def artifact(self, name: str) -> Any:
+        return json.loads((self._folder / self.run.info.run_id / "artifacts" / name).read_text())
+
+
 @pytest.fixture
-def mlflow(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
-    functions = ["set_tracking_uri", "set_experiment", "start_run", "log_dict", "log_params", "log_metrics"]
-    library = FakeLibrary("mlflow", [*functions, "log_text", "set_tag", "end_run"])
-    monkeypatch.setitem(sys.modules, "mlflow", library)
-    return library
+def mlflow(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Tracker:
+    return Tracker(store, request.node.name, tmp_path)
 
 
 def test_without_settings_there_is_nothing_to_export_to():
@@ -113,39 +139,54 @@ def test_wandb_gets_the_config_the_metrics_and_a_table_of_rollouts(wandb: FakeLi
     assert len(wandb.of("finish")) == 1
 
 
-def test_mlflow_gets_the_config_flat_parameters_and_a_table_of_rollouts(mlflow: FakeLibrary):
-    setup_exporters(OmegaConf.create({**MLFLOW, **SERVERS}))
+@pytest.mark.slow
+def test_mlflow_gets_the_config_flat_parameters_and_a_table_of_rollouts(mlflow: Tracker):
+    setup_exporters(OmegaConf.create({**mlflow.settings, **SERVERS}))
     export_rollouts([{"reward": 1.0}])
-    assert mlflow.of("set_tracking_uri") == [(("http://tracker",), {})]
-    assert mlflow.of("start_run") == [((), {"run_name": "r"})]
-    (((config, path), _),) = mlflow.of("log_dict")
-    assert path == "global_config.json"
-    assert config["policy_model"]["responses_api_models"]["m"]["model"] == "x"
-    params = mlflow.of("log_params")[0][0][0]
-    assert params["policy_model.responses_api_models.m.model"] == "x"
-    (((text, table_path), _),) = mlflow.of("log_text")
-    assert table_path == "rollouts.json"
-    assert json.loads(text) == {"columns": ["Rollout"], "data": [['{"reward":1.0}']]}
-    assert json.loads(mlflow.of("set_tag")[0][0][1]) == [{"path": "rollouts.json", "type": "table"}]
+    teardown_exporters()
+    assert (mlflow.run.info.run_name, mlflow.run.info.status) == ("r", "FINISHED")
+    assert mlflow.artifact("global_config.json")["policy_model"]["responses_api_models"]["m"]["model"] == "x"
+    assert mlflow.run.data.params["policy_model.responses_api_models.m.model"] == "x"
+    assert mlflow.artifact("rollouts.json") == {"columns": ["Rollout"], "data": [['{"reward":1.0}']]}
+    assert json.loads(mlflow.run.data.tags["mlflow.loggedArtifacts"]) == [{"path": "rollouts.json", "type": "table"}]
     assert os.environ["MLFLOW_TRACKING_TOKEN"] == "sk-mlflow-value"
 
 
-def test_a_second_export_of_rollouts_does_not_replace_the_first(mlflow: FakeLibrary):
-    setup_exporters(MLFLOW)
+@pytest.mark.slow
+def test_what_another_thread_exports_goes_to_the_same_run(mlflow: Tracker):
+    setup_exporters(mlflow.settings)
+    thread = threading.Thread(target=export_metrics, args=({"mean/reward": 0.5},))
+    thread.start()
+    thread.join()
+    teardown_exporters(failed=True)
+    assert mlflow.run.data.metrics == {"mean/reward": 0.5}
+    assert mlflow.run.info.status == "FAILED"
+
+
+@pytest.mark.slow
+def test_a_second_export_of_rollouts_does_not_replace_the_first(mlflow: Tracker):
+    setup_exporters(mlflow.settings)
     export_rollouts([{"a": 1}])
-    export_rollouts([{"b": 2}])
-    assert [args[1] for args, _ in mlflow.of("log_text")] == ["rollouts.json", "rollouts_2.json"]
-    assert len(json.loads(mlflow.of("set_tag")[-1][0][1])) == 2
+    export_rollouts([{"b": 2}, {"c": 3}])
+    assert len(mlflow.artifact("rollouts.json")["data"]) == 1
+    assert len(mlflow.artifact("rollouts_2.json")["data"]) == 2
 
 
-@pytest.mark.parametrize("library", ["wandb", "mlflow"])
-def test_no_secret_is_sent_with_the_config(library: str, request: pytest.FixtureRequest):
-    fake: FakeLibrary = request.getfixturevalue(library)
-    setup_exporters(OmegaConf.create({**WANDB, **MLFLOW, **SERVERS}))
-    sent = repr([call for call in fake.calls if call[0] in ("init", "log_dict", "log_params")])
+def test_no_secret_is_sent_with_the_config_to_wandb(wandb: FakeLibrary):
+    setup_exporters(OmegaConf.create({**WANDB, **SERVERS}))
+    sent = repr(wandb.of("init"))
     assert "policy_model" in sent
-    for secret in ("sk-wandb-value", "sk-mlflow-value", "sk-policy-value"):
-        assert secret not in sent
+    assert "sk-wandb-value" not in sent
+    assert "sk-policy-value" not in sent
+
+
+@pytest.mark.slow
+def test_no_secret_is_sent_with_the_config_to_mlflow(mlflow: Tracker):
+    setup_exporters(OmegaConf.create({**mlflow.settings, **SERVERS}))
+    sent = repr([mlflow.run.data.params, mlflow.artifact("global_config.json")])
+    assert "policy_model" in sent
+    assert "sk-mlflow-value" not in sent
+    assert "sk-policy-value" not in sent
 
 
 def test_setting_up_leaves_the_config_of_the_run_as_it_was(wandb: FakeLibrary):
@@ -154,10 +195,13 @@ def test_setting_up_leaves_the_config_of_the_run_as_it_was(wandb: FakeLibrary):
     assert config.policy_api_key == "sk-policy-value"
 
 
-def test_mlflow_gets_finite_numbers_only_and_under_allowed_names(mlflow: FakeLibrary):
-    setup_exporters(MLFLOW)
+@pytest.mark.slow
+def test_mlflow_gets_finite_numbers_only_and_under_allowed_names(mlflow: Tracker):
+    setup_exporters(mlflow.settings)
     export_metrics({"pass@1[avg-of-4]/accuracy": 50, "ok": True, "text": "x", "nan": float("nan"), "map": {}}, step=2)
-    assert mlflow.of("log_metrics") == [(({"pass_at_1_avg-of-4_/accuracy": 50.0, "ok": 1.0},), {"step": 2})]
+    assert mlflow.run.data.metrics == {"pass_at_1_avg-of-4_/accuracy": 50.0, "ok": 1.0}
+    history = mlflow.client.get_metric_history(mlflow.run.info.run_id, "ok")
+    assert [point.step for point in history] == [2]
 
 
 @pytest.mark.parametrize(
@@ -168,31 +212,31 @@ def test_names_are_sanitised(name: str, expected: str):
     assert sanitised_name(name) == expected
 
 
-def test_many_parameters_are_sent_in_batches(mlflow: FakeLibrary):
-    setup_exporters({**MLFLOW, **{f"k{number}": number for number in range(250)}})
-    sizes = [len(args[0]) for args, _ in mlflow.of("log_params")]
-    assert max(sizes) <= 100
-    assert sum(sizes) == 250 + len(MLFLOW)
+@pytest.mark.slow
+def test_more_parameters_than_one_request_may_hold_all_arrive(mlflow: Tracker):
+    setup_exporters({**mlflow.settings, **{f"k{number}": number for number in range(250)}})
+    assert len(mlflow.run.data.params) == 250 + len(mlflow.settings)
 
 
+@pytest.mark.slow
 def test_an_exporter_that_fails_only_warns_and_the_other_still_gets_its_data(
-    wandb: FakeLibrary, mlflow: FakeLibrary, caplog: pytest.LogCaptureFixture
+    wandb: FakeLibrary, mlflow: Tracker, caplog: pytest.LogCaptureFixture
 ):
-    setup_exporters({**WANDB, **MLFLOW})
+    setup_exporters({**WANDB, **mlflow.settings})
     wandb.broken = {"log", "finish"}
     export_metrics({"reward": 1.0})
     teardown_exporters()
-    assert len(mlflow.of("log_metrics")) == 1
+    assert mlflow.run.data.metrics == {"reward": 1.0}
     assert "wandb did not take the metrics: RuntimeError: log is down" in caplog.text
     assert "wandb could not be closed" in caplog.text
-    assert len(mlflow.of("end_run")) == 1
+    assert mlflow.run.info.status == "FINISHED"
 
 
-def test_an_exporter_that_cannot_be_opened_only_warns(mlflow: FakeLibrary, caplog: pytest.LogCaptureFixture):
-    mlflow.broken = {"start_run"}
-    setup_exporters(MLFLOW)
+@pytest.mark.slow
+def test_an_exporter_that_cannot_be_opened_only_warns(store: str, caplog: pytest.LogCaptureFixture):
+    setup_exporters({"mlflow_tracking_uri": "nonsense://x", "mlflow_experiment_name": "e", "mlflow_run_name": "r"})
     assert get_exporters() == []
-    assert "the mlflow exporter could not be opened: RuntimeError: start_run is down" in caplog.text
+    assert "the mlflow exporter could not be opened" in caplog.text
 
 
 def test_a_library_that_is_missing_is_named_with_the_extra_that_has_it(

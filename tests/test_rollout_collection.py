@@ -4,10 +4,14 @@
 import asyncio
 import json
 import pickle
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nemo_gym import rollout_collection
+from nemo_gym._rollouts.resume import ResumeError
+from nemo_gym._rollouts.types import key_of
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.errors import GymError
 from nemo_gym.rollout_collection import (
@@ -88,6 +92,83 @@ async def test_a_collection_writes_its_files_and_returns_what_was_scored(helper,
     assert [result["reward"] for result in results] == [1.0]
     assert (tmp_path / "out_failures.jsonl").read_text().count("\n") == 1
     assert (tmp_path / "out_materialized_inputs.jsonl").read_text().count("\n") == 2
+
+
+def collection(folder: Path, *prompts: str, **settings: Any) -> RolloutCollectionConfig:
+    """A collection of one task per prompt into `folder`."""
+    source = folder / "in.jsonl"
+    source.write_text("".join(json.dumps({"responses_create_params": {"input": text}}) + "\n" for text in prompts))
+    paths = {"input_jsonl_fpath": str(source), "output_jsonl_fpath": str(folder / "out.jsonl")}
+    return RolloutCollectionConfig(**{"agent_name": "agent", "num_samples_in_parallel": 1, **paths, **settings})
+
+
+async def test_a_collection_writes_the_metrics_of_the_agents_server(helper, tmp_path):
+    await helper.run_from_config(collection(tmp_path, "a", "b"))
+    (metrics,) = json.loads((tmp_path / "out_aggregate_metrics.json").read_text())
+    assert metrics["agent_ref"] == {"name": "agent"}
+    assert metrics["key_metrics"]["mean/reward"] == 1.0
+    assert metrics["confidence"]["mean/reward"]["n_requested"] == 2
+    assert [group["_ng_task_index"] for group in metrics["group_level_metrics"]] == [0]
+
+
+async def test_without_aggregation_there_are_only_rollouts(helper, tmp_path):
+    await helper.run_from_config(collection(tmp_path, "a", disable_aggregation=True))
+    assert not (tmp_path / "out_aggregate_metrics.json").exists()
+
+
+async def test_a_resumed_collection_plays_what_is_missing_and_only_that(monkeypatch, tmp_path):
+    model = scripted_model("crash", "fine", "fine")
+    async with running(world=World, agent=AGENT, policy_model=model) as client:
+        monkeypatch.setattr(rollout_collection, "setup_server_client", lambda _=None: client)
+        helper = RolloutCollectionHelper()
+        assert len(await helper.run_from_config(collection(tmp_path, "a", "b"))) == 1
+        left, done, results = helper._load_from_cache(collection(tmp_path, "a", "b"))
+        assert ([key_of(row) for row in left], left[0]["_ng_attempt_index"]) == ([(0, 0)], 1)
+        assert [key_of(row) for row in done] == [key_of(result) for result in results] == [(1, 0)]
+        resumed = await helper.run_from_config(collection(tmp_path, "a", "b", resume_from_cache=True))
+        assert [key_of(result) for result in resumed] == [(0, 0), (1, 0)]
+        assert len(model.requests) == 3
+        with pytest.raises(ResumeError, match="num_repeats"):
+            await helper.run_from_config(collection(tmp_path, "a", "b", resume_from_cache=True, num_repeats=2))
+
+
+def test_the_rows_of_a_collection_are_what_it_would_play(tmp_path):
+    config = collection(tmp_path, "a", "b", num_repeats=2, responses_create_params={"temperature": 0.5})
+    rows = RolloutCollectionHelper()._preprocess_rows_from_config(config)
+    assert [key_of(row) for row in rows] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert {row["responses_create_params"]["temperature"] for row in rows} == {0.5}
+    assert {row["agent_ref"]["name"] for row in rows} == {"agent"}
+
+
+async def test_metrics_of_given_results_are_written_beside_the_output(helper, tmp_path):
+    results = [
+        {**row, "reward": reward, "response": {}} for row, reward in zip(rows("a", "b"), (1.0, 0.0), strict=True)
+    ]
+    written = await helper._call_aggregate_metrics(results, rows("a", "b", "c"), tmp_path / "x.jsonl")
+    assert written == tmp_path / "x_aggregate_metrics.json"
+    (metrics,) = json.loads(written.read_text())
+    assert metrics["key_metrics"]["mean/reward"] == 0.5
+    assert metrics["confidence"]["mean/reward"]["n_requested"] == 3
+    assert await helper._call_aggregate_metrics([], [], tmp_path / "y.jsonl") is None
+
+
+async def test_an_agent_that_cannot_aggregate_leaves_it_to_us(monkeypatch, tmp_path, caplog):
+    class Stubborn(SimpleAgent):
+        async def aggregate_metrics(self, body=None):
+            raise NotImplementedError("not today")
+
+    async with running(world=World, agent=(Stubborn, AGENT[1]), policy_model=scripted_model()) as client:
+        monkeypatch.setattr(rollout_collection, "setup_server_client", lambda _=None: client)
+        result = {**rows("a")[0], "reward": 1.0}
+        written = await RolloutCollectionHelper()._call_aggregate_metrics([result], rows("a"), tmp_path / "x.jsonl")
+    assert json.loads(written.read_text())[0]["key_metrics"]["mean/reward"] == 1.0
+    assert "aggregated here" in caplog.text
+
+
+async def test_rollouts_of_an_agent_that_is_no_server_are_aggregated_without_asking(helper, caplog):
+    ask = rollout_collection.metrics_from_servers(helper.setup_server_client(), rollout_collection.LOG.warning)
+    assert await ask("somebody_elses_agent", [{"reward": 1.0}]) is None
+    assert caplog.text == ""
 
 
 def test_the_number_of_attempts_comes_from_the_environment(monkeypatch):

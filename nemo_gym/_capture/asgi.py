@@ -2,7 +2,7 @@
 """The middleware of model servers: strips the rollout prefix and, if asked to, records every exchange with the model.
 
 It passes bytes on unchanged and records no header. Parsing and writing happen in one thread of its own; the last
-chunk of a response waits for it, so that a caller that has its answer also finds the capture on disk.
+chunk of a response, or an error, waits for it, so that a caller that has its answer also finds the capture on disk.
 """
 
 import asyncio
@@ -76,6 +76,8 @@ class Exchange:
 class CaptureMiddleware:
     """Pure ASGI. Without `store` and `token_sink` it costs one look at the path."""
 
+    only_for_rollout_paths = True
+
     def __init__(
         self,
         app: "ASGIApp",
@@ -110,8 +112,7 @@ class CaptureMiddleware:
         async def observed_send(message: "Message") -> None:
             if exchange.note_sent(message) and exchange.ended is None:
                 exchange.end()
-                # Shielded: a cancelled request must not take a queued write with it.
-                await asyncio.shield(asyncio.wrap_future(self._submit(exchange)))
+                await self._written(exchange)
             await send(message)
 
         cause = "no_response"
@@ -121,13 +122,19 @@ class CaptureMiddleware:
             cause = "cancelled"
             raise
         except Exception:
-            cause = "exception"
+            if exchange.ended is None:
+                exchange.end("client_disconnected" if exchange.disconnected else "exception")
+                await self._written(exchange)
             raise
         finally:
             if exchange.ended is None:
                 exchange.end("client_disconnected" if exchange.disconnected else cause)
                 # Not awaited: in a cancelled scope the next await would be cancelled too. The thread finishes it.
                 self._submit(exchange)
+
+    async def _written(self, exchange: Exchange) -> None:
+        # Shielded: a cancelled request must not take a queued write with it.
+        await asyncio.shield(asyncio.wrap_future(self._submit(exchange)))
 
     def _submit(self, exchange: Exchange) -> "Future[None]":
         return self._writer.submit(self._record, exchange)

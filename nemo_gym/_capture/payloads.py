@@ -66,6 +66,38 @@ def token_bundles(response: Any) -> list[dict[str, Any]]:
     return bundles
 
 
+def answer_id(response: Any) -> str | None:
+    """The id that the model gave its answer, plain or streamed."""
+    holders: list[Mapping[str, Any]] = [_mapping(response)]
+    for event in stream_events(response) if isinstance(response, str) else ():
+        holders += [_mapping(event.get("response")), _mapping(event.get("message")), event]
+    return next((holder["id"] for holder in holders if isinstance(holder.get("id"), str)), None)
+
+
+def tool_call_ids(response: Any) -> list[str]:
+    """The ids of the tool calls that an answer asks for, each once, in order."""
+    found: dict[str, None] = {}
+    for holder in stream_events(response) if isinstance(response, str) else [_mapping(response)]:
+        for call in _calls_in(holder):
+            name = call.get("call_id") or call.get("id")
+            if isinstance(name, str):
+                found[name] = None
+    return list(found)
+
+
+def _calls_in(holder: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The tool calls in a body or in one event of a stream, whichever dialect it is."""
+    for item in (*_list(holder.get("output")), holder.get("item")):
+        if _mapping(item).get("type") == "function_call":
+            yield _mapping(item)
+    for choice in _list(holder.get("choices")):
+        for part in ("message", "delta"):
+            yield from map(_mapping, _list(_mapping(_mapping(choice).get(part)).get("tool_calls")))
+    for block in (*_list(holder.get("content")), holder.get("content_block")):
+        if _mapping(block).get("type") == "tool_use":
+            yield _mapping(block)
+
+
 def item_keys(item: Mapping[str, Any]) -> set[str]:
     """What tells a generated item from the others: its ids, and for plain text a digest of the text."""
     calls = item.get("tool_calls")
@@ -114,6 +146,10 @@ def _reported_usage(response: Any) -> Mapping[str, Any]:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _detail(usage: Mapping[str, Any], *names: str) -> Mapping[str, Any]:

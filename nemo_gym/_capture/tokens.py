@@ -52,6 +52,13 @@ class TokenSource(Protocol):
     def close(self) -> None: ...
 
 
+@runtime_checkable
+class RestartableTokenSource(Protocol):
+    """A source that can be told that a rollout begins anew."""
+
+    def restart(self, rollout_id: str) -> None: ...
+
+
 class FileTokenStore:
     """Both ends in one directory that all processes of a run share."""
 
@@ -85,6 +92,11 @@ class FileTokenStore:
         """Delete the rollout's tokens; the frozen marker stays so that a late writer cannot start the file anew."""
         self._path(rollout_id, TOKENS_SUFFIX).unlink(missing_ok=True)
         self._path(rollout_id, INCOMPLETE_SUFFIX).unlink(missing_ok=True)
+
+    def restart(self, rollout_id: str) -> None:
+        """Forget the rollout altogether: it is played again, and what is put from now on counts."""
+        self.drop(rollout_id)
+        self._path(rollout_id, FROZEN_SUFFIX).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Nothing is held open between calls."""

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
+from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym.errors import GymError, ServerCallError
 
 LOG = logging.getLogger(__name__)
@@ -50,7 +51,8 @@ class ErrorsAsJson:
             if started:
                 raise  # part of a reply is out: only a broken connection tells the client
             reply = json_reply(500, describe(error, self._server_name))
-            kind: FailureKind = "verifier" if scope["path"] == "/verify" else self._kind
+            verifies = split_rollout_prefix(scope["path"]).rest == "/verify"
+            kind: FailureKind = "verifier" if verifies else self._kind
             reply.headers[HEADER] = failure_of(error, kind, f"{self._server_name}{scope['path']}").encoded()
             await reply(scope, receive, send)
         return None

@@ -1,65 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is doing: one line that is drawn anew on a terminal, and printed now and then elsewhere."""
+"""How a run is doing: a live display on a terminal, a line now and then elsewhere, nothing if nobody wants to know.
 
-import math
+What is shown is looked up a few times a second by a thread of its own, so that a rollout costs no more than being
+counted, and a display moves on while none ends. How the live display looks is in `live_display`.
+"""
+
+import os
 import sys
-import time
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from typing import Protocol
 
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.types import Outcome
 from nemo_gym.cli import render
+from nemo_gym.cli.standing import Standing
 
 _LINE_EVERY_S = 10.0
-_REDRAWS_PER_S = 4
+_REDRAW_EVERY_S = 0.25
+
+
+class Screen(Protocol):
+    """Where a run is shown."""
+
+    every_s: float
+    """How often it is looked at."""
+
+    def begin(self, standing: Standing) -> None: ...
+
+    def refresh(self, standing: Standing) -> None: ...
+
+    def end(self, standing: Standing) -> None:
+        """The run is over: show what stays."""
+
+    def release(self) -> None:
+        """This process is about to end without another word."""
+
+
+class Lines:
+    """A line now and then, for logs and pipes."""
+
+    every_s = _LINE_EVERY_S
+
+    def begin(self, standing: Standing) -> None:
+        """Nothing is known yet."""
+
+    def refresh(self, standing: Standing) -> None:
+        render.note(standing.line())
+
+    def end(self, standing: Standing) -> None:
+        render.note(standing.line())
+
+    def release(self) -> None:
+        """A line is complete when it is printed."""
 
 
 @contextmanager
-def shown(summary: RunSummary, limiter: Limiter, *, quiet: bool) -> Iterator[Callable[[Outcome], None]]:
-    """Count outcomes into `summary` and show how it stands, unless `quiet`; the last line when it ends."""
-    live = sys.stderr.isatty()
-    every_s = math.inf if quiet else 1 / _REDRAWS_PER_S if live else _LINE_EVERY_S
-    last_shown = time.monotonic()
+def screen(*, quiet: bool) -> Iterator[Screen | None]:
+    """Where to show a run: the terminal, whose output goes through the display meanwhile, or lines; None if `quiet`."""
+    if quiet:
+        yield None
+    elif not (sys.stderr.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")):
+        yield Lines()
+    else:
+        from nemo_gym.cli.live_display import terminal  # loads rich
 
-    def count(outcome: Outcome) -> None:
-        nonlocal last_shown
-        summary.add(outcome)
-        now = time.monotonic()
-        if now - last_shown >= every_s:
-            last_shown = now
-            render.status_line(line(summary, limiter), live=live)
+        with terminal(_REDRAW_EVERY_S) as display:
+            yield display
 
+
+@contextmanager
+def shown(
+    summary: RunSummary, limiter: Limiter, on: Screen | None, *, before: int = 0
+) -> Iterator[Callable[[Outcome], None]]:
+    """Count outcomes into `summary` and show how it stands; what it came to when it ends."""
+    standing = Standing(summary, limiter, before)
+    with nullcontext() if on is None else _refreshed(on, standing):
+        try:
+            yield summary.add
+        finally:
+            summary.finish()
+
+
+@contextmanager
+def _refreshed(on: Screen, standing: Standing) -> Iterator[None]:
+    over = threading.Event()
+
+    def refresh() -> None:
+        while not over.wait(on.every_s):
+            on.refresh(standing)
+
+    thread = threading.Thread(target=refresh, name="progress", daemon=True)
+    on.begin(standing)
+    thread.start()
     try:
-        yield count
+        yield
     finally:
-        summary.finish()
-        if not quiet:
-            render.status_line(line(summary, limiter), live=live, last=True)
-
-
-def line(summary: RunSummary, limiter: Limiter) -> str:
-    """All of it in one line."""
-    parts = [
-        f"{summary.ended}/{summary.requested} rollouts",
-        f"{summary.rate_per_s or 0:.1f}/s",
-        f"{limiter.in_flight} in flight",
-        f"{_duration(summary.eta_s)} left" if summary.ended_s is None else _duration(summary.wall_time_s),
-    ]
-    if summary.mean_reward is not None:
-        parts.append(f"reward {summary.mean_reward:.3f} ± {summary.stderr or 0:.3f} (n={summary.scored})")
-    if summary.failures:
-        kinds = sorted(summary.failures.items(), key=lambda item: -item[1].count)
-        parts.append("failed " + ", ".join(f"{kind} {group.count}" for kind, group in kinds))
-    if summary.output_tokens:
-        parts.append(f"{summary.input_tokens:,} tokens in, {summary.output_tokens:,} out")
-    return " | ".join(parts)
-
-
-def _duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "?"
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+        over.set()
+        thread.join()
+        on.end(standing)

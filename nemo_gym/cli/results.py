@@ -1,41 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run came to: metrics written to their file, and a table that says of how many rollouts each number is."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
-from aiohttp import ClientError
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, write_aggregates
 from nemo_gym._results.summary import table
 from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.paths import RunPaths, write_error
 from nemo_gym.cli import render
-from nemo_gym.errors import ServerCallError
-from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+
+if TYPE_CHECKING:
+    from nemo_gym.server_utils import ServerClient
 
 
-async def report(paths: RunPaths, counts: Counts, client: ServerClient, *, as_json: bool) -> None:
-    """Aggregate the rollouts of a run, write the metrics and print them."""
+async def report(
+    paths: RunPaths,
+    counts: Counts,
+    client: "ServerClient",
+    *,
+    as_json: bool,
+    ask_for: Collection[str] | None = None,
+    rollouts: Path | None = None,
+) -> list[AgentAggregate]:
+    """Aggregate the rollouts of a run, write the metrics and print them.
 
-    async def ask(agent: str, rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """What the agent's own server makes of its rollouts; None leaves it to us."""
-        try:
-            response = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows})
-            await raise_for_status(response)
-            metrics: dict[str, Any] = await get_response_json(response)
-            return metrics
-        except (ServerCallError, ClientError) as error:
-            render.note(f"{agent!r} could not aggregate its rollouts itself, so they are aggregated here: {error}")
-            return None
+    `ask_for`: the agents that are asked for metrics of their own; None for all. `rollouts`: a file that holds what the
+    metrics need of the rollouts, if there is one besides the output.
+    """
+    # What calls servers is slow to import, and the commands that only read files do without.
+    from nemo_gym.rollout_collection import metrics_from_servers
 
-    requested = Requested.in_files([paths.materialized])
-    aggregates = await aggregate_with(ask, [paths.output], requested=requested)
-    write_aggregates(paths.aggregate_metrics, aggregates)
+    requested = Requested.in_files([paths.materialized] if paths.materialized.is_file() else [])
+    ask = metrics_from_servers(client, render.note)
+    aggregates = await aggregate_with(ask, [rollouts or paths.output], requested=requested, ask_for=ask_for)
+    try:
+        write_aggregates(paths.aggregate_metrics, aggregates)
+    except OSError as error:
+        hint = "the rollouts are recorded; make room, then run the same command again with `--resume`"
+        raise write_error(paths.aggregate_metrics, error, hint) from error
     if as_json:
         render.json_data(summary(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
+    return aggregates
 
 
 def summary(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:

@@ -4,50 +4,33 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field, PositiveInt
 
 from nemo_gym._results.reverify import Reverification, output_for, plan_reverification, require_output
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, collect
+from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.lock import run_lock
 from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.types import Row, Scored
-from nemo_gym._util.jsonl import write_rows
+from nemo_gym._rollouts.types import Row, Scored, key_of
+from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.progress import shown
+from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.settings import validated
-from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
+from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser, get_global_config_dict, set_global_config_dict
+from nemo_gym.rollout_reverification import RolloutReverificationConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
 _DEFAULT_PARALLEL = 64
-
-
-class RolloutReverificationConfig(BaseNeMoGymCLIConfig):
-    """Score stored responses again with the verifiers of a config."""
-
-    materialized_inputs_jsonl_fpath: str | None = Field(
-        default=None, description="What was planned; by default the file beside the rollouts."
-    )
-    rollouts_jsonl_fpath: str = Field(description="The stored rollouts.")
-    output_jsonl_fpath: str = Field(description="Where the new scores go.")
-    force: bool = Field(default=False, description="Also with verifiers that are not known to be stateless.")
-    disable_aggregation: bool = Field(default=False, description="Write rollouts only, no aggregate metrics.")
-    num_samples_in_parallel: PositiveInt | None = Field(default=None, description="Verifications at once.")
-    limit: PositiveInt | None = Field(default=None, description="Only the first so many.")
-    overwrite: bool = Field(default=False, description="Replace an output that exists.")
-    resume_from_cache: bool = Field(default=False, description="Only what the output does not hold yet.")
-    judge_failed_only: bool = Field(default=False, description="Only rollouts whose judge gave no verdict.")
-    append: bool = Field(default=False, description="Add to an output that exists.")
-    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
 
 def reverify(overrides: list[str]) -> int:
@@ -67,53 +50,62 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     from nemo_gym.launch import serve_config
 
     verifiers = verifiers_of(config)
-    async with serve_config(config, render.note):
-        client = ServerClient.load_from_global_config()
-        output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
-        keep = settings.resume_from_cache or settings.append
-        require_output(output, overwrite=settings.overwrite, resume=keep)
-        paths = RunPaths.of(output)
-        inputs = settings.materialized_inputs_jsonl_fpath or RunPaths.of(settings.rollouts_jsonl_fpath).materialized
-        plan = plan_reverification(
-            inputs,
-            settings.rollouts_jsonl_fpath,
-            output,
-            judge_failed_only=settings.judge_failed_only,
-            limit=settings.limit,
-            resume=settings.resume_from_cache,
-            append=settings.append,
-        )
-        with run_lock(paths):
-            counts = await _score(plan, paths, _verify_with(client, verifiers), settings, keep)
-        if not settings.disable_aggregation:
-            await report(paths, counts, client, as_json=settings.json_summary)
+    with screen(quiet=settings.quiet) as on:
+        async with serve_config(config, render.note):
+            client = ServerClient.load_from_global_config()
+            output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
+            keep = settings.resume_from_cache or settings.append
+            require_output(output, overwrite=settings.overwrite, resume=keep)
+            paths = RunPaths.of(output)
+            inputs = settings.materialized_inputs_jsonl_fpath or RunPaths.of(settings.rollouts_jsonl_fpath).materialized
+            plan = plan_reverification(
+                inputs,
+                settings.rollouts_jsonl_fpath,
+                output,
+                judge_failed_only=settings.judge_failed_only,
+                limit=settings.limit,
+                resume=settings.resume_from_cache,
+                append=settings.append,
+            )
+            with run_lock(paths):
+                journal = _begun(plan, paths, inputs, keep=keep and bool(plan.n_done))
+                verify, workers = _verify_with(client, verifiers), settings.num_samples_in_parallel or _DEFAULT_PARALLEL
+                counts = await _score(plan, journal, verify, workers, on)
+            if not settings.disable_aggregation:
+                await report(paths, counts, client, as_json=settings.json_summary)
     return 0 if counts.scored == counts.requested else 1
 
 
 async def _score(
     plan: Reverification,
-    paths: RunPaths,
+    journal: Journal,
     verify: Callable[[str, Row], Awaitable[Any]],
-    settings: RolloutReverificationConfig,
-    keep: bool,
+    workers: int,
+    on: Screen | None,
 ) -> Counts:
-    """Copy what is kept as it is, then score the rest into the journal."""
-    done = plan.n_done + plan.n_seeds
-    counts = Counts(requested=plan.n_requested, scored=done, not_played=len(plan.todo))
-    if not keep or not plan.n_done:
-        write_rows(paths.materialized_draft, (payload.row for payload in plan.payloads()))
+    """Score what is to be scored, into the journal."""
+    limiter, summary = FixedLimit(workers), RunSummary(len(plan.todo))
+    rows = (payload.row for payload in plan.payloads())
+    with journal, shown(summary, limiter, on, before=plan.n_done + plan.n_seeds) as count:
+        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), count)
+
+
+def _begun(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep: bool) -> Journal:
+    """The record of the new scores, with the rollouts in it that are copied as they are."""
+    not_played = plan.n_requested - plan.n_done
+    counts = Counts(requested=plan.n_requested, scored=plan.n_done, not_played=not_played)
+    if keep:
+        journal = Journal.resume(paths, Manifest(counts=counts, input=input_identity(plan.source, paths.output)))
+    else:
+        wanted = KeySet()
+        for key in (*(one.key for one in plan.todo), *map(key_of, plan.seeds())):
+            wanted.add(key)
+        write_rows(paths.materialized_draft, (row for row in read_rows(inputs) if key_of(row) in wanted))
         manifest = Manifest(counts=counts, input=input_identity(plan.source, paths.materialized_draft))
         journal = Journal.begin(paths, manifest)
-        for row in plan.seeds():
-            journal.record(Scored(row, row, 0, 0.0))
-        counts = counts.model_copy(update={"scored": plan.n_done})
-    else:
-        journal = Journal.resume(paths, Manifest(counts=counts, input=input_identity(plan.source, paths.output)))
-    limiter = FixedLimit(settings.num_samples_in_parallel or _DEFAULT_PARALLEL)
-    summary = RunSummary(len(plan.todo))
-    rows = (payload.row for payload in plan.payloads())
-    with journal, shown(summary, limiter, quiet=settings.json_summary) as count:
-        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), count)
+    for row in plan.seeds():
+        journal.record(Scored(row, row, 0, 0.0))
+    return journal
 
 
 def verifiers_of(config: DictConfig) -> dict[str, str]:

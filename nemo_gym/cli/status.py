@@ -4,65 +4,85 @@
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
-import orjson
+from pydantic import TypeAdapter
 
 from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.server_utils import ServerClient
+from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
 _HEAD_TIMEOUT_S, _SERVER_TIMEOUT_S = 5, 2
+_INSTANCES = TypeAdapter(list[ServerInstanceDisplayConfig])
+
+
+class StatusCommand:
+    """What runs and how it is, for programs: `StatusCommand().discover_servers()`."""
+
+    def discover_servers(self) -> list[ServerInstanceDisplayConfig]:
+        """Every server that the head server lists, each with its health; none if no head server answers."""
+        listed = _listed(ServerClient.load_head_server_config())
+        if not listed:
+            return []
+        with ThreadPoolExecutor(max_workers=min(32, len(listed))) as pool:
+            statuses = list(pool.map(self.check_health, listed))
+        now = time.time()
+        ages = [None if server.start_time is None else now - server.start_time for server in listed]
+        return [
+            server.model_copy(update={"status": status, "uptime_seconds": age})
+            for server, status, age in zip(listed, statuses, ages, strict=True)
+        ]
+
+    def check_health(self, server: ServerInstanceDisplayConfig) -> ServerStatus:
+        """Whether `server` answers."""
+        return status_of(server.url or "", _SERVER_TIMEOUT_S)
+
+    def display_status(self, servers: Sequence[ServerInstanceDisplayConfig]) -> None:
+        """Print `servers` for people."""
+        if not servers:
+            where = ServerClient.load_head_server_config()
+            render.note(f"No head server answers at {where.host}:{where.port}.")
+            render.data("No NeMo Gym servers found running.")
+            return
+        healthy = sum(server.status == "success" for server in servers)
+        render.data(_listing(servers))
+        render.data(f"{len(servers)} servers found ({healthy} healthy, {len(servers) - healthy} unhealthy)\n")
 
 
 def show_status(as_json: bool) -> int:
     """Print every server with its health."""
-    where = ServerClient.load_head_server_config()
-    servers = _servers(where)
-    healthy = sum(server["status"] == "success" for server in servers)
+    command = StatusCommand()
+    servers = command.discover_servers()
     if as_json:
-        render.json_data(servers)
-    elif not servers:
-        render.note(f"No head server answers at {where.host}:{where.port}.")
-        render.data("No NeMo Gym servers found running.")
+        render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers])
     else:
-        render.data(_listing(servers))
-        render.data(f"{len(servers)} servers found ({healthy} healthy, {len(servers) - healthy} unhealthy)\n")
-    return 0 if servers and healthy == len(servers) else 1
+        command.display_status(servers)
+    return 0 if servers and all(server.status == "success" for server in servers) else 1
 
 
-def _servers(where: BaseServerConfig) -> list[dict[str, Any]]:
+def _listed(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:
     try:
         with urllib.request.urlopen(
             f"http://{where.host}:{where.port}/server_instances", timeout=_HEAD_TIMEOUT_S
         ) as response:
-            servers: list[dict[str, Any]] = orjson.loads(response.read())
+            return _INSTANCES.validate_json(response.read())
     except (urllib.error.URLError, OSError, ValueError):
         return []
-    if not servers:
-        return []
-    with ThreadPoolExecutor(max_workers=min(32, len(servers))) as pool:
-        statuses = list(pool.map(lambda server: status_of(server["url"], _SERVER_TIMEOUT_S), servers))
-    now = time.time()
-    return [
-        {**server, "status": status, "uptime_seconds": now - server["start_time"]}
-        for server, status in zip(servers, statuses, strict=True)
-    ]
 
 
-def _listing(servers: list[dict[str, Any]]) -> str:
+def _listing(servers: Sequence[ServerInstanceDisplayConfig]) -> str:
     lines = ["", "NeMo Gym Server Status:", ""]
     for number, server in enumerate(servers, 1):
-        mark = "✓" if server["status"] == "success" else "✗"
-        lines.append(f"[{number}] {mark} {server['process_name']} ({server['server_type']}/{server['name']})")
+        mark = "✓" if server.status == "success" else "✗"
+        lines.append(f"[{number}] {mark} {server.process_name} ({server.server_type}/{server.name})")
         shown = {
-            "server_type": server["server_type"],
-            "name": server["name"],
-            "port": server["port"],
-            "pid": server["pid"],
-            "uptime_seconds": _duration(server["uptime_seconds"]),
+            "server_type": server.server_type,
+            "name": server.name,
+            "port": server.port,
+            "pid": server.pid,
+            "uptime_seconds": None if server.uptime_seconds is None else _duration(server.uptime_seconds),
         }
         lines += ["{", *(f"    {key!r}: {value!r}," for key, value in shown.items()), "}"]
     return "\n".join([*lines, ""])

@@ -22,6 +22,7 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.reward_profile": surface_runs.REWARD_PROFILE,
     "nemo_gym.rollout_collection": surface_runs.ROLLOUT_COLLECTION,
     "nemo_gym.rollout_correlation": surface_runs.ROLLOUT_CORRELATION,
+    "nemo_gym.rollout_reverification": surface_runs.ROLLOUT_REVERIFICATION,
     "nemo_gym.rollout_observability": surface_runs.ROLLOUT_OBSERVABILITY,
     "nemo_gym.token_id_capture": surface_runs.TOKEN_ID_CAPTURE,
     "nemo_gym.prompt": surface_runs.PROMPT,

@@ -85,14 +85,37 @@ ROLLOUT_COLLECTION = (
         bases="SharedRolloutCollectionConfig",
     ),
     model("SkillsConfig", "path"),
+    model("RolloutAggregationConfig", "input_glob output_jsonl_fpath", merge_shards=True),
+    same("RolloutReverificationConfig", "nemo_gym.rollout_reverification:RolloutReverificationConfig"),
     class_(
         "RolloutCollectionHelper",
         None,
+        coroutine("run_from_config", "config"),
         function("run_examples", "examples, head_server_config=None, semaphore=None"),
         function("setup_server_client", "head_server_config=None"),
+        function("_preprocess_rows_from_config", "config"),
+        function("_load_from_cache", "config"),
+        coroutine("_call_aggregate_metrics", "results, rows, output_fpath"),
     ),
+    function("_attach_trajectory_record", "result, row=..."),
     function("_get_max_rollout_attempts", ""),
     function("loads_jsonl_line", "raw, path, line"),
+)
+
+ROLLOUT_REVERIFICATION = (
+    model(
+        "RolloutReverificationConfig",
+        "rollouts_jsonl_fpath output_jsonl_fpath",
+        materialized_inputs_jsonl_fpath=OPTIONAL,
+        force=False,
+        disable_aggregation=False,
+        num_samples_in_parallel=None,
+        limit=None,
+        overwrite=False,
+        resume_from_cache=False,
+        judge_failed_only=False,
+        append=False,
+    ),
 )
 
 ROLLOUT_OBSERVABILITY = (
@@ -236,6 +259,11 @@ PACKAGE = (
 )
 
 SMALL_MODULES = {
+    "nemo_gym.cli": (
+        class_("RunHelper"),
+        class_("StatusCommand", None, function("discover_servers", ""), function("display_status", "servers")),
+        same("GlobalConfigDictParserConfig", "nemo_gym.global_config:GlobalConfigDictParserConfig"),
+    ),
     "nemo_gym.path_utils": (function("failures_path_for", "output_path"),),
     "nemo_gym.profiling": (class_("Profiler"),),
     "nemo_gym.secret_utils": (function("recursively_hide_secrets", "config"),),

@@ -113,6 +113,15 @@ async def test_a_bug_in_a_verifier_is_the_verifiers():
     assert "a bug in the verifier" in failure.message
 
 
+async def test_a_bug_in_a_verifier_is_the_verifiers_under_a_rollout_path_too(tmp_path):
+    capture = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
+    row = {"responses_create_params": asked("go"), "_ng_task_index": 0, "_ng_rollout_index": 0}
+    servers = {"agent": AGENT, "world": World, "policy_model": scripted_model("crash")}
+    async with running(global_config=capture, **servers) as client:
+        answer = await client.post("agent", "/run", json=row)
+    assert decoded(answer.headers[HEADER]).kind == "verifier"
+
+
 async def test_a_tool_server_that_is_gone_is_named():
     async with running(world=World) as gone:
         dead = gone.global_config_dict.world

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collecting by somebody else's function: `rollout_collection_driver`, a `module:function` of the user's own.
+
+It is awaited with the settings of the run and the whole resolved config while the servers run, and it writes the
+rollouts file. Its rollouts are counted and aggregated like any others.
+"""
+
+import importlib
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from nemo_gym._results.rows import reward_of, stripped_rows
+from nemo_gym._rollouts.compact import KeySet
+from nemo_gym._rollouts.manifest import Counts
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.rollout_collection import RolloutCollectionConfig
+
+
+async def drive(driver: Callable[..., Any], settings: RolloutCollectionConfig, config: DictConfig) -> None:
+    """Let `driver` collect."""
+    returned = driver(settings, OmegaConf.to_container(config, resolve=True))
+    if inspect.isawaitable(returned):
+        await returned
+
+
+def load_driver(spec: str) -> Callable[..., Any]:
+    """The function that `module:function` names."""
+    module_name, separator, name = spec.partition(":")
+    if not (module_name and separator and name):
+        raise ConfigError(f"rollout_collection_driver is {spec!r}.\nhint: write it as `module.path:function`")
+    try:
+        driver = getattr(importlib.import_module(module_name), name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(
+            f"rollout_collection_driver {spec!r} cannot be loaded: {error}\n"
+            "hint: the module has to be importable from here: install it, or add its folder to PYTHONPATH"
+        ) from error
+    if not callable(driver):
+        raise ConfigError(f"rollout_collection_driver {spec!r} is a {type(driver).__name__}, not a function")
+    loaded: Callable[..., Any] = driver
+    return loaded
+
+
+def driven_counts(paths: RunPaths, driver: str) -> Counts:
+    """What a driver has made of its run, by the files that it left."""
+    if not paths.output.is_file():
+        raise GymError(
+            f"the driver {driver!r} has ended, but there is no {paths.output}.\n"
+            "hint: a driver writes its rollouts to `output_jsonl_fpath` of the config that it is given"
+        )
+    scored, failed = KeySet(), KeySet()
+    for result in stripped_rows([paths.output]):
+        (failed if reward_of(result.row) is None else scored).add(result.key)
+    for result in stripped_rows([paths.failures] if paths.failures.is_file() else []):
+        if result.key not in scored:
+            failed.add(result.key)
+    ended = len(scored) + len(failed)
+    planned = sum(1 for _ in stripped_rows([paths.materialized])) if paths.materialized.is_file() else ended
+    requested = max(planned, ended)
+    return Counts(requested=requested, scored=len(scored), failed=len(failed), not_played=requested - ended)

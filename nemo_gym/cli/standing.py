@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run stands, in words short enough for one line: what every way of showing progress is made of."""
+
+from nemo_gym._results.summary import RunSummary
+from nemo_gym._rollouts.limiter import Limiter
+
+
+class Standing:
+    """How a run stands, in words: counted by whoever plays it, read by whoever shows it."""
+
+    def __init__(self, summary: RunSummary, limiter: Limiter, before: int = 0) -> None:
+        """`before`: rollouts that earlier sessions of the run have dealt with."""
+        self.summary, self._limiter, self._before = summary, limiter, before
+
+    @property
+    def is_over(self) -> bool:
+        return self.summary.ended_s is not None
+
+    @property
+    def done(self) -> int:
+        """Rollouts that have ended, in this session or before."""
+        return self._before + self.summary.ended
+
+    @property
+    def total(self) -> int | None:
+        requested = self.summary.requested
+        return None if requested is None else self._before + requested
+
+    @property
+    def count(self) -> str:
+        total = "?" if self.total is None else f"{self.total:,}"
+        earlier = f" ({self._before:,} before)" if self._before else ""
+        return f"{self.done:,}/{total} rollouts{earlier}"
+
+    @property
+    def pace(self) -> list[str]:
+        """How fast, and how long still; in the end, how long it took."""
+        rate = self.summary.rate_per_s
+        speed = ["-/s" if rate is None else f"{rate:,.1f}/s"]
+        if self.is_over:
+            return [f"in {_duration(self.summary.wall_time_s)}", *speed]
+        return [*speed, f"{_duration(self.summary.eta_s)} left", f"{self._limiter.in_flight:,} in flight"]
+
+    @property
+    def reward(self) -> str | None:
+        summary = self.summary
+        if summary.mean_reward is None:
+            return None
+        spread = "" if summary.stderr is None else f" ± {summary.stderr:.3f}"
+        return f"reward {summary.mean_reward:.3f}{spread} (n={summary.scored:,})"
+
+    @property
+    def failures(self) -> str | None:
+        # Copied in one step: another thread may be adding a kind.
+        kinds = sorted([*self.summary.failures.items()], key=lambda item: (-item[1].count, item[0]))
+        if not kinds:
+            return None
+        counted = ", ".join(f"{kind} {group.count:,}" for kind, group in kinds)
+        return f"{sum(group.count for _, group in kinds):,} failed: {counted}"
+
+    @property
+    def tokens(self) -> str | None:
+        if not (self.summary.input_tokens or self.summary.output_tokens):
+            return None
+        return f"tokens {_compact(self.summary.input_tokens)} in, {_compact(self.summary.output_tokens)} out"
+
+    def line(self) -> str:
+        """All of it in one line."""
+        parts = [self.count, *self.pace, self.reward, self.failures, self.tokens]
+        return " | ".join(part for part in parts if part)
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def _compact(count: int) -> str:
+    """1,234 as 1.23k: enough digits to see it grow."""
+    for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{letter}" if count < 999.5 * size else f"{count / size:.0f}{letter}"
+    return str(count)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a run is shown while it goes on: on a real terminal, in a log, or not at all."""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import PARENT_DIR
+from nemo_gym._results.summary import RunSummary
+from nemo_gym._rollouts.limiter import FixedLimit
+from nemo_gym._rollouts.types import Failed, Outcome, Scored
+from nemo_gym._transport.failures import Failure
+from nemo_gym.cli.progress import screen, shown
+from nemo_gym.cli.standing import Standing
+from perf.fake_endpoint import Settings, running
+from tests.support.terminal import OnTerminal, Screen
+
+AGENT = "example_single_tool_call_simple_agent"
+EXAMPLES = PARENT_DIR / "resources_servers" / "example_single_tool_call" / "data" / "example.jsonl"
+FRAME = re.compile(r"\d+%   [\d,]+/[\d,]+ rollouts")
+
+
+def scored(reward: float, tokens: int = 0) -> Outcome:
+    usage = {"input_tokens": tokens, "output_tokens": tokens}
+    return Scored({}, {"reward": reward, "response": {"usage": usage}}, 1, 0.1)
+
+
+def failed(kind: str) -> Outcome:
+    return Failed({}, Failure(kind, "/run", True, "because"), 1, 0.1)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def standing(*outcomes: Outcome, requested: int | None = 10, after_s: float = 2.0, before: int = 0) -> Standing:
+    clock = Clock()
+    summary = RunSummary(requested, clock)
+    for outcome in outcomes:
+        summary.add(outcome)
+    clock.now = after_s
+    return Standing(summary, FixedLimit(4), before)
+
+
+# --- in words ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_line_says_how_far_how_fast_how_good_and_what_failed():
+    line = standing(scored(1.0, 600), scored(0.0, 640), failed("timeout"), failed("agent"), failed("agent")).line()
+    assert line == (
+        "5/10 rollouts | 2.5/s | 2.0s left | 0 in flight | reward 0.500 ± 0.500 (n=2) | "
+        "3 failed: agent 2, timeout 1 | tokens 1.24k in, 1.24k out"
+    )
+
+
+def test_before_anything_has_ended_nothing_is_made_up():
+    assert standing().line() == "0/10 rollouts | -/s | ? left | 0 in flight"
+    assert standing(requested=None).line().startswith("0/? rollouts")
+
+
+def test_a_resumed_run_counts_what_was_there_before_but_not_into_its_pace():
+    line = standing(scored(1.0), before=90, requested=10).line()
+    assert line.startswith("91/100 rollouts (90 before) | 0.5/s | 18s left")
+
+
+def test_in_the_end_there_is_nothing_left_to_wait_for():
+    over = standing(scored(1.0), after_s=75)
+    over.summary.finish()
+    assert over.line() == "1/10 rollouts | in 1m15s | 0.0/s | reward 1.000 (n=1)"
+
+
+# --- where it is shown ------------------------------------------------------------------------------------------------
+
+
+def play(outcomes: int, *, quiet: bool = False) -> None:
+    with screen(quiet=quiet) as on, shown(RunSummary(outcomes), FixedLimit(1), on) as count:
+        for _ in range(outcomes):
+            count(scored(1.0))
+
+
+def test_in_a_log_the_end_is_a_line(capsys: pytest.CaptureFixture[str]):
+    play(3)
+    assert capsys.readouterr().err.startswith("3/3 rollouts | in ")
+
+
+def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]):
+    play(3, quiet=True)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_end_is_shown_although_the_run_broke_off(capsys: pytest.CaptureFixture[str]):
+    def break_off() -> None:
+        with screen(quiet=False) as on, shown(RunSummary(2), FixedLimit(1), on) as count:
+            count(scored(1.0))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        break_off()
+    assert "1/2 rollouts" in capsys.readouterr().err
+    assert not any(thread.name == "progress" for thread in threading.enumerate())
+
+
+def test_rich_is_loaded_only_for_a_terminal():
+    code = (
+        "import sys; from nemo_gym.cli.progress import *\n"
+        "with screen(quiet=False) as on, shown(RunSummary(1), None, None): pass\n"
+        "sys.exit('rich' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=PARENT_DIR, check=False).returncode == 0
+
+
+# --- on a real terminal -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    rows = [json.loads(line) for line in EXAMPLES.read_text().splitlines()]
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps({**rows[n % len(rows)], "n": n}) + "\n" for n in range(40)))
+    return path
+
+
+@contextmanager
+def eval_run(
+    folder: Path, tasks: Path, url: str, *flags: str, columns: int, **environment: str
+) -> Iterator[OnTerminal]:
+    command = [sys.executable, "-m", "nemo_gym.cli.main", "eval", "run", "--resources-server"]
+    command += ["example_single_tool_call", "--model-type", "openai_model", "--model", "m", "--model-url", f"{url}/v1"]
+    command += ["--model-api-key", "k", "-a", AGENT, "-i", str(tasks), "-o", str(folder / "r.jsonl"), *flags]
+    running = OnTerminal(command, columns=columns, cwd=folder, environment=environment)
+    try:
+        yield running
+    finally:
+        running.close()
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with running(Settings(latency_ms=150)) as url:
+        yield url
+
+
+@pytest.fixture
+def head(unused_tcp_port: int) -> str:
+    return f"++head_server.port={unused_tcp_port}"
+
+
+def frame_of(screen: Screen) -> list[str]:
+    """The lines of the display that is on the screen now."""
+    starts = [number for number, line in enumerate(screen.lines) if FRAME.search(line)]
+    return [line for line in screen.lines[starts[-1] :] if line] if starts else []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(columns, tmp_path, tasks, url, head):
+    with eval_run(tmp_path, tasks, url, head, "--concurrency", "4", columns=columns) as run:
+        run.read_until(lambda screen: "reward" in "".join(frame_of(screen)), "the first rollouts have ended")
+        first = frame_of(run.screen)
+        run.read_until(lambda screen: frame_of(screen)[:1] != first[:1], "the display has moved on")
+        assert run.screen.cursor_is_hidden
+        moved = frame_of(run.screen)
+        assert run.wait() == 0, run.screen.text
+    text = "\n".join(moved)
+    for field in ("/40 rollouts", "/s", "left", "4 in flight", "reward 1.000", "tokens", "in,", "out"):
+        assert field in text, text
+    assert all(len(line) < columns for line in moved), "a line that fills the terminal would wrap"
+    assert sum(FRAME.search(line) is not None for line in run.screen.lines) == 0, "the display has given way"
+    assert len(re.findall(r"40/40 rollouts   in ", run.screen.text)) == 1
+    assert not run.screen.cursor_is_hidden
+    assert run.screen.has_colours
+    assert "40 scored of 40 requested" in run.screen.text
+
+
+@pytest.mark.slow
+def test_what_servers_print_meanwhile_stands_above_the_display_in_whole_lines(tmp_path, tasks, head):
+    with running(Settings(latency_ms=100, faults={"500": 0.4})) as url:
+        with eval_run(tmp_path, tasks, url, head, "--concurrency", "4", columns=100) as run:
+            run.read_until(lambda screen: "failed:" in screen.text and bool(frame_of(screen)), "a server complains")
+            run.interrupt()
+            run.read_until(lambda screen: "Ctrl-C again" in screen.text, "the interrupt is answered")
+            run.wait()
+    complaints = [line for line in run.screen.lines if "POST /v1/responses failed" in line]
+    assert complaints
+    assert all(line.startswith("(policy_model)") for line in complaints), "no line begins within another"
+    assert sum(FRAME.search(line) is not None for line in run.screen.lines) == 0, "no remains of an earlier display"
+    for frame in run.frames:
+        assert sum(FRAME.search(line) is not None for line in frame.splitlines()) <= 1
+
+
+@pytest.mark.slow
+def test_without_colours_there_are_none(tmp_path, tasks, url, head):
+    with eval_run(tmp_path, tasks, url, head, "--limit", "4", columns=80, NO_COLOR="1") as run:
+        assert run.wait() == 0, run.screen.text
+    assert not run.screen.has_colours
+    assert "4/4 rollouts   in " in run.screen.text
+
+
+@pytest.mark.slow
+def test_a_dumb_terminal_gets_plain_lines(tmp_path, tasks, url, head):
+    with eval_run(tmp_path, tasks, url, head, "--limit", "4", columns=80, TERM="dumb") as run:
+        assert run.wait() == 0, run.screen.text
+    assert "4/4 rollouts | in " in run.screen.text
+    assert not run.screen.styles
+
+
+@pytest.mark.slow
+def test_three_interrupts_leave_the_terminal_as_it_was(tmp_path, tasks, head):
+    with running(Settings(faults={"hang": 1.0})) as url:
+        with eval_run(tmp_path, tasks, url, head, "--concurrency", "4", columns=80) as run:
+            run.read_until(lambda screen: "4 in flight" in screen.text, "rollouts are under way")
+            for answer in ("Ctrl-C again", "cancelling what runs"):
+                run.interrupt()
+                run.read_until(lambda screen, answer=answer: answer in screen.text, "the interrupt is answered")
+            run.interrupt()
+            assert run.wait() == 130
+    assert not run.screen.cursor_is_hidden
+
+
+async def test_a_display_costs_a_rollout_next_to_nothing():
+    """Counted, not timed: however many rollouts end, the display looks at them no more often than its clock says."""
+    looks = 0
+
+    class Counting:
+        every_s = 0.02
+
+        def begin(self, standing: Standing) -> None: ...
+
+        def refresh(self, standing: Standing) -> None:
+            nonlocal looks
+            looks += 1
+
+        def end(self, standing: Standing) -> None: ...
+
+        def release(self) -> None: ...
+
+    started = asyncio.get_running_loop().time()
+    with shown(RunSummary(5000), FixedLimit(1), Counting()) as count:
+        for number in range(5000):
+            count(scored(1.0))
+            if number % 500 == 0:
+                await asyncio.sleep(0.01)
+    assert looks <= (asyncio.get_running_loop().time() - started) / Counting.every_s
