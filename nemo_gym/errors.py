@@ -18,6 +18,8 @@
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                                       in `nemo_gym.sandbox`
     ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
+    ├── DataFileError, OffendingRows, MissingDatasets      datasets that cannot be read, used or found; `_data`
+    ├── MetricsConflict, MetricsFileError, CannotFetch     their metrics files and registries; `_data`
     ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
     ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
     ├── UsageError                                         a command line that names what is not there; `cli.selectors`

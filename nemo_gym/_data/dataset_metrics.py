@@ -1,131 +1,154 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the rows of a dataset look like in numbers: tools, words, turns, temperatures, and every field of their own.
+"""What the rows of a dataset look like in numbers: tools, words, tokens, turns, sampling, and every field of their own.
 
-Rows are added one by one and not kept. Reading and checking them, and comparing the result with a file that was written
-earlier, is left to the tools that prepare data.
+Rows are added one by one and not kept. Checking them is left to `nemo_gym._data.rows`, the file that the numbers go to
+to `nemo_gym._data.metrics_file`.
 """
 
-import hashlib
-import json
+import functools
+import operator
 from array import array
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._metrics.describe import describe, finite
+from nemo_gym._data.conversation import Conversations
+from nemo_gym._data.distinct import Distinct
+from nemo_gym._data.metrics_file import metrics_file as metrics_file
+from nemo_gym._data.params import SAMPLING, KnownSettings, Settings
+from nemo_gym._data.statistics import Chunk, rounded, statistics
+from nemo_gym._data.tokens import CountTokens
+from nemo_gym._metrics.describe import finite
+from nemo_gym._util.keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+
+__all__ = ["DatasetMetrics", "combined", "measure", "metrics_file", "rounded"]
 
 EXAMPLES = "Number of examples"
 TOOLS = "Number of tools"
 WORDS = "Json-dumped number of words (proxy for token count)"
 TURNS = "Number of turns"
 TEMPERATURE = "Temperature"
+TOKENS = "Input length in OpenAI tokens (o200k_base)"
+UNIQUE_PARAMS = "Number of unique create params"
+UNIQUE_USER_MESSAGES = "Number of unique user messages"
+_SAMPLING_NAMES = {
+    "temperature": TEMPERATURE,
+    "top_p": "Top p",
+    "max_output_tokens": "Max output tokens",
+    "max_tool_calls": "Max tool calls",
+    "top_logprobs": "Top logprobs",
+}
+_ROWS_BETWEEN_SETTLING = 1 << 14
+_NOT_MEASURED = frozenset({RESPONSES_CREATE_PARAMS_KEY_NAME, RESPONSE_KEY_NAME})
 
-_CREATE_PARAMS = "responses_create_params"
-_NOT_MEASURED = frozenset({_CREATE_PARAMS, "response"})
-_SLICE_FIELDS = ("start_idx", "end_idx")
 
-
-def measure(rows: Iterable[Mapping[str, Any]], *, repeats: int = 1) -> dict[str, Any]:
+def measure(
+    rows: Iterable[Mapping[str, Any]], *, repeats: int = 1, count_tokens: CountTokens | None = None
+) -> dict[str, Any]:
     """The metrics of `rows`, each of them counted `repeats` times."""
-    metrics = DatasetMetrics()
+    metrics = DatasetMetrics(repeats=repeats, count_tokens=count_tokens)
     for row in rows:
-        metrics.add(row, repeats=repeats)
+        metrics.add(row)
     return metrics.summary()
 
 
-def metrics_file(dataset: DatasetConfig | BenchmarkDatasetConfig, metrics: Mapping[str, Any]) -> str:
-    """The text of a metrics file: the dataset as its config describes it, then its metrics."""
-    described = dataset.model_dump(mode="json")
-    for name in _SLICE_FIELDS:
-        if described.get(name) is None:
-            described.pop(name, None)
-    return json.dumps({**described, **metrics}, indent=4) + "\n"
-
-
-class DatasetMetrics:
-    """The metrics of the rows added so far."""
-
-    def __init__(self) -> None:
-        self._examples = 0
-        self._params = {name: _Values() for name in (TOOLS, WORDS, TURNS, TEMPERATURE)}
-        self._fields: dict[str, _Values] = {}
-
-    def add(self, row: Mapping[str, Any], *, repeats: int = 1) -> None:
-        """Count a row that is known to be valid."""
-        self._examples += repeats
-        for name, value in _measured_params(row.get(_CREATE_PARAMS) or {}).items():
-            self._params[name].add(value, repeats)
-        for name, value in row.items():
-            if name not in _NOT_MEASURED:
-                self._add_field(name, value, repeats)
-
-    def summary(self) -> dict[str, Any]:
-        """The metrics under the names they have in a metrics file, in its order."""
-        params = {name: values.statistics() for name, values in self._params.items()}
-        fields = {name: values.summary() for name, values in self._fields.items()}
-        return {EXAMPLES: self._examples, **params, **fields}
-
-    def _add_field(self, name: str, value: Any, repeats: int) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, str) or finite(one) is not None:
-                self._fields.setdefault(name, _Values()).add(one, repeats)
-
-
-@dataclass
-class _Values:
-    """The values of one field: numbers in full, texts as digests, so that long ones cost no memory."""
-
-    numbers: "array[float]" = field(default_factory=lambda: array("d"))
-    digests: set[bytes] = field(default_factory=set)
-    texts: int = 0
-
-    def add(self, value: str | float | None, repeats: int) -> None:
-        if isinstance(value, str):
-            self.digests.add(hashlib.blake2b(value.encode("utf-8", "surrogatepass"), digest_size=16).digest())
-            self.texts += repeats
-        elif (number := finite(value)) is not None:
-            self.numbers.extend([number] * repeats)
-
-    def summary(self) -> dict[str, Any]:
-        """Statistics of a field that holds numbers; if there is a single text among them, how many differ."""
-        if not self.texts:
-            return self.statistics()
-        return {
-            "unique_count": len(self.digests) + len(set(self.numbers)),
-            "total_count": self.texts + len(self.numbers),
-        }
-
-    def statistics(self) -> dict[str, Any]:
-        """Count, average, extremes and sample standard deviation; zeros if there are no numbers."""
-        described = describe(self.numbers) if self.numbers else dict.fromkeys(("mean", "min", "max", "std"), 0.0)
-        return {
-            "Total # non-null values": len(self.numbers),
-            "Average": rounded(described["mean"]),
-            "Min": rounded(described["min"]),
-            "Max": rounded(described["max"]),
-            "Standard deviation": rounded(described["std"]),
-        }
-
-
-def rounded(number: float) -> float:
-    """To 2 decimals, or to 3 where the number is smaller than 1."""
-    return round(float(number), 2 if abs(number) >= 1 else 3)
-
-
-def _measured_params(params: Mapping[str, Any]) -> dict[str, float | None]:
-    """What is measured of create params; None for what they do not hold."""
-    tools = params.get("tools")
+def combined(parts: Sequence["DatasetMetrics"]) -> dict[str, Any]:
+    """The metrics of the rows of all `parts` together, under the names they have in a metrics file, in its order."""
+    for part in parts:
+        part.conversations.settle()
+    sampling = {name: [Chunk(part.sampling[name], part.repeats) for part in parts] for name in SAMPLING}
+    talks = [(part.conversations, part.repeats) for part in parts]
+    tokens = [Chunk(talk.tokens, repeats) for talk, repeats in talks]
+    others = {_SAMPLING_NAMES[name]: chunks for name, chunks in sampling.items() if name != "temperature"}
     return {
-        TOOLS: None if tools is None else len(tools),
-        WORDS: len(json.dumps(params).split()),
-        TURNS: _turns(params.get("input")),
-        TEMPERATURE: params.get("temperature"),
+        EXAMPLES: sum(part.examples * part.repeats for part in parts),
+        TOOLS: statistics([Chunk(part.tools, part.repeats) for part in parts]),
+        WORDS: statistics([Chunk(talk.words, repeats) for talk, repeats in talks]),
+        TURNS: statistics([Chunk(talk.turns, repeats) for talk, repeats in talks]),
+        TEMPERATURE: statistics(sampling["temperature"]),
+        **({TOKENS: statistics(tokens)} if all(part.has_tokens for part in parts) else {}),
+        UNIQUE_PARAMS: len(_union([talk.create_params for talk, _ in talks])),
+        UNIQUE_USER_MESSAGES: len(_union([talk.user_messages for talk, _ in talks])),
+        **{name: statistics(chunks) for name, chunks in others.items() if any(chunk.values for chunk in chunks)},
+        **_fields(parts),
     }
 
 
-def _turns(given: Any) -> int | None:
-    """How often the user speaks in an input; None if never."""
-    if isinstance(given, str):
-        return 1
-    return sum(isinstance(item, Mapping) and item.get("role") == "user" for item in given or ()) or None
+class DatasetMetrics:
+    """The metrics of the rows added so far; every row counts `repeats` times."""
+
+    def __init__(self, *, repeats: int = 1, count_tokens: CountTokens | None = None) -> None:
+        self.repeats = repeats
+        self.examples = 0
+        self.has_tokens = count_tokens is not None
+        self.tools = array("d")
+        self.sampling = {name: array("d") for name in SAMPLING}
+        self.fields = defaultdict[str, Values](Values)
+        self.conversations = Conversations(count_tokens)
+        self._known = KnownSettings()
+
+    def add(self, row: Mapping[str, Any], settings: Settings | None = None) -> None:
+        """Count a row; `settings` are those of its create params, if the caller has them already."""
+        self.examples += 1
+        params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}
+        settings = settings or self._known.of(params)
+        self.conversations.add(params, settings)
+        if settings.tools is not None:
+            self.tools.append(settings.tools)
+        for name, number in settings.sampling.items():
+            self.sampling[name].append(number)
+        for name, value in row.items():
+            if isinstance(value, str):
+                self.fields[name].texts.add(value)
+            elif isinstance(value, list):
+                for one in value:
+                    self._add_to_field(name, one)
+            elif not isinstance(value, dict):
+                self._add_to_field(name, value)
+        if self.examples % _ROWS_BETWEEN_SETTLING == 0:
+            self._settle()
+
+    def summary(self) -> dict[str, Any]:
+        """The metrics under the names they have in a metrics file, in its order."""
+        return combined([self])
+
+    def _add_to_field(self, name: str, value: Any) -> None:
+        if isinstance(value, str):
+            self.fields[name].texts.add(value)
+        elif (number := finite(value)) is not None:
+            self.fields[name].numbers.append(number)
+
+    def _settle(self) -> None:
+        talk = self.conversations
+        for seen in (talk.create_params, talk.user_messages, *(field.texts for field in self.fields.values())):
+            seen.settle()
+
+
+class Values:
+    """The values of one field: numbers in full, texts as hashes, so that long ones cost no memory."""
+
+    def __init__(self) -> None:
+        self.numbers = array("d")
+        self.texts = Distinct()
+
+
+def _fields(parts: Sequence[DatasetMetrics]) -> dict[str, Any]:
+    names = dict.fromkeys(name for part in parts for name in part.fields if name not in _NOT_MEASURED)
+    return {
+        name: _field([(part.fields[name], part.repeats) for part in parts if name in part.fields]) for name in names
+    }
+
+
+def _field(found: Sequence[tuple[Values, int]]) -> dict[str, Any]:
+    """Statistics of a field that holds numbers; if there is a single text among them, how many differ."""
+    if not any(values.texts.total for values, _ in found):
+        return statistics([Chunk(values.numbers, repeats) for values, repeats in found])
+    numbers = set[float]().union(*(values.numbers for values, _ in found))
+    return {
+        "unique_count": len(_union([values.texts for values, _ in found])) + len(numbers),
+        "total_count": sum((values.texts.total + len(values.numbers)) * repeats for values, repeats in found),
+    }
+
+
+def _union(sets: Sequence[Distinct]) -> Distinct:
+    return functools.reduce(operator.or_, sets)

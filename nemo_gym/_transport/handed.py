@@ -37,20 +37,20 @@ class LocalCall(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def handed_fields(kind: Any) -> frozenset[str]:
+def handed_fields(kind: Any) -> tuple[str, ...]:
     """The fields of `kind` that a handed value may fill: declared as its class, and nobody looks at the raw data."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-        return frozenset()
+        return ()
     looks = kind.__pydantic_decorators__
     if looks.validators or looks.root_validators or looks.model_validators or looks.model_serializers:
-        return frozenset()
+        return ()
     looked_at = {
         name
         for found in (looks.field_validators, looks.field_serializers)
         for decorator in found.values()
         for name in decorator.info.fields
     }
-    return frozenset(
+    return tuple(
         name
         for name, field in kind.model_fields.items()
         if field.annotation in HANDED and not (field.alias or field.validation_alias or field.serialization_alias)
@@ -79,11 +79,14 @@ def as_set(value: BaseModel) -> dict[str, Any]:
 
 def parts_of(value: BaseModel) -> dict[str, Any] | None:
     """`value` as a JSON object, except that handed values stay themselves; None if it has none."""
-    carried = {name: part for name in handed_fields(type(value)) if type(part := value.__dict__.get(name)) in HANDED}
+    given = value.__dict__
+    carried = {name: given[name] for name in handed_fields(type(value)) if type(given.get(name)) in HANDED}
     if not carried:
         return None
     rest = value.model_dump(mode="json", by_alias=True, exclude=set(carried), warnings=False)
-    return {**carried, **rest}
+    # In the order of the fields, which is that of the bytes: the two come first in every class of the contract.
+    first = next(iter(type(value).model_fields))
+    return {**carried, **rest} if first in carried else {**rest, **carried}
 
 
 class HandedResponse(LocalResponse):

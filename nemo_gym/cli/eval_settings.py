@@ -9,18 +9,12 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveFloat, field_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._data.splits import SplitDataset, write_split
-from nemo_gym._rollouts.expand import ExpandSettings
-from nemo_gym._rollouts.types import Row
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import ConfigError
-from nemo_gym.global_config import GlobalConfigDictParser
-from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
 from nemo_gym.rollout_collection import RolloutCollectionConfig
-from nemo_gym.skills import load_skill_directory
+from nemo_gym.train_data_utils import DatasetScope, dataset_scope, write_evaluation_input
 
 Split = Literal["train", "validation", "example", "benchmark"]
-_OLDER_PARAMS = {"max_tokens": "max_output_tokens"}
 
 
 class EvalRunConfig(RolloutCollectionConfig):
@@ -30,6 +24,7 @@ class EvalRunConfig(RolloutCollectionConfig):
         default=None, description="The input tasks, in the form of a file path to a JSONL file."
     )
     split: Split | None = Field(default=None, description="Which datasets of the config to run, without an input.")
+    reuse_existing_data_preparation: bool = Field(default=False, description="Take the data an earlier run prepared.")
     no_serve: bool = Field(default=False, description="Use servers that run already.")
     rollout_timeout_seconds: PositiveFloat | None = Field(default=None, description="Deadline of one rollout.")
     allow_failures: str = Field(default="0", description="How many rollouts may fail: a number or a percentage.")
@@ -54,20 +49,6 @@ class EvalRunConfig(RolloutCollectionConfig):
             return int(requested * float(self.allow_failures.removesuffix("%")) / 100)
         return int(float(self.allow_failures))
 
-    def expand_settings(self, known_agents: list[str] | None) -> ExpandSettings:
-        """How the input becomes rollouts."""
-        overrides = {_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()}
-        return ExpandSettings(
-            agent_name=self.agent_name,
-            limit=self.limit,
-            repeats=self.num_repeats or 1,
-            add_seed=self.num_repeats_add_seed,
-            overrides=overrides,
-            prompt=_prompt(self.prompt_config),
-            skills_ref=load_skill_directory(self.skills.path).model_dump() if self.skills else None,
-            known_agents=known_agents,
-        )
-
 
 def eval_run_config(config: DictConfig) -> EvalRunConfig:
     """The settings in a whole config."""
@@ -83,30 +64,32 @@ def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str]
         return str(_resolve_under_cwd_or_install(settings.input_jsonl_fpath))
     if settings.no_serve:
         raise ConfigError("which tasks? With --no-serve, name a file: --input tasks.jsonl")
-    split = settings.split or "example"
-    datasets = _datasets(config, split)
-    if not datasets:
-        raise ConfigError(f"the config has no {split} dataset.\nhint: name a file with --input, or another --split")
+    split, scope = _chosen(settings, config)
+    repeated = max(source.repeats for source in scope.sources)
+    if settings.num_repeats not in (None, 1) and repeated > 1:
+        notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
     output = Path(settings.output_jsonl_fpath)
-    prepared = output.with_suffix("") / "preprocessed_datasets" / f"{split}.jsonl"
-    count = write_split(datasets, prepared)
+    # Rows cut off by a limit must not pass for the whole split in a later run.
+    name = split if settings.limit is None else f"{split}_first_{settings.limit}"
+    prepared = output.with_suffix("") / "preprocessed_datasets" / f"{name}.jsonl"
+    if settings.reuse_existing_data_preparation and prepared.is_file():
+        notice(f"playing the rows that an earlier run prepared: {prepared}")
+        return str(prepared)
+    # A prompt that was asked for fills the rows later, in place of the one that the config has for them.
+    check = settings.prompt_config is None
+    count = write_evaluation_input(scope, prepared, limit=settings.limit, check=check, notice=notice)
     if settings.split is None:
-        notice(f"no --input and no --split: playing the {count} example rows of the config")
+        notice(f"no --input and no --split: playing the {count} {split} rows of the config")
     return str(prepared)
 
 
-def _datasets(config: DictConfig, split: Split) -> list[SplitDataset]:
-    found = []
-    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
-        for dataset in instance.datasets or ():
-            if dataset.type == split:
-                path = _resolve_under_cwd_or_install(dataset.jsonl_fpath)
-                found.append(SplitDataset(instance.name, dataset.name, path, dataset.num_repeats))
-    return found
-
-
-def _prompt(path: str | None) -> Callable[[Row], Row] | None:
-    if path is None:
-        return None
-    prompt = load_prompt_config(path)
-    return lambda row: apply_prompt_to_row(prompt, row, path)
+def _chosen(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, DatasetScope]:
+    """The split to play and its datasets: without one, that of a benchmark if the config has any, else the examples."""
+    with_prompts = settings.prompt_config is None
+    split: Split = settings.split or "benchmark"
+    scope = dataset_scope(config, [split], with_prompts=with_prompts)
+    if settings.split is None and not scope.sources:
+        split, scope = "example", dataset_scope(config, ["example"], with_prompts=with_prompts)
+    if not scope.sources:
+        raise ConfigError(f"the config has no {split} dataset.\nhint: name a file with --input, or another --split")
+    return split, scope

@@ -2,14 +2,17 @@
 """The numbers that describe a dataset, against values worked out by hand."""
 
 import json
+import math
 import statistics
+from fractions import Fraction
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure, metrics_file, rounded
+from nemo_gym._data import conversation
+from nemo_gym._data.dataset_metrics import DatasetMetrics, combined, measure
+from nemo_gym._data.statistics import rounded
 
 NOTHING = {
     "Total # non-null values": 0,
@@ -41,15 +44,15 @@ def test_the_keys_come_in_the_order_of_a_metrics_file():
         "Json-dumped number of words (proxy for token count)",
         "Number of turns",
         "Temperature",
+        "Number of unique create params",
+        "Number of unique user messages",
         "id",
         "label",
     ]
 
 
 def test_a_dataset_without_rows_is_all_zeros():
-    metrics = measure([])
-    assert metrics.pop("Number of examples") == 0
-    assert list(metrics.values()) == [NOTHING] * 4
+    assert list(measure([]).values()) == [0, *[NOTHING] * 4, 0, 0]
 
 
 def test_tools_are_counted_where_they_are_given():
@@ -108,7 +111,7 @@ def test_what_is_neither_number_nor_text_leaves_no_field(value):
 
 
 def test_responses_and_create_params_are_no_fields():
-    assert len(measure([row(response="text")])) == 5
+    assert measure([row(response="text")]).keys() == measure([row()]).keys()
 
 
 def test_a_field_with_numbers_in_one_row_and_text_in_another_counts_what_differs():
@@ -140,25 +143,158 @@ def test_statistics_are_those_of_the_standard_library(values):
     assert metrics["Average"] <= metrics["Max"] + 0.01
 
 
-def test_a_metrics_file_begins_with_the_dataset_of_the_config():
-    dataset = DatasetConfig(name="example", type="example", jsonl_fpath="data/example.jsonl")
-    text = metrics_file(dataset, {"Number of examples": 5})
-    assert text.startswith('{\n    "name": "example",\n')
-    assert list(json.loads(text).items()) == [
-        ("name", "example"),
-        ("type", "example"),
-        ("jsonl_fpath", "data/example.jsonl"),
-        ("num_repeats", 1),
-        ("source", None),
-        ("gitlab_identifier", None),
-        ("huggingface_identifier", None),
-        ("license", None),
-        ("Number of examples", 5),
+def test_tokens_are_those_of_all_texts_that_a_model_reads():
+    asks = {
+        "instructions": "one two",
+        "input": [
+            {"role": "system", "content": "three"},
+            {"role": "user", "content": [{"type": "input_text", "text": "four five"}, {"type": "input_image"}]},
+            {"type": "function_call", "name": "six", "arguments": "seven", "call_id": "x"},
+            {"type": "function_call_output", "call_id": "x", "output": "eight"},
+            {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "nine"}]},
+        ],
+        "tools": [{"name": "not read as text"}],
+    }
+    metrics = measure([row(asks), row({"input": "ten"})], count_tokens=lambda text: len(text.split()))
+    assert metrics["Input length in OpenAI tokens (o200k_base)"] == numbers_of(2, 5.0, 1.0, 9.0, 5.66)
+
+
+@pytest.mark.parametrize("has_numpy", [True, False])
+def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_numpy, monkeypatch):
+    if not has_numpy:
+        monkeypatch.setattr(conversation, "text_batches", lambda count_tokens: None)
+    talks = [["", "a b"], ["x y " * 20_000] * 9, [" z"], ["one  two\n three"] * 3]
+    rows = [row({"input": [{"role": "user", "content": text} for text in texts]}) for texts in talks]
+    metrics = measure(rows, count_tokens=lambda text: len(text.split()))
+    tokens = [sum(len(text.split()) for text in texts) for texts in talks]
+    words = [len(json.dumps(one["responses_create_params"]).split()) for one in rows]
+    assert metrics["Input length in OpenAI tokens (o200k_base)"] == measure([row(x=n) for n in tokens])["x"]
+    assert metrics["Json-dumped number of words (proxy for token count)"] == measure([row(x=n) for n in words])["x"]
+
+
+def test_create_params_that_differ_only_in_the_order_of_keys_are_one():
+    rows = [
+        row({"input": "a", "temperature": 1.0}),
+        row({"temperature": 1.0, "input": "a"}),
+        row({"input": "a"}),
+        row({"input": [{"role": "user", "content": "a"}]}),
+        row({"input": [{"content": "a", "role": "user"}]}),
+        row({"input": [{"role": "system", "content": "a"}]}),
     ]
+    assert measure(rows, repeats=2)["Number of unique create params"] == 4
 
 
-def test_a_metrics_file_names_the_slice_that_was_measured():
-    dataset = DatasetConfig(name="example", type="example", jsonl_fpath="x.jsonl", end_idx=3)
-    written = json.loads(metrics_file(dataset, {}))
-    assert written["end_idx"] == 3
-    assert "start_idx" not in written
+def test_user_messages_that_say_the_same_are_one():
+    rows = [
+        row({"input": "a"}),
+        row({"input": [{"role": "user", "content": "a"}, {"role": "user", "content": "b"}]}),
+        row({"input": [{"role": "user", "content": [{"type": "input_text", "text": "b"}]}]}),
+        row({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "b"}]}]}),
+        row({"input": [{"role": "assistant", "content": "c"}]}),
+    ]
+    assert measure(rows)["Number of unique user messages"] == 3
+
+
+def test_other_sampling_parameters_are_measured_where_they_are_given():
+    rows = [row({"input": "a", "top_p": 0.5, "max_output_tokens": number}) for number in (100, 300)]
+    metrics = measure([*rows, row({"input": "a", "top_p": None})])
+    assert metrics["Top p"] == numbers_of(2, 0.5, 0.5, 0.5, 0.0)
+    assert metrics["Max output tokens"] == numbers_of(2, 200.0, 100.0, 300.0, 141.42)
+    assert "Max tool calls" not in metrics
+
+
+TEXTS = st.text(st.sampled_from('ab  \n\té"'), max_size=6)
+SCALARS = st.none() | st.booleans() | st.integers(-1000, 1000) | st.floats(-1e3, 1e3) | TEXTS
+PARTS = st.fixed_dictionaries({"type": st.just("input_text"), "text": TEXTS})
+ITEMS = st.fixed_dictionaries(
+    {"role": st.sampled_from(["user", "system", "assistant"]), "content": TEXTS | st.lists(PARTS, max_size=2)},
+    optional={"type": st.just("message")},
+)
+PARAMS = st.fixed_dictionaries(
+    {},
+    optional={
+        "input": TEXTS | st.lists(ITEMS, max_size=3),
+        "temperature": st.none() | st.floats(0, 2),
+        "top_p": st.floats(0, 1),
+        "tools": st.none() | st.lists(st.fixed_dictionaries({"name": TEXTS, "parameters": st.just({})}), max_size=2),
+        "metadata": st.dictionaries(TEXTS, TEXTS, max_size=2),
+    },
+)
+FIELDS = st.dictionaries(
+    st.sampled_from(["a", "b", "c"]), SCALARS | st.lists(SCALARS, max_size=3) | st.just({"x": 1}), max_size=3
+)
+ROWS = st.lists(st.tuples(PARAMS, FIELDS).map(lambda both: row(both[0], **both[1])), max_size=6)
+
+
+def plain_measure(rows):
+    """The rules of a metrics file, told as plainly as they can be."""
+    asked = [one["responses_create_params"] for one in rows]
+    said = [params["input"] for params in asked if "input" in params]
+    turns = [1 if isinstance(one, str) else sum(item["role"] == "user" for item in one) for one in said]
+    messages = [one for one in said if isinstance(one, str)]
+    messages += [item["content"] for one in said if isinstance(one, list) for item in one if item["role"] == "user"]
+    metrics = {
+        "Number of examples": len(rows),
+        "Number of tools": plain_numbers([len(p["tools"]) for p in asked if p.get("tools") is not None]),
+        "Json-dumped number of words (proxy for token count)": plain_numbers(
+            [len(json.dumps(params).split()) for params in asked]
+        ),
+        "Number of turns": plain_numbers([number for number in turns if number]),
+        "Temperature": plain_numbers([p["temperature"] for p in asked if p.get("temperature") is not None]),
+        "Number of unique create params": len({json.dumps(params, sort_keys=True) for params in asked}),
+        "Number of unique user messages": len({json.dumps(plain_message(one)) for one in messages}),
+    }
+    if any("top_p" in params for params in asked):
+        metrics["Top p"] = plain_numbers([params["top_p"] for params in asked if "top_p" in params])
+    for name in ("a", "b", "c"):
+        values = [one[name] for one in rows if name in one]
+        flat = [x for value in values for x in (value if isinstance(value, list) else [value])]
+        flat = [value for value in flat if isinstance(value, (str, bool, int, float))]
+        if any(isinstance(value, str) for value in flat):
+            different = len({value if isinstance(value, str) else float(value) for value in flat})
+            metrics[name] = {"unique_count": different, "total_count": len(flat)}
+        elif flat:
+            metrics[name] = plain_numbers(flat)
+    return metrics
+
+
+def plain_message(content):
+    return content[0]["text"] if isinstance(content, list) and len(content) == 1 else content
+
+
+def plain_numbers(values):
+    if not values:
+        return NOTHING
+    exact = [Fraction(value) for value in values]
+    average = sum(exact) / len(exact)
+    variance = sum((value - average) ** 2 for value in exact) / (len(exact) - 1) if len(exact) > 1 else 0
+    return numbers_of(len(values), *map(float, (average, min(exact), max(exact))), math.sqrt(variance))
+
+
+def assert_equal_to_the_last_digit(found, expected):
+    """Rounded numbers may differ by one in the last digit where the exact value lies between two."""
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, dict):
+            for statistic, number in value.items():
+                digit = 0.0101 if abs(number) >= 1 else 0.00101
+                assert abs(found[name][statistic] - number) <= digit / 1.9, (name, statistic)
+        else:
+            assert found[name] == value, name
+
+
+@settings(max_examples=150, deadline=None)
+@given(ROWS, st.integers(1, 3))
+def test_metrics_are_those_of_the_plain_rules(rows, repeats):
+    repeated = [one for one in rows for _ in range(repeats)]
+    assert_equal_to_the_last_digit(measure(rows, repeats=repeats), plain_measure(repeated))
+
+
+@settings(max_examples=60, deadline=None)
+@given(ROWS, ROWS)
+def test_two_datasets_together_are_measured_as_one(first, second):
+    parts = [DatasetMetrics(repeats=2), DatasetMetrics()]
+    for part, rows in zip(parts, (first, second), strict=True):
+        for one in rows:
+            part.add(one)
+    assert combined(parts) == measure([one for one in first for _ in range(2)] + second)

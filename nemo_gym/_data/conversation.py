@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The input of create params in numbers: how many words, tokens and turns it has, and which user messages are new."""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from nemo_gym._data.distinct import Distinct
+from nemo_gym._data.params import Settings, canonical, words_of
+from nemo_gym._data.text_batches import BATCH_CHARACTERS, LONGEST_TEXT, text_batches
+from nemo_gym._data.tokens import CountTokens, TextLengths
+
+_MOST_KEPT = 256
+_LONGEST_KEPT = 1 << 14
+_ROLES = ("user", "system", "developer", "assistant")
+# `"role":`, its value, `"content":`
+_WORDS_AROUND_CONTENT = 3
+_TEXT_FIELDS = ("content", "name", "arguments", "input", "output", "summary")
+
+
+class Conversations:
+    """The numbers of the create params added so far, one each unless said otherwise."""
+
+    def __init__(self, count_tokens: CountTokens | None) -> None:
+        self.words = array("d")
+        self.tokens = array("d")
+        self.turns = array("d")
+        """How often the user speaks, where the user does at all."""
+        self.create_params = Distinct()
+        self.user_messages = Distinct()
+        self._lengths = TextLengths(count_tokens)
+        self._repeated: dict[str, tuple[int, int]] = {}
+        self._batches = text_batches(count_tokens) if count_tokens is not None else None
+        self._batch = list[tuple[int, str]]()
+        self._characters = 0
+
+    def add(self, params: Mapping[str, Any], settings: Settings) -> None:
+        """Measure `params`, whose settings are known already."""
+        tokens = 0 if settings.instructions is None else self._of_repeated_text(settings.instructions)[1]
+        words, turns, parts = settings.words, 0, [settings.identity]
+        if "input" in params:
+            more_words, more_tokens, turns = self._of_input(params["input"], parts)
+            # The key `input` is a word too.
+            words, tokens = words + 1 + more_words, tokens + more_tokens
+        self.words.append(words or 1)
+        self.tokens.append(tokens)
+        if turns:
+            self.turns.append(turns)
+        self.create_params.add_hash(hash(tuple(parts)))
+        if self._characters >= BATCH_CHARACTERS:
+            self.settle()
+
+    def settle(self) -> None:
+        """Measure the texts that wait to be measured together; the numbers are complete only then."""
+        if self._batch and self._batches is not None:
+            rows, texts = zip(*self._batch, strict=True)
+            for row, words, tokens in zip(rows, *self._batches.of(texts), strict=True):
+                self.words[row] += words
+                self.tokens[row] += tokens
+        self._batch.clear()
+        self._characters = 0
+
+    def _of_input(self, given: Any, parts: list[Any]) -> tuple[int, int, int]:
+        """Words, tokens and turns; what tells the input from others is added to `parts`."""
+        if isinstance(given, str):
+            given_words, tokens = self._of_user_text(given)
+            parts.append(given)
+            return given_words, tokens, 1
+        if not isinstance(given, list) or not given:
+            parts.append(canonical(given))
+            return words_of(given), 0, 0
+        words = tokens = turns = 0
+        for item in given:
+            role, content = (item.get("role"), item.get("content")) if isinstance(item, dict) else (None, None)
+            turns += role == "user"
+            if isinstance(content, str) and len(item) == 2 and role in _ROLES:
+                more_words, more_tokens = (
+                    self._of_user_text(content) if role == "user" else self._of_repeated_text(content)
+                )
+                words, tokens = words + _WORDS_AROUND_CONTENT + more_words, tokens + more_tokens
+                parts += (role, content)
+            else:
+                words, tokens = words + words_of(item), tokens + self._of_other_item(item)
+                parts.append(canonical(item))
+        return words, tokens, turns
+
+    def _of_other_item(self, item: Any) -> int:
+        """Tokens of anything but a plain message."""
+        if not isinstance(item, dict):
+            return 0
+        if item.get("role") == "user":
+            self.user_messages.add(_identity(item.get("content")))
+        return sum(self._lengths.of(text)[1] for text in _texts(item))
+
+    def _of_user_text(self, text: str) -> tuple[int, int]:
+        """Words and tokens of what a user says, if they are known at once: most texts are measured with others."""
+        self.user_messages.add(text)
+        if self._batches is None or self._characters >= BATCH_CHARACTERS or not 0 < len(text) <= LONGEST_TEXT:
+            return self._lengths.of(text)
+        self._batch.append((len(self.words), text))
+        self._characters += len(text)
+        return 0, 0
+
+    def _of_repeated_text(self, text: str) -> tuple[int, int]:
+        """Words and tokens of a text that many rows may share, such as a system prompt."""
+        known = self._repeated.get(text)
+        if known is None:
+            known = self._lengths.of(text)
+            if len(text) <= _LONGEST_KEPT:
+                if len(self._repeated) >= _MOST_KEPT:
+                    self._repeated.clear()
+                self._repeated[text] = known
+        return known
+
+
+def _texts(item: Mapping[str, Any]) -> Iterator[str]:
+    """What a model reads of an item that is not a plain message: its texts, and a call's name, arguments, result."""
+    for name in _TEXT_FIELDS:
+        value = item.get(name)
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            for part in value:
+                text = part.get("text") if isinstance(part, Mapping) else None
+                if isinstance(text, str):
+                    yield text
+
+
+def _identity(content: Any) -> str | bytes:
+    """The same for contents that say the same: a text may also be given as a list with one text part."""
+    if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
+        part = content[0]
+        content = part["text"] if part.get("type") == "input_text" and "text" in part else content
+    return content if isinstance(content, str) else canonical(content)

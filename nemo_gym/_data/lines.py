@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of a dataset file as raw lines: plain, gzip or zstd, seen from its first bytes, read as a stream.
+
+What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
+"""
+
+import gzip
+import io
+import itertools
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from nemo_gym.errors import GymError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+_BUFFER_BYTES = 1 << 20
+# Small, because a chunk of it may hold a hundred times as much.
+_ZSTD_CHUNK_BYTES = 1 << 14
+_BOM = b"\xef\xbb\xbf"
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_COMPRESSED_SUFFIXES = frozenset({".gz", ".gzip", ".zst", ".zstd"})
+
+
+class DataFileError(GymError, OSError):
+    """A dataset file cannot be read or written."""
+
+
+def read_raw_rows(
+    path: str | os.PathLike[str], start: int | None = None, end: int | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Line number (from 1) and content, without its line end, of the rows of `path`; blank lines are no rows.
+
+    `start` and `end` cut the rows, counted from 0, as a slice does; nothing is read beyond the end.
+    """
+    return itertools.islice(_numbered(Path(path)), start, end)
+
+
+def stem_of(path: Path) -> str:
+    """The name of a dataset file without its suffixes: `train` of `train.jsonl` and of `train.jsonl.gz`."""
+    return Path(path.stem).stem if path.suffix in _COMPRESSED_SUFFIXES else path.stem
+
+
+def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
+    number = 0
+    with ExitStack() as opened:
+        try:
+            for number, raw in enumerate(_opened(path, opened), 1):
+                line = raw.removeprefix(_BOM) if number == 1 else raw
+                line = line.rstrip(b"\r\n")
+                if line and not line.isspace():
+                    yield number, line
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise _damaged(path, number, "gzip -t", error) from error
+        except OSError as error:
+            if isinstance(error, GymError):
+                raise
+            raise DataFileError(f"{path}:{number + 1}: reading failed: {error.strerror or error}") from error
+
+
+def _opened(path: Path, opened: ExitStack) -> BinaryIO:
+    file = opened.enter_context(path.open("rb", buffering=_BUFFER_BYTES))
+    head = cast(io.BufferedReader, file).peek(len(_ZSTD_MAGIC))
+    if head.startswith(_GZIP_MAGIC):
+        return cast(BinaryIO, opened.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)))
+    if head.startswith(_ZSTD_MAGIC):
+        return cast(BinaryIO, opened.enter_context(io.BufferedReader(_ZstdStream(path, file), _BUFFER_BYTES)))
+    return file
+
+
+class _ZstdStream(io.RawIOBase):
+    """The content of a zstd file of any number of frames. One that ends early is an error here, not a shorter file."""
+
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        try:
+            import zstandard
+        except ImportError as error:
+            raise DataFileError(
+                f"{path} is compressed with zstd, which needs a package that is not installed.\n"
+                f"hint: pip install 'nemo-gym[data]', or decompress the file with `zstd -d`"
+            ) from error
+        self._path, self._file, self._damage = path, file, zstandard.ZstdError
+        self._new_frame: Callable[[], zstandard.ZstdDecompressionObj] = zstandard.ZstdDecompressor().decompressobj
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._compressed, self._content = b"", memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        while not self._content and self._decompress():
+            pass
+        view = memoryview(buffer)
+        count = min(len(view), len(self._content))
+        view[:count] = self._content[:count]
+        self._content = self._content[count:]
+        return count
+
+    def _decompress(self) -> bool:
+        """Go on by one chunk; False at the end."""
+        self._compressed = self._compressed or self._file.read(_ZSTD_CHUNK_BYTES)
+        if not self._compressed:
+            if self._frame is not None:
+                raise _damaged(self._path, 0, "zstd -t", "a frame is not complete")
+            return False
+        self._frame = self._frame or self._new_frame()
+        try:
+            self._content = memoryview(self._frame.decompress(self._compressed))
+        except self._damage as error:
+            raise _damaged(self._path, 0, "zstd -t", error) from error
+        self._compressed = self._frame.unused_data
+        if self._frame.eof:
+            self._frame = None
+        return True
+
+
+def _damaged(path: Path, number: int, check: str, error: object) -> DataFileError:
+    where = f"{path}:{number + 1}" if number else str(path)
+    return DataFileError(
+        f"{where}: the compressed data is damaged or ends early ({error}).\n"
+        f"hint: check it with `{check}`, and copy or download it again"
+    )

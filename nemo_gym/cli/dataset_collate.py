@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym dataset collate`: check and measure the datasets of a config, and put them together for training."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from omegaconf import OmegaConf
+from pydantic import Field
+
+from nemo_gym._data.collate import CollatedDataset, Collation
+from nemo_gym._data.sources import Source
+from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import validated
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.train_data_utils import DatasetScope, TrainDataProcessor, TrainDataProcessorConfig
+
+_STATISTICS = ("Total # non-null values", "Average", "Min", "Max", "Standard deviation")
+_HEADINGS = ("metric", "values", "average", "min", "max", "std")
+
+
+class CollateConfig(TrainDataProcessorConfig):
+    """Prepare and validate training data, generating metrics and statistics for datasets."""
+
+    json_summary: bool = Field(default=False, alias="json", description="Print what was written as JSON.")
+
+
+def collate(overrides: list[str]) -> int:
+    """Check, measure and collate; 1 if a dataset is missing, a row is bad, or metrics are not what they were."""
+    sys.argv[1:] = overrides
+    whole = GlobalConfigDictParser().parse(
+        GlobalConfigDictParserConfig(
+            initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
+        )
+    )
+    plain: Any = OmegaConf.to_container(whole, resolve=True)
+    config = validated(CollateConfig, plain)
+    say = render.note if config.json_summary else render.data
+    processor = TrainDataProcessor()
+    scope = processor.scope(config, whole)
+    say("\n".join([*_about_scope(scope, config.mode), "", *_about_files(scope)]))
+    processor.require(config, scope, render.note)
+    say("\n3. Rows: checking and measuring")
+    if openai_tokenizer() is None:
+        render.note("input lengths in tokens are left out: pip install 'nemo-gym[data]' for the tokenizer")
+    collation = processor.collate(config, scope, _progress)
+    _show(collation, as_json=config.json_summary)
+    collation.raise_on_conflict()
+    say("Finished!")
+    return 0
+
+
+def _about_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
+    yield "1. Datasets of the config"
+    yield f"servers: {', '.join(scope.servers)}"
+    yield f"with data: {', '.join(scope.agents_with_data) or 'none'}"
+    yield f"agents without data: {', '.join(scope.agents_without_data) or 'none'}"
+    yield f"in scope ({mode}): {', '.join(f'{one.name!r} of {one.agent!r}' for one in scope.sources)}"
+
+
+def _about_files(scope: DatasetScope) -> Iterator[str]:
+    yield "2. Files"
+    for state, is_there in (("FOUND", True), ("MISSING", False)):
+        for source in scope.sources:
+            if source.is_there is is_there:
+                yield f"{state:8} {source}"
+
+
+def _progress(source: Source, rows: int) -> None:
+    if rows % 100_000 == 0:
+        render.note(f"{source.path}: {rows:,} rows")
+
+
+def _show(collation: Collation, *, as_json: bool) -> None:
+    if as_json:
+        render.json_data(_as_json(collation))
+        return
+    for dataset in collation.datasets:
+        render.data("")
+        render.table(_metrics_table(dataset.metrics), title=str(dataset.source))
+        render.data(f"metrics: {_metrics_place(dataset)}\nrows:    {dataset.targets.prepared}")
+    render.data("\n4. Collated")
+    for one in collation.types:
+        count = one.metrics["Number of examples"]
+        render.data(f"{one.path}: {count} {'row' if count == 1 else 'rows'}; metrics: {one.metrics_path}")
+
+
+def _metrics_place(dataset: CollatedDataset) -> str:
+    if dataset.conflicts:
+        return f"{dataset.targets.conflict}, not those of {dataset.targets.existing_metrics}"
+    return str(dataset.metrics_path)
+
+
+def _metrics_table(metrics: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = [_HEADINGS]
+    for name, value in metrics.items():
+        if not isinstance(value, Mapping):
+            rows.append((name, str(value), "", "", "", ""))
+        elif "unique_count" in value:
+            rows.append((name, f"{value['total_count']}, {value['unique_count']} different", "", "", "", ""))
+        else:
+            rows.append((name, *(str(value[statistic]) for statistic in _STATISTICS)))
+    return rows
+
+
+def _as_json(collation: Collation) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "datasets": [
+            {
+                "agent": one.source.agent,
+                "name": one.source.name,
+                "type": one.source.type,
+                "path": one.source.path,
+                "prepared": one.targets.prepared,
+                "metrics_path": one.targets.conflict if one.conflicts else one.metrics_path,
+                "metrics": one.metrics,
+                "conflicts": one.conflicts,
+            }
+            for one in collation.datasets
+        ],
+        "collated": [
+            {"type": one.type, "path": one.path, "metrics_path": one.metrics_path, "metrics": one.metrics}
+            for one in collation.types
+        ],
+    }

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The datasets of a config, prepared for training or checked before they are contributed.
+
+`TrainDataProcessor().run(config)` does all of it; each of its steps can be called alone. Reading, measuring and writing
+rows is `nemo_gym._data`, and so is reaching a registry, unless somebody puts a function of his own into `FETCHERS`.
+"""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from omegaconf import DictConfig, OmegaConf
+from pydantic import BaseModel, ConfigDict, Field
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._catalog.files import benchmark_name
+from nemo_gym._data.collate import Collation as Collation
+from nemo_gym._data.collate import MetricsConflict as MetricsConflict
+from nemo_gym._data.collate import Progress, collate, write_rows_of
+from nemo_gym._data.fetch import Credentials, Fetch, Registry, fetch_missing, known_fetchers
+from nemo_gym._data.offending import OffendingRows as OffendingRows
+from nemo_gym._data.rows import Row
+from nemo_gym._data.sources import MissingDatasets as MissingDatasets
+from nemo_gym._data.sources import Source as Source
+from nemo_gym._data.sources import raise_if_missing
+from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig
+from nemo_gym.global_config import CONFIG_PATHS_KEY_NAME, HF_TOKEN_KEY_NAME, GlobalConfigDictParser
+from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
+
+LOG = logging.getLogger(__name__)
+
+FETCHERS: dict[str, Fetch] = {}
+"""By registry, `huggingface` or `gitlab`: a function that writes the rows of a dataset to a path, instead of ours."""
+
+_SCOPE = {"train_preparation": ("train", "validation", "benchmark"), "example_validation": ("example",)}
+
+
+class TrainDataProcessorConfig(BaseNeMoGymCLIConfig):
+    """Prepare and validate training data, generating metrics and statistics for datasets."""
+
+    output_dirpath: str = Field(description="Directory path where processed datasets and metrics will be saved.")
+    mode: Literal["train_preparation", "example_validation"] = Field(
+        description="Processing mode. Use `train_preparation` to prepare train and validation datasets for training, "
+        "or `example_validation` to validate example data for PR submission."
+    )
+    should_download: bool = Field(
+        default=False, description="Whether to automatically download missing datasets from remote registries."
+    )
+    data_source: Registry = Field(
+        default="huggingface", description="The registry to download from, where a dataset is in both."
+    )
+    overwrite_metrics_conflicts: bool = Field(
+        default=False, description="Replace metrics files that the data no longer matches, instead of failing."
+    )
+
+
+class MetricStatistics(BaseModel):
+    """Numbers, described; in a metrics file under its aliases."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    total: int = Field(alias="Total # non-null values")
+    average: float = Field(alias="Average")
+    min: float = Field(alias="Min")
+    max: float = Field(alias="Max")
+    standard_deviation: float = Field(alias="Standard deviation")
+
+
+class DatasetMetrics(BaseModel):
+    """A metrics file. The fields of the dataset's config, and one entry per field of its rows, are extra fields."""
+
+    model_config = ConfigDict(populate_by_name=True, extra="allow")
+
+    number_of_examples: int = Field(alias="Number of examples")
+    number_of_tools: MetricStatistics = Field(alias="Number of tools")
+    json_dumped_number_of_words: MetricStatistics = Field(alias="Json-dumped number of words (proxy for token count)")
+    number_of_turns: MetricStatistics = Field(alias="Number of turns")
+    temperature: MetricStatistics = Field(alias="Temperature")
+    input_tokens: MetricStatistics | None = Field(default=None, alias="Input length in OpenAI tokens (o200k_base)")
+    number_of_unique_create_params: int | None = Field(default=None, alias="Number of unique create params")
+    number_of_unique_user_messages: int | None = Field(default=None, alias="Number of unique user messages")
+
+
+@dataclass(frozen=True)
+class DatasetScope:
+    """What a config has to offer, and what of it a mode is about."""
+
+    servers: tuple[str, ...]
+    agents_with_data: tuple[str, ...]
+    agents_without_data: tuple[str, ...]
+    sources: tuple[Source, ...]
+    """The datasets in scope, in config order."""
+    prepare_command: str = "gym eval prepare"
+    """What writes the data of the benchmarks among them."""
+    credentials: Credentials = field(default_factory=Credentials)
+    """What the registries that they can be fetched from are asked with."""
+
+
+class TrainDataProcessor(BaseModel):
+    """Checks, measures and collates the datasets of a config."""
+
+    def run(self, global_config_dict: DictConfig) -> Collation:
+        """All steps; MissingDatasets, OffendingRows or MetricsConflict if the data is not as it should be."""
+        config = TrainDataProcessorConfig.model_validate(OmegaConf.to_container(global_config_dict, resolve=True))
+        scope = self.scope(config, global_config_dict)
+        self.require(config, scope)
+        collation = self.collate(config, scope)
+        collation.raise_on_conflict()
+        return collation
+
+    def scope(self, config: TrainDataProcessorConfig, global_config_dict: DictConfig) -> DatasetScope:
+        """The datasets that the mode is about; ConfigError if there is none."""
+        scope = dataset_scope(global_config_dict, _SCOPE[config.mode])
+        if not scope.sources:
+            types = " or ".join(_SCOPE[config.mode])
+            raise ConfigError(
+                f"the config has no dataset of type {types}, which mode {config.mode!r} is about.\n"
+                f"agents with other datasets: {', '.join(scope.agents_with_data) or 'none'}\n"
+                f"hint: add one under `datasets:` of an agent, or choose the other mode"
+            )
+        return scope
+
+    def require(
+        self, config: TrainDataProcessorConfig, scope: DatasetScope, notice: Callable[[str], None] = LOG.info
+    ) -> None:
+        """Every file must be there; what is not is fetched, if the config says so and a registry has it."""
+        if config.should_download:
+            fetch_missing(scope.sources, config.data_source, _fetchers(scope), notice)
+        raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
+
+    def collate(
+        self, config: TrainDataProcessorConfig, scope: DatasetScope, progress: Progress | None = None
+    ) -> Collation:
+        """Check, measure and write everything; OffendingRows, and nothing written, if a row is bad."""
+        return collate(
+            scope.sources,
+            Path(config.output_dirpath),
+            count_tokens=openai_tokenizer(),
+            overwrite_conflicts=config.overwrite_metrics_conflicts,
+            progress=progress,
+        )
+
+
+def dataset_scope(global_config_dict: DictConfig, types: Collection[str], *, with_prompts: bool = True) -> DatasetScope:
+    """The datasets of `types` in a config; without prompts, rows of benchmarks stay as their scripts wrote them."""
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(global_config_dict)
+    agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    return DatasetScope(
+        servers=tuple(instance.name for instance in instances),
+        agents_with_data=tuple(instance.name for instance in instances if instance.datasets),
+        agents_without_data=tuple(agent.name for agent in agents if not agent.datasets),
+        sources=tuple(
+            _source(instance.name, dataset, with_prompts=with_prompts)
+            for instance in instances
+            for dataset in instance.datasets or ()
+            if dataset.type in types
+        ),
+        prepare_command=_prepare_command(list(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or ())),
+        credentials=Credentials(hf_token=global_config_dict.get(HF_TOKEN_KEY_NAME)),
+    )
+
+
+def write_evaluation_input(
+    scope: DatasetScope,
+    path: Path,
+    *,
+    limit: int | None = None,
+    check: bool = True,
+    notice: Callable[[str], None] = LOG.info,
+) -> int:
+    """The rows of a scope's datasets in one file, for an evaluation: `limit` of them at most; how many there are.
+
+    What is missing and has a source in a registry is fetched. Nothing is measured or written beside the datasets.
+    """
+    fetch_missing(scope.sources, "huggingface", _fetchers(scope), notice)
+    raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
+    return write_rows_of(scope.sources, path, limit=limit, check=check)
+
+
+def _fetchers(scope: DatasetScope) -> dict[str, Fetch]:
+    return {**known_fetchers(scope.credentials), **FETCHERS}
+
+
+def _source(agent: str, dataset: DatasetConfig | BenchmarkDatasetConfig, *, with_prompts: bool) -> Source:
+    prompt = dataset.prompt_config if with_prompts and isinstance(dataset, BenchmarkDatasetConfig) else None
+    return Source(agent, dataset, _data_path(dataset.jsonl_fpath), _prompted(prompt) if prompt is not None else None)
+
+
+def _prompted(path: Path) -> Callable[[Row], Row]:
+    prompt = load_prompt_config(path)
+    return lambda row: apply_prompt_to_row(prompt, row, path)
+
+
+def _data_path(given: str | Path) -> Path:
+    """Where the file is, looked up in the search roots; if it is nowhere, where it would be put: below this folder."""
+    found = _resolve_under_cwd_or_install(given, validator=Path.is_file)
+    path = found if found.is_file() else Path.cwd() / given
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _prepare_command(config_paths: Sequence[str]) -> str:
+    """The command that writes the benchmark data of these configs."""
+    names = [name for path in config_paths if (name := benchmark_name(path))]
+    flags = [f"--benchmark {name}" for name in names] or [f"--config {path}" for path in config_paths]
+    return " ".join(["gym eval prepare", *flags])

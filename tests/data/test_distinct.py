@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counting what differs, against a set."""
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from nemo_gym._data import distinct
+from nemo_gym._data.distinct import Distinct
+
+
+@pytest.fixture(autouse=True, params=[10, 1 << 16], ids=["packed soon", "packed late"])
+def _many(request, monkeypatch):
+    monkeypatch.setattr(distinct, "_MANY", request.param)
+
+
+def seen(values, settle_every=1):
+    counter = Distinct()
+    for number, value in enumerate(values, 1):
+        counter.add(value)
+        if number % settle_every == 0:
+            counter.settle()
+    return counter
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.text(max_size=2)), st.lists(st.text(max_size=2)))
+def test_it_counts_as_a_set_does(ours, theirs):
+    assert len(seen(ours)) == len(set(ours))
+    assert len(seen(ours) | seen(theirs)) == len({*ours, *theirs})
+    assert seen(ours).total == len(ours)
+
+
+def test_many_values_are_counted_whether_settled_or_not():
+    values = [str(number % 7_000) for number in range(20_000)]
+    for settle_every in (1, 1_500, 30_000):
+        assert len(seen(values, settle_every)) == 7_000
+        assert seen(values, settle_every).total == 20_000
+    both = seen(values, 2_000) | seen(map(str, range(5_000, 10_000)), 2_000)
+    assert len(both) == 10_000
+
+
+def test_values_seen_again_and_again_take_no_room():
+    counter = seen((str(number % 100) for number in range(200_000)), 2_000)
+    assert sum(map(len, counter._buckets)) + len(counter._new) < 10_000

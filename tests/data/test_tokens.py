@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lengths of texts in tokens and words: known counts, and word by word the same as all at once."""
+
+import json
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from nemo_gym._data import text_batches, tokens
+from nemo_gym._data.text_batches import TextBatches
+from nemo_gym._data.tokens import TextLengths, openai_tokenizer
+
+pytest.importorskip("rs_bpe")
+numpy = pytest.importorskip("numpy")
+BATCHES = TextBatches(openai_tokenizer(), numpy)
+
+# Whatever may stand beside a space in the patterns of the tokenizer: letters, digits, marks, all kinds of white space.
+PIECES = st.sampled_from(
+    [
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\t",
+        "\u00a0",
+        "\u3000",
+        "\x85",
+        "\x1c",
+        "word",
+        "Word's",
+        "we'LL",
+        "12345",
+        "/",
+        "//\n",
+        ".",
+        "!?",
+        "\\",
+        '"',
+        "é",
+        "日本語",
+        "😀",
+        "\u0301",
+        "İ",
+        "ʰ",
+        "²",
+        "<|endoftext|>",
+        "</s>",
+        "x" * 70,
+    ]
+)
+TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
+
+
+@pytest.fixture(scope="module")
+def lengths():
+    return TextLengths(openai_tokenizer())
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("", 0),
+        ("tiktoken is great!", 6),
+        ("antidisestablishmentarianism", 6),
+        ("2 + 2 = 4", 7),
+        ("お誕生日おめでとう", 8),
+        ("hello world", 2),
+    ],
+)
+def test_counts_are_those_that_openai_publishes(lengths, text, count):
+    assert lengths.of(text)[1] == count
+
+
+def test_special_tokens_in_a_text_are_plain_text(lengths):
+    assert lengths.of("<|endoftext|>")[1] > 1
+
+
+@settings(max_examples=300, deadline=None)
+@given(TEXTS)
+@example("a  b")
+@example(" a")
+@example("a ")
+@example("a \nb")
+@example("a\n b")
+@example("a. \n\n  b")
+@example("x \u3000 y")
+def test_word_by_word_is_the_same_as_all_at_once(text):
+    assert TextLengths(openai_tokenizer()).of(text) == (len(json.dumps(text).split()), openai_tokenizer()(text))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXTS.filter(bool), min_size=1, max_size=6))
+def test_texts_measured_together_are_measured_as_each_alone(texts):
+    for measured in (BATCHES, TextBatches(openai_tokenizer(), numpy)):
+        words, counts = measured.of(texts)
+        assert words == [len(json.dumps(text).split()) for text in texts]
+        assert counts == [openai_tokenizer()(text) for text in texts]
+
+
+def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
+    monkeypatch.setattr(text_batches, "_SLOT_BITS", 2)
+    measured = TextBatches(openai_tokenizer(), numpy)
+    text = " ".join(f"word{number}" for number in range(50))
+    for _ in range(3):
+        assert measured.of([text, text]) == ([50, 50], [openai_tokenizer()(text)] * 2)
+
+
+def test_words_that_are_forgotten_are_counted_again(monkeypatch):
+    monkeypatch.setattr(tokens, "_MOST_KEPT", 3)
+    lengths = TextLengths(openai_tokenizer())
+    text = " ".join(f"word{number}" for number in range(20))
+    assert lengths.of(text)[1] == lengths.of(text)[1] == openai_tokenizer()(text)
+
+
+def test_half_of_a_surrogate_pair_counts_as_the_character_that_replaces_it(lengths):
+    assert lengths.of("a \ud800 b")[1] == lengths.of("a ? b")[1]
+
+
+def test_without_the_tokenizer_there_are_words_only(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "rs_bpe.bpe", None)
+    openai_tokenizer.cache_clear()
+    try:
+        assert openai_tokenizer() is None
+        assert TextLengths(None).of("two words") == (2, 0)
+    finally:
+        openai_tokenizer.cache_clear()
