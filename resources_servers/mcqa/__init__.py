@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Multiple choice: lettered options, one of them right."""
