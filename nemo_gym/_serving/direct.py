@@ -5,6 +5,7 @@ It is the short way past the middleware, and only open where all of that is ours
 known and done here. A handler that raises is answered by the whole stack, as every other request is.
 """
 
+import asyncio
 from typing import Any
 
 from pydantic import ValidationError
@@ -26,7 +27,7 @@ class HandedRequest(Request):
 
     def __init__(self, scope: dict[str, Any], handed: Any) -> None:
         super().__init__(scope, self._receive_handed)
-        self.handed = handed
+        self.handed, self._is_received = handed, False
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -34,6 +35,10 @@ class HandedRequest(Request):
         return self._body
 
     async def _receive_handed(self) -> Message:
+        if self._is_received:
+            # A local caller does not hang up half-way: it is cancelled together with the handler.
+            await asyncio.get_running_loop().create_future()
+        self._is_received = True
         return {"type": "http.request", "body": await self.body(), "more_body": False}
 
 

@@ -51,10 +51,10 @@ class SamplingDefaults(BaseModel, extra="forbid"):
 
     temperature: NonNegativeFloat = 0.7
     top_p: PositiveFloat = 0.95
-    top_k: NonNegativeInt = 0
-    """Sample from so many of the likeliest tokens only; 0: from all."""
+    top_k: NonNegativeInt = 40
+    """Sample from so many of the likeliest tokens only; 0: from all. Not for requests that say their own top_p."""
     min_p: NonNegativeFloat = 0.0
-    """Leave out tokens that are less likely than this part of the likeliest one."""
+    """Leave out tokens less likely than this part of the likeliest. Not for requests that say their own top_p."""
 
 
 class LocalModelConfig(BaseResponsesAPIModelConfig):
@@ -290,6 +290,7 @@ async def _unless_hung_up(request: Request, work: Awaitable[T]) -> T:
     finally:
         answer.cancel()
         gone.cancel()
+        await asyncio.wait((answer, gone))  # so that the slot is free when the caller goes on
 
 
 async def _hung_up(request: Request) -> None:

@@ -85,6 +85,8 @@ def _grammar(box: tools.Toolbox, text_schema: Mapping[str, Any] | None) -> str |
 def _sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: body[name] for name in _SAME if body.get(name) is not None}
     stop = body.get("stop") or []
+    if "top_p" in given:  # such a request says from which tokens to sample; a default must not take some away
+        defaults = {**defaults, "top_k": 0, "min_p": 0.0}
     chosen = {**defaults, **given, "stop": [stop] if isinstance(stop, str) else list(stop)}
     if body.get("repetition_penalty") is not None:  # vLLM's name
         chosen["repeat_penalty"] = body["repetition_penalty"]

@@ -194,7 +194,7 @@ class Engine:
 
 def _load(settings: EngineSettings, key: str) -> Any:
     require_engine()
-    import xllamacpp  # llama.cpp itself: loaded where a model is
+    import xllamacpp  # type: ignore[import-untyped]  # llama.cpp itself: loaded where a model is
 
     params = xllamacpp.CommonParams()
     params.model.path = str(settings.model_path)

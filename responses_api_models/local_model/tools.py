@@ -85,7 +85,8 @@ def _named(offered: Sequence[Tool], names: Sequence[str]) -> tuple[Tool, ...]:
 def instructions(box: Toolbox) -> str:
     """What the system message says about the tools."""
     answer = "You answer with a tool call." if box.mode == "required" else "You answer with a tool call or with text."
-    listed = "\n".join(f"- {tool.name}({', '.join(_arguments(tool))}): {tool.description}" for tool in box.tools)
+    # Names alone: types and values are the grammar's business, and telling them confuses a small model.
+    listed = "\n".join(f"- {t.name}({', '.join(t.parameters['properties'])}): {t.description}" for t in box.tools)
     return f"{answer} Tools:\n{listed}"
 
 
@@ -111,15 +112,6 @@ def examples(box: Toolbox, *, has_result: bool) -> list[Message]:
 def written(name: str, arguments: str) -> str:
     """A call as the model writes it."""
     return f"{call_prefix(name)}{arguments}{CALL_SUFFIX}"
-
-
-def _arguments(tool: Tool) -> list[str]:
-    return [_argument(name, part) for name, part in tool.parameters["properties"].items()]
-
-
-def _argument(name: str, schema: Any) -> str:
-    values = schema.get("enum") if isinstance(schema, Mapping) else None
-    return f"{name}: {'|'.join(map(str, values))}" if values and len(values) <= 6 else name
 
 
 def _example(schema: Any) -> Any:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A direct call to a handler is told from one through the whole stack by nothing but its speed."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
 
+from nemo_gym._serving.direct import HandedRequest
 from nemo_gym._transport.handed import HandedResponse, handed_fields, read_fields
 from nemo_gym._transport.http import json_body
 from nemo_gym._transport.local import LocalResponse, call, hosted_app
@@ -157,6 +159,13 @@ async def test_what_a_handler_put_into_its_session_before_it_raised_is_kept():
         last = await client.post("world", "/session", json={"n": 1}, cookies=failed.cookies)
         assert failed.status == 418
         assert (await last.json())["calls"] == 2
+
+
+async def test_a_handler_that_waits_for_its_caller_to_hang_up_waits():
+    request = HandedRequest({"type": "http", "method": "POST", "headers": []}, {"n": 1})
+    assert [chunk async for chunk in request.stream() if chunk] == [b'{"n":1}']
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(request.receive(), 0.01)
 
 
 async def test_a_server_cannot_change_what_the_caller_sent():

@@ -20,6 +20,7 @@ WEATHER = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
+TRICKY = 'a"\\{}</>_é🌍\n'
 ADD = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
 
 
@@ -59,8 +60,8 @@ def test_a_required_call_without_tools_is_refused() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(
-    arguments=st.dictionaries(st.text(), st.recursive(st.none() | st.text() | st.integers(), st.lists)),
-    words=st.text(alphabet=st.characters(exclude_characters="<")),
+    arguments=st.dictionaries(st.text(TRICKY), st.text(TRICKY) | st.integers() | st.lists(st.none())),
+    words=st.text('so {}"\n'),
 )
 def test_a_call_is_read_as_it_was_written(arguments: dict[str, Any], words: str) -> None:
     box = tools.toolbox({"tools": [WEATHER]})
@@ -110,6 +111,15 @@ def test_an_image_is_refused() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     with pytest.raises(HTTPException, match="reads text only, but a message holds 'image_url'"):
         chat.conversation([{"role": "user", "content": [image]}], tools.Toolbox())
+
+
+def test_a_request_with_a_top_p_of_its_own_samples_from_all_tokens_that_it_allows() -> None:
+    defaults = {"temperature": 0.7, "top_p": 0.95, "top_k": 40, "min_p": 0.1}
+    asked = {"messages": [{"role": "user", "content": "Hello!"}]}
+    assert chat.ask_of(asked, defaults).sampling == {**defaults, "stop": []}
+    pure = chat.ask_of({**asked, "top_p": 1.0, "temperature": 1.0}, defaults).sampling
+    assert pure == {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "stop": []}
+    assert chat.ask_of({**asked, "top_p": 1.0, "top_k": 5}, defaults).sampling["top_k"] == 5
 
 
 def scores(*ids: int) -> list[dict[str, Any]]:
