@@ -19,8 +19,9 @@ from nemo_gym._catalog.files import benchmark_name
 from nemo_gym._data.collate import Collation as Collation
 from nemo_gym._data.collate import MetricsConflict as MetricsConflict
 from nemo_gym._data.collate import Progress, collate, write_rows_of
-from nemo_gym._data.fetch import Credentials, Fetch, Registry, fetch_missing, known_fetchers
+from nemo_gym._data.fetch import Fetch, Registry, fetch_missing
 from nemo_gym._data.offending import OffendingRows as OffendingRows
+from nemo_gym._data.registries import Credentials, known_fetchers
 from nemo_gym._data.rows import Row
 from nemo_gym._data.sources import MissingDatasets as MissingDatasets
 from nemo_gym._data.sources import Source as Source
@@ -159,7 +160,11 @@ def dataset_scope(global_config_dict: DictConfig, types: Collection[str], *, wit
             if dataset.type in types
         ),
         prepare_command=_prepare_command(list(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or ())),
-        credentials=Credentials(hf_token=global_config_dict.get(HF_TOKEN_KEY_NAME)),
+        credentials=Credentials(
+            hf_token=global_config_dict.get(HF_TOKEN_KEY_NAME),
+            mlflow_tracking_uri=global_config_dict.get("mlflow_tracking_uri"),
+            mlflow_tracking_token=global_config_dict.get("mlflow_tracking_token"),
+        ),
     )
 
 

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a dataset that is not there can be fetched, and the seam through which it is.
 
-How a registry is spoken to is not known here: each has a function that fetches, which others can be put in place of.
+How a registry is spoken to is not known here: a function for each is handed in, such as those of `registries.py`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.hub import Hub
-from nemo_gym._data.hub_download import fetch_dataset
 from nemo_gym._data.sources import Source
 from nemo_gym.errors import GymError
 
@@ -21,20 +17,8 @@ Fetch = Callable[[DatasetConfig, Path], Path]
 """Write the rows of a dataset to a path, completely or not at all, and return that path."""
 
 
-@dataclass(frozen=True)
-class Credentials:
-    """What the registries are asked with, as a config has it."""
-
-    hf_token: str | None = field(default=None, repr=False)
-
-
 class CannotFetch(GymError):
     """A dataset is not there and cannot be fetched."""
-
-
-def known_fetchers(credentials: Credentials) -> dict[str, Fetch]:
-    """By registry, the function that fetches from it."""
-    return {"huggingface": partial(fetch_dataset, Hub(credentials.hf_token))}
 
 
 def registry_of(dataset: DatasetConfig, preferred: Registry) -> Registry | None:
@@ -68,7 +52,7 @@ def fetch_missing(
         raise CannotFetch(
             "these datasets are not there, and their registry cannot be reached from here:\n"
             + "\n".join(unreachable)
-            + "\nhint: download them to the paths above"
+            + "\nhint: put `mlflow_tracking_uri` and `mlflow_tracking_token` of GitLab into env.yaml, or download them"
         )
     for path, (dataset, registry) in todo.items():
         notice(f"fetching {path} from {_place(dataset, registry)}")

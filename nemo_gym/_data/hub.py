@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Hugging Face Hub as the data tools see it: a client, and its errors as sentences that say what to do.
+
+What is asked of it is in `hub_upload.py` and `hub_download.py`. Nothing here is loaded before the Hub is needed.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from nemo_gym.errors import GymError
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+    from huggingface_hub.hf_api import DatasetInfo
+
+DATASET: Final = "dataset"
+ATTEMPTS = 3
+PAUSE_S = 1.0
+T = TypeVar("T")
+_TOKEN_HINT = "a token is made at https://huggingface.co/settings/tokens and put into env.yaml as `hf_token`"
+
+
+class HubError(GymError):
+    """The Hugging Face Hub cannot be reached, or does not do what it was asked."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Whom to ask and as whom. Without a token, that of `hf auth login`, if there is one; public datasets need none."""
+
+    token: str | None = field(default=None, repr=False)
+    endpoint: str | None = None
+    """None: the public Hub, or what the client library is set to use instead."""
+
+    @cached_property
+    def api(self) -> "HfApi":
+        require_client()
+        from huggingface_hub import HfApi
+
+        return HfApi(endpoint=self.endpoint, token=self.token or None, library_name="nemo-gym")
+
+    def dataset(self, repo_id: str, revision: str | None = None) -> "DatasetInfo":
+        """What the Hub knows of a dataset, at a revision."""
+
+        def ask() -> "DatasetInfo":
+            with asking(f"look up the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")):
+                return self.api.dataset_info(repo_id, revision=revision)
+
+        return patiently(ask)
+
+    def url_of(self, repo_id: str) -> str:
+        return f"{self.api.endpoint}/datasets/{repo_id}"
+
+
+def require_client() -> None:
+    """HubError that names the extra, if the client library is not installed."""
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        raise HubError(
+            "the Hugging Face Hub needs the package `huggingface_hub`, which is not installed.\n"
+            "hint: pip install 'nemo-gym[data]'"
+        ) from error
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """Whatever goes wrong between us and the Hub in this block becomes a HubError: could not `what`, and why."""
+    require_client()
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # Whichever HTTP library this version of the client is built on: its errors and those of the client have one base.
+    kinds: tuple[type[Exception], ...] = (*HfHubHTTPError.__bases__, OSError, RuntimeError, ValueError)
+    try:
+        yield
+    except GymError:
+        raise
+    except kinds as error:
+        if is_local(error):
+            raise
+        raise HubError(f"could not {what}: {_reason(_root(error))}") from error
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer to a question; one that got lost, or a Hub that is out of order, is asked again a few times."""
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return ask()
+        except HubError as error:
+            if attempt == ATTEMPTS or not is_passing(error):
+                raise
+            time.sleep(PAUSE_S)
+    raise AssertionError("unreachable")
+
+
+def is_passing(error: HubError) -> bool:
+    """Whether an error may be gone a moment later: no connection, or a Hub that is out of order."""
+    if error.__cause__ is None or isinstance(error.__cause__, (ImportError, ValueError)):
+        return False
+    status = status_of(error)
+    return status is None or status >= 500
+
+
+def is_local(error: BaseException) -> bool:
+    """Whether it was this machine that refused something: a full disk, a folder that may not be written to."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return (
+        isinstance(error, OSError)
+        and error.errno is not None
+        and not isinstance(error, (HfHubHTTPError, ConnectionError, TimeoutError))
+    )
+
+
+def status_of(error: BaseException) -> int | None:
+    """The HTTP status behind an error, if there was an answer at all."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    cause = _root(error)
+    return cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
+
+
+def _root(error: BaseException) -> BaseException:
+    """The error of the client library: it may be wrapped, by us or by the library, in a less telling one."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, HfHubHTTPError):
+        if not isinstance(cause, (HubError, RuntimeError)) or cause.__cause__ is None:
+            return cause
+        cause = cause.__cause__
+    return cause or error
+
+
+def _reason(error: BaseException) -> str:
+    from huggingface_hub.errors import (
+        EntryNotFoundError,
+        GatedRepoError,
+        HfHubHTTPError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    if isinstance(error, GatedRepoError):
+        return f"access to it has to be granted first.\nhint: accept its conditions on its page; {_TOKEN_HINT}"
+    if isinstance(error, RepositoryNotFoundError):
+        return (
+            "there is no such repository, or it is private and this token may not see it.\n"
+            f"hint: check the name, `organization/name`; {_TOKEN_HINT}"
+        )
+    if isinstance(error, RevisionNotFoundError):
+        return "the repository has no such revision.\nhint: a revision is a branch, a tag or a commit of the repository"
+    if isinstance(error, EntryNotFoundError):
+        return "the repository has no such file"
+    if isinstance(error, OfflineModeIsEnabled):
+        return "the client is told to stay offline.\nhint: unset HF_HUB_OFFLINE"
+    if isinstance(error, HfHubHTTPError):
+        return _refusal(error.response.status_code, error.server_message or "")
+    return _disconnected(error)
+
+
+def _refusal(status: int, message: str) -> str:
+    said = f" ({message})" if message else ""
+    if status == 401:
+        return f"the Hub does not accept the token: 401{said}.\nhint: {_TOKEN_HINT}; public datasets need none"
+    if status == 403:
+        return (
+            f"this token has no right to it: 403{said}.\n"
+            "hint: use a token that may write, or let the upload open a pull request with --create-pr"
+        )
+    if status == 429:
+        return f"too many requests: 429{said}.\nhint: wait a while; with a token the limits are higher"
+    if status >= 500:
+        return f"the Hub is out of order: {status}{said}.\nhint: try again later"
+    return f"the Hub answered {status}{said}"
+
+
+def _disconnected(error: BaseException) -> str:
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ValueError):
+        return text
+    if "xet" in text.lower():
+        return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 where the Hub is one that has no Xet storage"
+    return f"the connection failed ({text}).\nhint: check the network and HF_ENDPOINT, then run the command again"

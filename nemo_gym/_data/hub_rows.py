@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Data files of the kinds that dataset repositories hold, as JSONL: jsonl, json, csv, tsv and parquet.
+
+Rows of JSONL are handed on as they are, byte by byte, once they are seen to be objects. Values that JSON does not have
+become text: dates as ISO 8601, decimals as they are written, bytes as base64.
+"""
+
+import base64
+import csv
+import datetime
+import gzip
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from decimal import Decimal
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO, cast
+
+import orjson
+
+from nemo_gym._data.lines import DataFileError, read_raw_rows
+from nemo_gym._util.files import atomic_writer
+from nemo_gym._util.jsonl import loads_line
+
+_PARQUET_BATCH_ROWS = 1000
+_GZIP_MAGIC = b"\x1f\x8b"
+_BOM = b"\xef\xbb\xbf"
+_KINDS = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+_COMPRESSIONS = {".gz": ("jsonl", "json", "csv", "tsv"), ".zst": ("jsonl",), ".zstd": ("jsonl",)}
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
+# No more digits than a float holds, and no leading zeros: those are names, such as a postcode.
+_FLOAT = re.compile(r"-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+_BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of a data file by its name: jsonl, json, csv, tsv or parquet; None for any other file."""
+    name = PurePosixPath(path.lower())
+    compressed = _COMPRESSIONS.get(name.suffix)
+    kind = _KINDS.get(name.with_suffix("").suffix if compressed else name.suffix)
+    return kind if compressed is None or kind in compressed else None
+
+
+def write_jsonl(files: Sequence[tuple[str, Path]], target: Path) -> int:
+    """The rows of `files` (the name each has in the repository, and where it lies here) in one file; how many."""
+    count = 0
+    with atomic_writer(target) as output:
+        for name, path in files:
+            for line in lines_of(name, path):
+                output.write(line + b"\n")
+                count += 1
+    return count
+
+
+def lines_of(name: str, path: Path) -> Iterator[bytes]:
+    """The rows of a data file as lines of JSON; DataFileError or JsonlError names what cannot be read."""
+    kind = kind_of(name)
+    if kind == "parquet":
+        return _dumped(_parquet_rows(name, path))
+    if kind in ("csv", "tsv"):
+        return _dumped(_csv_rows(name, path, "," if kind == "csv" else "\t"))
+    if kind == "json" and _is_one_value(path):
+        return _dumped(_json_rows(name, path))
+    return _json_lines(name, path)
+
+
+def _dumped(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    return (orjson.dumps(row, default=_as_text, option=orjson.OPT_NON_STR_KEYS) for row in rows)
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, datetime.timedelta):
+        return value.total_seconds()
+    return str(value) if not isinstance(value, Decimal) else format(value, "f")
+
+
+def _json_lines(name: str, path: Path) -> Iterator[bytes]:
+    for number, raw in read_raw_rows(path):
+        loads_line(raw, name, number)
+        yield raw
+
+
+def _is_one_value(path: Path) -> bool:
+    """Whether a .json file is a list, or an object over several lines, rather than an object a line."""
+    first = next((raw for _, raw in read_raw_rows(path)), b"")
+    try:
+        return not isinstance(orjson.loads(first), dict)
+    except orjson.JSONDecodeError:
+        return True
+
+
+def _json_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        content = orjson.loads(_content(path))
+    except orjson.JSONDecodeError as error:
+        raise DataFileError(f"{name}: not valid JSON: {error}") from error
+    rows = [content] if isinstance(content, dict) else content
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
+        raise DataFileError(
+            f"{name}: a list of objects is expected.\nhint: download the file as it is, with --artifact"
+        )
+    yield from rows
+
+
+def _csv_rows(name: str, path: Path, delimiter: str) -> Iterator[dict[str, Any]]:
+    """Numbers and booleans where all cells of a column are, else text; an empty cell is null."""
+    columns, *_ = [*islice(_cells(name, path, delimiter), 1), []]
+    readings: list[list[Callable[[str], Any]]] = [[_integer, _float, _boolean] for _ in columns]
+    for row in islice(_cells(name, path, delimiter), 1, None):
+        for possible, cell in zip(readings, row, strict=True):
+            possible[:] = [read for read in possible if not cell or read(cell) is not None]
+    chosen = [next(iter(possible), str) for possible in readings]
+    for row in islice(_cells(name, path, delimiter), 1, None):
+        yield {column: read(cell) if cell else None for column, read, cell in zip(columns, chosen, row, strict=True)}
+
+
+def _cells(name: str, path: Path, delimiter: str) -> Iterator[list[str]]:
+    csv.field_size_limit(1 << 30)
+    width: int | None = None
+    with io.TextIOWrapper(_binary(path), encoding="utf-8-sig", newline="") as text:
+        reader = csv.reader(text, delimiter=delimiter)
+        try:
+            for row in reader:
+                if not row:
+                    continue
+                width = len(row) if width is None else width
+                if len(row) != width:
+                    raise DataFileError(f"{name}:{reader.line_num}: {len(row)} cells, but {width} columns")
+                yield row
+        except (csv.Error, UnicodeDecodeError) as error:
+            raise DataFileError(f"{name}:{reader.line_num + 1}: not valid CSV: {error}") from error
+
+
+def _integer(cell: str) -> int | None:
+    return int(cell) if _INTEGER.fullmatch(cell) else None
+
+
+def _float(cell: str) -> float | None:
+    return float(cell) if _FLOAT.fullmatch(cell) else None
+
+
+def _boolean(cell: str) -> bool | None:
+    return _BOOLEANS.get(cell)
+
+
+def _parquet_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        import pyarrow  # type: ignore[import-untyped]
+        import pyarrow.parquet  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise DataFileError(
+            f"{name} is a parquet file, which needs a package that is not installed.\nhint: pip install pyarrow"
+        ) from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(_PARQUET_BATCH_ROWS):
+                yield from batch.to_pylist()
+    except pyarrow.ArrowException as error:
+        raise DataFileError(f"{name}: not a valid parquet file: {error}") from error
+
+
+def _binary(path: Path) -> BinaryIO:
+    with path.open("rb") as file:
+        is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    return cast(BinaryIO, gzip.open(path, "rb")) if is_gzip else path.open("rb")
+
+
+def _content(path: Path) -> bytes:
+    with _binary(path) as file:
+        return file.read().removeprefix(_BOM)

@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JSONL file to the Hugging Face Hub: all is looked at before anything is changed, and what is there afterwards is
+compared with the file. A repository that was made for an upload that then fails is taken away again.
+"""
+
+import hashlib
+import io
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from nemo_gym._data.hub import DATASET, Hub, HubError, asking, require_client, status_of
+from nemo_gym._data.hub_download import checksum_of, locate, receive
+from nemo_gym._data.lines import read_raw_rows
+from nemo_gym._data.offending import Offending, OffendingRows
+from nemo_gym._data.rows import BadRow, parsed
+from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
+
+if TYPE_CHECKING:
+    from huggingface_hub.hf_api import RepoFile
+
+LOG = logging.getLogger(__name__)
+REQUIRED_FIELDS = (CREATE_PARAMS,)
+"""What every row of a training set has."""
+_MAIN = "main"
+_MADE_BY_THE_HUB = frozenset({".gitattributes"})
+
+
+@dataclass(frozen=True)
+class Upload:
+    """What is to be uploaded, where to, and how the commit is described."""
+
+    path: Path
+    repo_id: str
+    collection: str
+    split: str = "train"
+    create_pr: bool = False
+    revision: str | None = None
+    """The branch to commit to; None: main."""
+    commit_message: str | None = None
+    commit_description: str | None = None
+
+    @property
+    def path_in_repo(self) -> str:
+        return self.path.name
+
+
+@dataclass(frozen=True)
+class Destination:
+    """What there is on the Hub before an upload."""
+
+    exists: bool
+    branch: str
+    in_collection: bool
+    file: "RepoFile | None" = None
+    """The file that the upload would replace."""
+    is_same: bool = False
+    """Whether that file has the content of the upload already."""
+    remarks: tuple[str, ...] = field(default=())
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """Where the file is now."""
+
+    repo_id: str
+    path_in_repo: str
+    commit: str
+    url: str
+    pull_request: str | None = None
+    is_changed: bool = True
+    """False: the Hub had the same file already."""
+
+
+def check_rows(path: Path) -> int:
+    """How many rows a training set has; OffendingRows that names each row which lacks a required field."""
+    offending, count = Offending(path), 0
+    for count, (number, raw) in enumerate(read_raw_rows(path), 1):  # noqa: B007
+        try:
+            row = parsed(raw)
+            missing = [name for name in REQUIRED_FIELDS if name not in row]
+            if missing:
+                raise BadRow(tuple(f"missing ({name})" for name in missing))
+        except BadRow as bad:
+            offending.add(number, bad)
+    if offending:
+        total = f"{offending.count} of {count} rows {'is' if offending.count == 1 else 'are'}"
+        raise OffendingRows(
+            "\n".join(
+                [
+                    f"{total} not valid for split 'train'; nothing was uploaded.",
+                    *offending.lines(),
+                    "hint: the splits validation and test are uploaded unchecked",
+                ]
+            )
+        )
+    if not count:
+        raise OffendingRows(f"{path} has no rows; nothing was uploaded")
+    return count
+
+
+def look(hub: Hub, wanted: Upload) -> Destination:
+    """What an upload would meet; OffendingRows or HubError if it cannot succeed. Nothing is changed."""
+    require_client()
+    if wanted.split == "train":
+        check_rows(wanted.path)
+    exists = _exists(hub, wanted.repo_id)
+    in_collection = _is_in_collection(hub, wanted)
+    branch, remarks = _branch(hub, wanted, exists)
+    file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, branch) if exists else None
+    with wanted.path.open("rb") as local:
+        is_same = file is not None and checksum_of(local, _checksum(file)) == _checksum(file)
+    if file is not None and not is_same:
+        remarks += (f"{file.path!r} of {wanted.repo_id!r}, {file.size:,} bytes, is replaced; its history keeps it",)
+    return Destination(exists, branch, in_collection, file, is_same, remarks)
+
+
+def upload(
+    hub: Hub, wanted: Upload, notice: Callable[[str], None] = LOG.info, *, show_progress: bool = False
+) -> Uploaded:
+    """Check the rows, make the repository where there is none, commit the file, add it to the collection."""
+    there = look(hub, wanted)
+    for remark in there.remarks:
+        notice(remark)
+    if there.is_same:
+        commit = hub.dataset(wanted.repo_id, there.branch).sha or there.branch
+        done = Uploaded(wanted.repo_id, wanted.path_in_repo, commit, hub.url_of(wanted.repo_id), is_changed=False)
+    else:
+        with _repository(hub, wanted, there.exists), _progress_bars(shown=show_progress):
+            done = _committed(hub, wanted, there.branch)
+    if not there.in_collection:
+        _add_to_collection(hub, wanted, notice)
+    return done
+
+
+def read_back(hub: Hub, uploaded: Uploaded, path: Path) -> None:
+    """Read the whole file from the Hub and compare it with `path`; HubError if it is another."""
+    remote = locate(hub, uploaded.repo_id, uploaded.path_in_repo, uploaded.commit)
+    received = _Digest()
+    receive(hub, remote, cast(BinaryIO, received))
+    with path.open("rb") as local:
+        digest = hashlib.file_digest(local, "sha256").hexdigest()
+    if received.hexdigest() != digest:
+        raise HubError(
+            f"{remote} is not the file {path}: SHA-256 {received.hexdigest()} there, {digest} here.\n"
+            "hint: upload it again"
+        )
+
+
+def _exists(hub: Hub, repo_id: str) -> bool:
+    from huggingface_hub.errors import RepositoryNotFoundError
+
+    try:
+        found = hub.dataset(repo_id)
+    except HubError as error:
+        if isinstance(error.__cause__, RepositoryNotFoundError) and status_of(error) == 404:
+            return False
+        raise
+    if found.id != repo_id:
+        raise HubError(
+            f"the Hub has a dataset {found.id!r}, whose name differs from {repo_id!r} in case or was changed.\n"
+            "hint: give organization, prefix and dataset name as the Hub spells them"
+        )
+    return True
+
+
+def _is_in_collection(hub: Hub, wanted: Upload) -> bool:
+    try:
+        with asking(f"look up the collection {wanted.collection!r}"):
+            collection = hub.api.get_collection(wanted.collection)
+    except HubError as error:
+        if status_of(error) != 404:
+            raise
+        raise HubError(
+            f"the Hub has no collection {wanted.collection!r}.\n"
+            "hint: `hf_collection_slug` is what follows the last dash in the URL of a collection, `hf_collection_name` "
+            "its title"
+        ) from error
+    return any(item.item_type == DATASET and item.item_id == wanted.repo_id for item in collection.items)
+
+
+def _branch(hub: Hub, wanted: Upload, exists: bool) -> tuple[str, tuple[str, ...]]:
+    """The branch that is committed to, or that a pull request is opened against, and what is to be said about it."""
+    if wanted.revision in (None, _MAIN):
+        return _MAIN, ()
+    branches = [_MAIN]
+    if exists:
+        with asking(f"list the branches of {wanted.repo_id!r}"):
+            branches = [one.name for one in hub.api.list_repo_refs(wanted.repo_id, repo_type=DATASET).branches]
+    if wanted.revision in branches:
+        return str(wanted.revision), ()
+    if wanted.create_pr:
+        remark = (
+            f"{wanted.repo_id!r} has no branch {wanted.revision!r}: the pull request, which has a branch of its own, "
+            f"is opened against {_MAIN!r}"
+        )
+        return _MAIN, (remark,)
+    raise HubError(
+        f"the dataset {wanted.repo_id!r} has no branch {wanted.revision!r}; nothing was uploaded.\n"
+        f"its branches: {', '.join(branches)}\n"
+        "hint: a revision is a branch here; leave it out for main. Versions such as 0.0.1 are for --storage gitlab"
+    )
+
+
+def _file_at(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
+    from huggingface_hub.hf_api import RepoFile
+
+    with asking(f"look up {path!r} in {repo_id!r}"):
+        found = hub.api.get_paths_info(repo_id, [path], revision=revision, repo_type=DATASET)
+    return next((one for one in found if isinstance(one, RepoFile)), None)
+
+
+def _checksum(file: "RepoFile") -> str:
+    return file.lfs.sha256 if file.lfs is not None else file.blob_id
+
+
+@contextmanager
+def _repository(hub: Hub, wanted: Upload, exists: bool) -> Iterator[None]:
+    """A repository for what is done in the block; if that fails, one that was made for it goes again."""
+    is_new = not exists and _create(hub, wanted)
+    try:
+        yield
+    except BaseException as error:
+        if not is_new or _removed(hub, wanted.repo_id) or not isinstance(error, HubError):
+            raise
+        raise HubError(f"{error}\nthe private repository {wanted.repo_id!r}, made for it, is left over") from error
+
+
+@contextmanager
+def _progress_bars(*, shown: bool) -> Iterator[None]:
+    """The bars of the client, which shows some of them even where there is no terminal, or none."""
+    from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
+
+    if shown or are_progress_bars_disabled():
+        yield
+        return
+    disable_progress_bars()
+    try:
+        yield
+    finally:
+        enable_progress_bars()
+
+
+def _create(hub: Hub, wanted: Upload) -> bool:
+    """Make a private repository. Whoever may only open pull requests cannot, which the commit will tell."""
+    try:
+        with asking(f"make the dataset {wanted.repo_id!r}"):
+            hub.api.create_repo(wanted.repo_id, repo_type=DATASET, private=True)
+    except HubError as error:
+        if status_of(error) == 403 and wanted.create_pr:
+            return False
+        if status_of(error) == 409:
+            raise HubError(
+                f"the Hub has a dataset that is called {wanted.repo_id!r} or so, which this token may not see.\n"
+                "hint: use a token of its organization, or another dataset name"
+            ) from error
+        raise
+    return True
+
+
+def _removed(hub: Hub, repo_id: str) -> bool:
+    """Take away a repository that nobody has put anything into; False if that did not succeed."""
+    try:
+        with asking(f"remove {repo_id!r}"):
+            if set(hub.api.list_repo_files(repo_id, repo_type=DATASET)) - _MADE_BY_THE_HUB:
+                return False
+            hub.api.delete_repo(repo_id, repo_type=DATASET)
+    except HubError as error:
+        LOG.debug("%s", error)
+        return False
+    return True
+
+
+def _committed(hub: Hub, wanted: Upload, branch: str) -> Uploaded:
+    with asking(f"upload {str(wanted.path)!r} to {wanted.repo_id!r}"):
+        commit = hub.api.upload_file(
+            path_or_fileobj=str(wanted.path),
+            path_in_repo=wanted.path_in_repo,
+            repo_id=wanted.repo_id,
+            repo_type=DATASET,
+            revision=branch,
+            create_pr=wanted.create_pr,
+            commit_message=wanted.commit_message,
+            commit_description=wanted.commit_description,
+        )
+    file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, commit.oid)
+    with wanted.path.open("rb") as local:
+        if file is None or checksum_of(local, _checksum(file)) != _checksum(file):
+            raise HubError(
+                f"what the Hub has at {commit.commit_url} is not the file {str(wanted.path)!r}.\n"
+                "hint: the file may have been changed during the upload; upload it again"
+            )
+    return Uploaded(wanted.repo_id, wanted.path_in_repo, commit.oid, hub.url_of(wanted.repo_id), commit.pr_url)
+
+
+def _add_to_collection(hub: Hub, wanted: Upload, notice: Callable[[str], None]) -> None:
+    try:
+        with asking(f"add {wanted.repo_id!r} to the collection {wanted.collection!r}"):
+            hub.api.add_collection_item(wanted.collection, wanted.repo_id, DATASET, exists_ok=True)
+    except HubError as error:
+        if status_of(error) == 403 and wanted.create_pr:
+            notice(f"{wanted.repo_id!r} was not added to the collection {wanted.collection!r}: this token may not")
+            return
+        raise HubError(f"the upload succeeded, but: {error}\nwhen run again, the upload is not repeated") from error
+
+
+class _Digest(io.RawIOBase):
+    """A file that keeps only the checksum of what is written to it, one after the other."""
+
+    def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._sha256, self._size = hashlib.sha256(), 0
+
+    def write(self, data: bytes) -> int:  # type: ignore[override]
+        self._sha256.update(data)
+        self._size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self._size
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        """Back to the beginning, where a server sends all of a file again, is the only place to go."""
+        if offset or whence:
+            raise io.UnsupportedOperation("a checksum can only be started again")
+        self._start()
+        return 0
+
+    def truncate(self, size: int | None = None) -> int:
+        return self._size
+
+    def hexdigest(self) -> str:
+        return self._sha256.hexdigest()

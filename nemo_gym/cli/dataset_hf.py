@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym dataset upload`, `download` and `migrate` with the Hugging Face Hub."""
+
+import sys
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from omegaconf import OmegaConf
+from pydantic import Field
+
+from nemo_gym._data import gitlab
+from nemo_gym._data.hub import require_client
+from nemo_gym.cli import render
+from nemo_gym.cli.dataset_gitlab import PREFIX, confirmation
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import (
+    BaseNeMoGymCLIConfig,
+    BaseUploadJsonlDatasetHuggingFaceConfig,
+    DownloadJsonlDatasetHuggingFaceConfig,
+    UploadJsonlDatasetHuggingFaceConfig,
+    UploadJsonlDatasetHuggingFaceMaybeDeleteConfig,
+)
+from nemo_gym.gitlab_utils import Confirm, RegistrySettings, registry_settings
+from nemo_gym.global_config import HF_TOKEN_KEY_NAME, GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.hf_utils import (
+    Destination,
+    Upload,
+    Uploaded,
+    download_jsonl_dataset,
+    look_before_upload,
+    plain_name,
+    planned_upload,
+    upload_jsonl_dataset,
+)
+
+
+class _Handling(BaseNeMoGymCLIConfig):
+    """How a transfer is carried out, beside what is transferred."""
+
+    yes: bool = Field(default=False, description="Delete without asking.")
+    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+    revision: str | None = Field(default=None, description="Branch, tag or commit.")
+
+
+class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig):
+    """Upload a JSONL dataset to the Hugging Face Hub, read it back, then delete it from GitLab after a confirmation."""
+
+    yes: bool = Field(default=False, description="Delete without asking.")
+    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+def upload(overrides: list[str]) -> int:
+    """Upload a file; 1, and nothing changed, if a training row lacks a required field or the Hub refuses."""
+    values = _values(overrides)
+    config = validated(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _with_login(values))
+    return _transfer(config, values, then_delete=config.delete_from_gitlab)
+
+
+def migrate(overrides: list[str]) -> int:
+    """Upload a file, read it back, and only then delete the dataset of that name from GitLab."""
+    values = _values(overrides)
+    config = validated(UploadJsonlDatasetHuggingFaceConfig, _with_login(values))
+    return _transfer(config, values, then_delete=True)
+
+
+def download(overrides: list[str]) -> int:
+    """Download a raw file, a split or all splits; what is written is whole."""
+    values = _values(overrides)
+    config = validated(DownloadJsonlDatasetHuggingFaceConfig, values)
+    handling = validated(_Handling, values)
+    written = download_jsonl_dataset(config, render.note, revision=handling.revision)
+    if handling.json_summary:
+        render.json_data({"schema": 1, "files": [{"path": path, "rows": rows} for path, rows in written.items()]})
+        return 0
+    for path, rows in written.items():
+        render.data(f"{path}" if rows is None else f"{path}: {rows} {'row' if rows == 1 else 'rows'}")
+    return 0
+
+
+def _transfer(config: BaseUploadJsonlDatasetHuggingFaceConfig, values: dict[str, Any], *, then_delete: bool) -> int:
+    handling, wanted = validated(_Handling, values), planned_upload(config)
+    deletion = _Deletion(plain_name(config), registry_settings(values)) if then_delete else None
+    if deletion is not None:
+        deletion.require()
+    if handling.dry_run:
+        _show_plan(wanted, look_before_upload(config), deletion, as_json=handling.json_summary)
+        return 0
+    confirm = confirmation(yes=handling.yes) if deletion is not None else None
+    done = upload_jsonl_dataset(config, render.note, show_progress=sys.stderr.isatty(), read_back=then_delete)
+    if not handling.json_summary:
+        _show(done, wanted)
+    is_deleted = deletion is not None and confirm is not None and deletion(confirm)
+    if handling.json_summary:
+        render.json_data({"schema": 1, **asdict(done), "deleted_from_gitlab": is_deleted})
+    elif deletion is not None:
+        render.data(f"{PREFIX}{deletion.name!r} is {'deleted from' if is_deleted else 'kept in'} GitLab")
+    return 0
+
+
+@dataclass(frozen=True)
+class _Deletion:
+    """The dataset that is deleted from GitLab once it is on the Hub."""
+
+    name: str
+    registry: RegistrySettings
+
+    def require(self) -> None:
+        """It must be there, under this very name, before anything is uploaded; GitlabError if it is not."""
+        gitlab.delete(self.name, self.registry, lambda _: False)
+
+    def __call__(self, confirm: Confirm) -> bool:
+        return gitlab.delete(self.name, self.registry, confirm)
+
+
+def _show(done: Uploaded, wanted: Upload) -> None:
+    if done.pull_request:
+        render.data(f"{PREFIX}Pull Request created: {done.pull_request}")
+    elif done.is_changed:
+        render.data(f"{PREFIX}Dataset upload successful")
+    else:
+        render.data(f"{PREFIX}Dataset upload successful: the Hub has the same file already")
+    render.data(f"{done.url}: {done.path_in_repo}, commit {done.commit[:12]}")
+    if not done.pull_request:
+        at = f" --revision {wanted.revision}" if wanted.revision else ""
+        render.data(
+            f"download it with: gym dataset download --repo-id {done.repo_id}{at} --artifact {done.path_in_repo} "
+            f"--output {done.path_in_repo}"
+        )
+
+
+def _show_plan(wanted: Upload, there: Destination, deletion: _Deletion | None, *, as_json: bool) -> None:
+    plan = {
+        "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be made, private'}",
+        "file": f"{wanted.path} as {wanted.path_in_repo}, {_about_file(there)}",
+        "branch": f"a pull request against {there.branch}" if wanted.create_pr else there.branch,
+        "collection": f"{wanted.collection}, {'which has it' if there.in_collection else 'to be added to'}",
+        "gitlab": f"{deletion.name} is to be deleted" if deletion else "not touched",
+    }
+    if as_json:
+        render.json_data({"schema": 1, "dry_run": True, **plan})
+        return
+    for remark in there.remarks:
+        render.note(remark)
+    render.data("\n".join(["nothing was changed; the upload would go to", *(f"{key}: {plan[key]}" for key in plan)]))
+
+
+def _about_file(there: Destination) -> str:
+    if there.file is None:
+        return "which is new"
+    return "which is there already" if there.is_same else f"in the place of another of {there.file.size:,} bytes"
+
+
+def _values(overrides: list[str]) -> dict[str, Any]:
+    """The config of a command: its overrides, and env.yaml."""
+    sys.argv[1:] = overrides
+    plain: Any = OmegaConf.to_container(
+        GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True)), resolve=True
+    )
+    return dict(plain)
+
+
+def _with_login(values: dict[str, Any]) -> dict[str, Any]:
+    """A token from `hf auth login` or HF_TOKEN, where the config has none."""
+    if values.get(HF_TOKEN_KEY_NAME):
+        return values
+    require_client()
+    from huggingface_hub import get_token
+
+    token = get_token()
+    return {**values, HF_TOKEN_KEY_NAME: token} if token else values

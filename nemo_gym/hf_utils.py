@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets to and from the Hugging Face Hub, from the settings that the commands and programs give.
+
+The Hub is spoken to in `nemo_gym._data.hub_*`, by the library `huggingface_hub` (extra `data`). An endpoint other than
+the public one is set as that library has it, with the environment variable `HF_ENDPOINT`.
+"""
+
+import logging
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._data import hub_download, hub_upload
+from nemo_gym._data.hub import Hub as Hub
+from nemo_gym._data.hub import HubError as HubError
+from nemo_gym._data.hub_names import collection_name, domain_of, repository_name, server_of
+from nemo_gym._data.hub_upload import Destination as Destination
+from nemo_gym._data.hub_upload import Upload as Upload
+from nemo_gym._data.hub_upload import Uploaded as Uploaded
+from nemo_gym._data.hub_upload import check_rows as check_rows
+from nemo_gym.config_types import (
+    BaseUploadJsonlDatasetHuggingFaceConfig,
+    ConfigError,
+    DownloadJsonlDatasetHuggingFaceConfig,
+)
+
+LOG = logging.getLogger(__name__)
+Notice = Callable[[str], None]
+
+
+def planned_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
+    """What an upload is about: `{organization}/{prefix}-{domain}-{dataset name or server}` and its collection."""
+    path = _resolve_under_cwd_or_install(config.resource_config_path, validator=Path.is_file)
+    if not path.is_file():
+        raise ConfigError(
+            f"resource_config_path {config.resource_config_path!r} is not there.\n"
+            "hint: it is the config of a resources server, such as resources_servers/NAME/configs/NAME.yaml; its "
+            "domain becomes a part of the dataset's name"
+        )
+    source = _resolve_under_cwd_or_install(config.input_jsonl_fpath, validator=Path.is_file)
+    if not source.is_file():
+        raise ConfigError(f"input_jsonl_fpath {config.input_jsonl_fpath!r} is not there; nothing was uploaded")
+    name = plain_name(config)
+    return Upload(
+        path=source,
+        repo_id=repository_name(config.hf_organization, config.hf_dataset_prefix, domain_of(path), name),
+        collection=collection_name(config.hf_organization, config.hf_collection_name, config.hf_collection_slug),
+        split=config.split,
+        create_pr=config.create_pr,
+        revision=config.revision,
+        commit_message=config.commit_message,
+        commit_description=config.commit_description,
+    )
+
+
+def plain_name(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> str:
+    """The name of a dataset without what the Hub adds to it, as other registries know it."""
+    return config.dataset_name or server_of(config.resource_config_path)
+
+
+def look_before_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Destination:
+    """What an upload would find on the Hub, and whether it can succeed; nothing is changed."""
+    return hub_upload.look(Hub(config.hf_token), planned_upload(config))
+
+
+def upload_jsonl_dataset(
+    config: BaseUploadJsonlDatasetHuggingFaceConfig,
+    notice: Notice = LOG.info,
+    *,
+    show_progress: bool = False,
+    read_back: bool = False,
+) -> Uploaded:
+    """Upload a file; with `read_back`, all of it is read from the Hub afterwards and compared."""
+    hub, wanted = Hub(config.hf_token), planned_upload(config)
+    done = hub_upload.upload(hub, wanted, notice, show_progress=show_progress)
+    if read_back:
+        notice(f"reading {done.path_in_repo!r} of {done.repo_id!r} back")
+        hub_upload.read_back(hub, done, wanted.path)
+    return done
+
+
+def download_jsonl_dataset(
+    config: DownloadJsonlDatasetHuggingFaceConfig, notice: Notice = LOG.info, *, revision: str | None = None
+) -> dict[Path, int | None]:
+    """Download a raw file, a split or all splits; the files written, each with its number of rows where it was read."""
+    hub = Hub(config.hf_token)
+    if config.artifact_fpath:
+        target = _target(config, PurePosixPath(config.artifact_fpath).name)
+        return {hub_download.download_artifact(hub, config.repo_id, config.artifact_fpath, target, revision): None}
+    if config.split:
+        target = _target(config, f"{config.split}.jsonl")
+        return {target: hub_download.download_split(hub, config.repo_id, config.split, target, revision)}
+    return dict(hub_download.download_splits(hub, config.repo_id, Path(config.output_dirpath or ""), revision, notice))
+
+
+def _target(config: DownloadJsonlDatasetHuggingFaceConfig, name: str) -> Path:
+    return Path(config.output_fpath) if config.output_fpath else Path(config.output_dirpath or "") / name
