@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One right answer, compared as a text."""
