@@ -12,6 +12,7 @@ from nemo_gym._metrics.describe import describe_fields
 from nemo_gym._metrics.profile import counts_and_infos
 from nemo_gym._metrics.rollouts import Measured, by_task, key_of, measure
 from nemo_gym._metrics.select import means
+from nemo_gym._util.cycles import no_search_for_cycles
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME
 
 PER_TASK_METRICS = "per_task_metrics"
@@ -36,13 +37,21 @@ def aggregate(
     """Statistics of `verify_responses`, with the server's own metrics over them and the key ones picked out."""
     if not verify_responses:
         return Aggregate()
-    measured = measure(verify_responses)
-    tasks = [_task_entry(task, runs) for task, runs in by_task(measured).items()]
-    agent = describe_fields(one.fields() for one in measured)
+    agent, tasks = _described(verify_responses)
     own = dict(compute_metrics(grouped(verify_responses))) if compute_metrics else {}
     _merge_per_task(tasks, own.pop(PER_TASK_METRICS, None))
     agent |= own
     return Aggregate(tasks, agent, dict((key_metrics or means)(agent)))
+
+
+@no_search_for_cycles()
+def _described(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
+    measured = measure(verify_responses)
+    agent = describe_fields(one.fields() for one in measured)
+    left = by_task(measured)
+    measured.clear()
+    # A task is let go once its entry is there, so that not all of both are held at once.
+    return agent, [_task_entry(task, left.pop(task)) for task in [*left]]
 
 
 def grouped(verify_responses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:

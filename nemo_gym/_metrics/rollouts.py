@@ -6,7 +6,6 @@ Everything else in a row, above all the response itself, is left behind here, so
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nemo_gym._metrics.describe import Number, finite, is_broken, warn_of_broken
@@ -29,8 +28,7 @@ class RolloutKey(NamedTuple):
         return f"{self.task}:{self.rollout}"
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """One rollout, reduced to its numbers."""
 
     key: RolloutKey
@@ -40,7 +38,7 @@ class Measured:
 
     def fields(self) -> dict[str, Number]:
         """All numbers in one record. A field that the verifier reports under the name of a token count wins."""
-        return {**self.numbers, **{name: value for name, value in self.usage.items() if name not in self.numbers}}
+        return {**self.numbers, **self.usage, **self.numbers}
 
     def info(self) -> dict[str, Any]:
         """The entry of this rollout in `rollout_infos`."""

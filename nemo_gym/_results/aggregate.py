@@ -18,20 +18,12 @@ import orjson
 from nemo_gym._metrics.describe import Number
 from nemo_gym._metrics.select import means
 from nemo_gym._results.curves import curve_metrics
+from nemo_gym._results.entries import TaskEntries
 from nemo_gym._results.intervals import Interval, interval_of_mean
-from nemo_gym._results.rows import agent_of, key_at, placed_lines
-from nemo_gym._results.runs import (
-    AgentRuns,
-    Run,
-    are_binary,
-    counts_and_infos,
-    describe_runs,
-    read_runs,
-    rewards_of,
-)
+from nemo_gym._results.rows import agent_of, planned_lines
+from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, read_runs, rewards_of
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.aio import in_thread
 from nemo_gym._util.files import atomic_writer
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
 
@@ -40,6 +32,7 @@ Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 
 MEAN_REWARD = "mean/reward"
 _OPTIONS = orjson.OPT_NON_STR_KEYS
+_TASK_INDEX = TASK_INDEX_KEY_NAME.encode()
 
 
 @dataclass(frozen=True)
@@ -55,9 +48,9 @@ class Requested:
         agents: Counter[str | None] = Counter()
         tasks: Counter[int] = Counter()
         for path in paths:
-            for line, _, row in placed_lines(path):
+            for _, _, key, row in planned_lines(path):
                 agents[agent_of(row)] += 1
-                tasks[key_at(row, path, line)[0]] += 1
+                tasks[key[0]] += 1
         return cls(agents, tasks)
 
     @classmethod
@@ -80,8 +73,12 @@ class AgentAggregate:
     n_requested: int | None
     """None where nothing says how many were asked for."""
     n_tasks: int
-    task_entries: Callable[[], Iterable[dict[str, Any]]]
-    """The metrics of every task, made when they are asked for: they are larger than all else together."""
+    encoded_tasks: Callable[[], Iterable[bytes]]
+    """The metrics of every task as JSON, made when they are asked for: they are larger than all else together."""
+
+    def task_entries(self) -> Iterator[dict[str, Any]]:
+        """The metrics of every task."""
+        return map(orjson.loads, self.encoded_tasks())
 
     def head(self) -> dict[str, Any]:
         """The entry of the agent without its tasks."""
@@ -129,6 +126,9 @@ async def aggregate_with(
 
     `ask_for`: the agents to ask about, None for all; for the others no rows are kept in memory.
     """
+    # Event loops are slow to import, and the files can be aggregated without.
+    from nemo_gym._util.aio import in_thread
+
     known = requested or Requested()
     agents = await in_thread(read_runs, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
     aggregates = []
@@ -149,8 +149,9 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
             file.write(opening + head[:-1] + b',"group_level_metrics":[')
             opening = b",\n"
             separator = b"\n"
-            for entry in aggregate.task_entries():
-                file.write(separator + orjson.dumps(entry, option=_OPTIONS))
+            for entry in aggregate.encoded_tasks():
+                file.write(separator)
+                file.write(entry)
                 separator = b",\n"
             file.write(b"]}")
         file.write(b"[]\n" if opening == b"[\n" else b"\n]\n")
@@ -180,7 +181,7 @@ def _aggregate(
         n_scored=len(agent.runs),
         n_requested=n_requested,
         n_tasks=len(tasks),
-        task_entries=_entries_of(own, tasks, requested),
+        encoded_tasks=_entries_of(own, tasks, requested),
     )
 
 
@@ -196,19 +197,16 @@ def _intervals(
 
 def _entries_of(
     own: Mapping[str, Any], tasks: Sequence[tuple[int, list[Run]]], requested: Requested
-) -> Callable[[], Iterable[dict[str, Any]]]:
+) -> Callable[[], Iterable[bytes]]:
     theirs = own.get("group_level_metrics")
     if theirs is not None:
-        return lambda: theirs
-    return lambda: _task_entries(tasks, requested)
+        return lambda: (orjson.dumps(entry, option=_OPTIONS) for entry in theirs)
+    return lambda: _encoded(tasks, requested)
 
 
-def _task_entries(tasks: Iterable[tuple[int, list[Run]]], requested: Requested) -> Iterator[dict[str, Any]]:
+def _encoded(tasks: Iterable[tuple[int, list[Run]]], requested: Requested) -> Iterator[bytes]:
+    entries = TaskEntries()
     for task, runs in tasks:
         # Rollout indices count from 0, so a gap is a rollout that did not succeed.
         expected = max(len(runs), runs[-1].key[1] + 1, requested.tasks.get(task, 0))
-        entry = describe_runs(runs)
-        entry[TASK_INDEX_KEY_NAME] = task
-        entry["sample"] = {TASK_INDEX_KEY_NAME: task}
-        entry.update(counts_and_infos(runs, expected))
-        yield entry
+        yield entries.encoded(task, runs, expected, b'{"%b":%d}' % (_TASK_INDEX, task))

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._results.intervals import Interval, interval_of_mean, t_quantile
-from nemo_gym._results.rows import ResultsError, count_of, key_at, placed_lines
+from nemo_gym._results.rows import ResultsError, count_of, planned_lines
 from nemo_gym._results.runs import are_binary, read_runs, rewards_of
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
@@ -140,11 +140,10 @@ def read_rewards(path: str | os.PathLike[str]) -> RunRewards:
     n_requested = None
     if plan.is_file():
         n_requested = 0
-        for line, _, row in placed_lines(plan):
+        for _, _, key, row in planned_lines(plan):
             n_requested += 1
-            task = key_at(row, plan, line)[0]
-            if task not in contents:
-                contents[task] = _content(row)
+            if key[0] not in contents:
+                contents[key[0]] = _content(row)
     return RunRewards(os.fspath(path), tasks, contents, n_requested)
 
 

@@ -8,6 +8,8 @@ than k scored rollouts takes no part in that k.
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
+from operator import add
 from typing import Any
 
 from nemo_gym._metrics.describe import Number
@@ -33,15 +35,15 @@ def curve_metrics(
     `binary`: all rewards are 0 or 1.
     """
     result = CurveMetrics()
-    _add(result, "pass@{k}", ACCURACY, map(pass_curve, rewards), binary)
-    _add(result, "pass@1[avg-of-{k}]", ACCURACY, map(average_curve, rewards), binary)
+    _add(result, "pass@{k}", ACCURACY, _by_k(map(pass_curve, rewards)), binary)
+    _add(result, "pass@1[avg-of-{k}]", ACCURACY, _averages_by_k(rewards), binary)
     per_sample = {ACCURACY: _means(rewards)}
     if answers is not None:
-        _add(result, "majority@{k}", ACCURACY, map(majority_curve, answers, rewards), binary)
+        _add(result, "majority@{k}", ACCURACY, _by_k(map(majority_curve, answers, rewards)), binary)
         missing = [[float(answer is None) for answer in one] for one in answers]
-        _add(result, "pass@{k}", NO_ANSWER, map(pass_curve, missing), True)
-        _add(result, "pass@1[avg-of-{k}]", NO_ANSWER, map(average_curve, missing), True)
-        _add(result, "majority@{k}", NO_ANSWER, map(majority_curve, answers, missing), True)
+        _add(result, "pass@{k}", NO_ANSWER, _by_k(map(pass_curve, missing)), True)
+        _add(result, "pass@1[avg-of-{k}]", NO_ANSWER, _averages_by_k(missing), True)
+        _add(result, "majority@{k}", NO_ANSWER, _by_k(map(majority_curve, answers, missing)), True)
         per_sample[NO_ANSWER] = _means(missing)
     result.metrics[PER_SAMPLE_AGGREGATE] = per_sample
     for name, per_run in per_sample.items():
@@ -49,8 +51,8 @@ def curve_metrics(
     return result
 
 
-def _add(result: CurveMetrics, pattern: str, name: str, curves: Iterable[Curve], binary: bool) -> None:
-    for k, values in enumerate(_by_k(curves), 1):
+def _add(result: CurveMetrics, pattern: str, name: str, by_k: Iterable[Sequence[float]], binary: bool) -> None:
+    for k, values in enumerate(by_k, 1):
         label = f"{pattern.format(k=k)}/{name}"
         result.intervals[label] = interval_of_mean(values, _PERCENT, binary=binary)
         result.metrics[label] = result.intervals[label].estimate
@@ -67,12 +69,24 @@ def _means(curves: Iterable[Curve]) -> list[float]:
     return [_PERCENT * (math.fsum(values) / len(values)) for values in _by_k(curves)]
 
 
-def _by_k(curves: Iterable[Curve]) -> list[list[float]]:
+def _averages_by_k(scores: Sequence[Sequence[Number]]) -> list[Sequence[float]]:
+    """The mean of the first k scores, for k = 1, 2, …: of every task that has so many."""
+    if len(set(map(len, scores))) > 1:
+        return _by_k(map(average_curve, scores))
+    # Where all have equally many, sums of columns are the sums of all tasks at once.
+    totals = accumulate(_by_k(scores), lambda total, column: [*map(add, total, column)])
+    return [[value / k for value in total] for k, total in enumerate(totals, 1)]
+
+
+def _by_k(curves: Iterable[Curve]) -> list[Sequence[float]]:
     """The values for k = 1, 2, …: of every task that has so many rollouts."""
+    listed = [*curves]
+    if len(set(map(len, listed))) == 1:
+        return [*zip(*listed, strict=True)]
     columns: list[list[float]] = []
-    for curve in curves:
+    for curve in listed:
         while len(columns) < len(curve):
             columns.append([])
         for column, value in zip(columns, curve, strict=False):
             column.append(value)
-    return columns
+    return [*columns]

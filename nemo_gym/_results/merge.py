@@ -5,23 +5,18 @@ Rows are copied as they are. Only where each one stands is held in memory, some 
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym._results.rows import Place, ResultsError, key_at, opened, placed_lines
-from nemo_gym._rollouts.types import Key
+from nemo_gym._results.rows import Place, ResultsError, key_at, opened, placed_lines, sized_lines
+from nemo_gym._results.runs import AgentRuns, read_runs
+from nemo_gym._results.spots import key_of, packed, place_of, repeated
 from nemo_gym._util.files import atomic_writer
 
-_ROLLOUT_BITS = 32
-_SHARD_BITS = 20
-_OFFSET_BITS = 44
-_PLACE_BITS = _SHARD_BITS + _OFFSET_BITS
 _MOST_OPEN = 128
-# About a row: neighbours in the output are seldom neighbours in a shard.
-_BUFFER_BYTES = 1 << 14
+_MOST_AT_ONCE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -36,51 +31,71 @@ def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathL
 
     ResultsError if a rollout is in two places, or if `output` is one of several shards.
     """
-    target = Path(output)
+    _require_apart(paths, Path(output))
+    spots = [
+        packed(key_at(row, path, line), shard, offset, size)
+        for shard, path in enumerate(paths)
+        for line, offset, size, row in sized_lines(path)
+    ]
+    return _merge(spots, paths, Path(output))
+
+
+def merge_and_read(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRuns]:
+    """Like `merge_shards`; gives the rollouts in them, as `read_runs` does, without reading them a second time."""
+    _require_apart(paths, Path(output))
+    spots: list[int] = []
+    agents = read_runs(paths, spots=spots)
+    _merge(spots, paths, Path(output))
+    return agents
+
+
+def _require_apart(paths: Sequence[str | os.PathLike[str]], target: Path) -> None:
     if len(paths) > 1 and target.resolve() in {Path(path).resolve() for path in paths}:
         raise ResultsError(
             f"the output {str(target)!r} is itself one of the {len(paths)} files to merge.\n"
             f"hint: write to another place, or remove it if it is the result of an earlier merge"
         )
-    # One integer says which rollout a row is and where it stands, so sorting them sorts the rows.
-    spots = [
-        _packed(key_at(row, path, line), shard, offset)
-        for shard, path in enumerate(paths)
-        for line, offset, row in placed_lines(path)
-    ]
+
+
+def _merge(spots: list[int], paths: Sequence[str | os.PathLike[str]], target: Path) -> Merged:
     spots.sort()
     _require_distinct(spots, paths)
     with _Shards(paths) as shards, atomic_writer(target) as file:
-        for spot in spots:
-            file.write(shards.line(spot))
+        for shard, offset, size in _joined(map(place_of, spots)):
+            file.write(shards.lines(shard, offset, size))
     return Merged(target, len(spots), len(paths))
 
 
-def _packed(key: Key, shard: int, offset: int) -> int:
-    return ((key[0] << _ROLLOUT_BITS | key[1]) << _SHARD_BITS | shard) << _OFFSET_BITS | offset
-
-
-def _shard_and_offset(spot: int) -> tuple[int, int]:
-    return spot >> _OFFSET_BITS & (1 << _SHARD_BITS) - 1, spot & (1 << _OFFSET_BITS) - 1
-
-
 def _require_distinct(spots: Sequence[int], paths: Sequence[str | os.PathLike[str]]) -> None:
-    repeated = [pair for pair in pairwise(spots) if pair[0] >> _PLACE_BITS == pair[1] >> _PLACE_BITS]
-    if repeated:
-        first, second = repeated[0]
-        key = first >> _PLACE_BITS
+    pairs = repeated(spots)
+    if pairs:
+        first, second = pairs[0]
+        task, rollout = key_of(first)
         raise ResultsError(
-            f"task {key >> _ROLLOUT_BITS}, rollout {key & (1 << _ROLLOUT_BITS) - 1} occurs twice: "
-            f"{_place(first, paths)} and {_place(second, paths)} ({len(repeated)} such pairs in all).\n"
+            f"task {task}, rollout {rollout} occurs twice: {_place(first, paths)} and {_place(second, paths)} "
+            f"({len(pairs)} such pairs in all).\n"
             f"hint: shards of one run share no rollout; check that the pattern matches no other files, such as a "
             f"merge of the same shards"
         )
 
 
 def _place(spot: int, paths: Sequence[str | os.PathLike[str]]) -> Place:
-    shard, offset = _shard_and_offset(spot)
+    shard, offset, _ = place_of(spot)
     line = next(line for line, start, _ in placed_lines(paths[shard]) if start == offset)
     return Place(os.fspath(paths[shard]), line)
+
+
+def _joined(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """The same, with rows that follow one another in a shard as one."""
+    shard, offset, size = next(places, (0, 0, 0))
+    for next_shard, next_offset, next_size in places:
+        if next_offset == offset + size and next_shard == shard and size < _MOST_AT_ONCE_BYTES:
+            size += next_size
+        else:
+            yield shard, offset, size
+            shard, offset, size = next_shard, next_offset, next_size
+    if size:
+        yield shard, offset, size
 
 
 class _Shards:
@@ -90,17 +105,17 @@ class _Shards:
         self._paths = paths
         self._open: dict[int, BinaryIO] = {}
 
-    def line(self, spot: int) -> bytes:
-        shard, offset = _shard_and_offset(spot)
+    def lines(self, shard: int, offset: int, size: int) -> bytes:
         file = self._open.get(shard) or self._opened(shard)
-        file.seek(offset)
-        raw = file.readline()
+        raw = os.pread(file.fileno(), size, offset)
+        if len(raw) < size:
+            raise ResultsError(f"{os.fspath(self._paths[shard])!r} has become shorter while it was read")
         return raw if raw.endswith(b"\n") else raw + b"\n"
 
     def _opened(self, shard: int) -> BinaryIO:
         if len(self._open) >= _MOST_OPEN:
             self._open.pop(next(iter(self._open))).close()
-        self._open[shard] = opened(self._paths[shard], buffer_bytes=_BUFFER_BYTES)
+        self._open[shard] = opened(self._paths[shard], buffer_bytes=0)
         return self._open[shard]
 
     def __enter__(self) -> "_Shards":

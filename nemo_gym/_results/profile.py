@@ -8,20 +8,22 @@ their rewards. Input rows are fetched from their file when their task is written
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nemo_gym._metrics.profile import pass_rate, profile_dataset
-from nemo_gym._results.rows import ResultsError, SeenKeys, agent_of, key_at, opened, placed_lines
-from nemo_gym._results.runs import AgentRuns, Run, counts_and_infos, describe_runs, read_runs, rewards_of
+from nemo_gym._metrics.profile import profile_dataset
+from nemo_gym._results.entries import TaskEntries
+from nemo_gym._results.rows import ResultsError, SeenKeys, agent_of, key_at, opened, placed_lines, planned_lines
+from nemo_gym._results.runs import AgentRuns, Run, describe_runs, read_runs, tasks_of
 from nemo_gym._rollouts.compact import Numbered, digest_of
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.types import Key, Row
-from nemo_gym._util.files import write_atomically
+from nemo_gym._util.files import atomic_writer, write_atomically
 from nemo_gym._util.jsonl import loads_line, write_rows
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME, REWARD_KEY_NAME, TASK_INDEX_KEY_NAME
 
@@ -47,13 +49,13 @@ class DatasetProfile:
     n_rollouts: int
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Plan:
     """What the materialized inputs say."""
 
-    agents: dict[Key, str | None] = field(default_factory=dict)
-    expected: Counter[int] = field(default_factory=Counter)
-    samples: dict[int, int] = field(default_factory=dict)
+    agents: dict[Key, str | None]
+    expected: Counter[int]
+    samples: dict[int, int]
     """Where the first row of every task begins."""
 
 
@@ -71,13 +73,15 @@ def write_profile(
     rollout was scored and no other; with `allow_partial`, some may be missing.
     """
     plan = _read_plan(inputs)
-    runs = [run for agent in (read_runs([rollouts]) if agents is None else agents) for run in agent.runs]
-    runs.sort(key=lambda run: run.key)
+    runs = _in_order(read_runs([rollouts]) if agents is None else agents)
     _require_match(plan, runs, allow_partial)
     base = Path(rollouts)
     tasks_path = base.with_name(f"{base.stem}_reward_profiling.jsonl")
     agents_path = base.with_name(f"{base.stem}_agent_metrics.json")
-    write_rows(tasks_path, _task_entries(inputs, plan, runs, pass_threshold))
+    with atomic_writer(tasks_path) as file:
+        for entry in _encoded_tasks(inputs, plan, runs, pass_threshold):
+            file.write(entry)
+            file.write(b"\n")
     write_atomically(agents_path, orjson.dumps(_agent_entries(plan, runs), option=orjson.OPT_INDENT_2) + b"\n")
     return ProfileFiles(tasks_path, agents_path, len(plan.samples), len(runs), len(plan.agents))
 
@@ -99,19 +103,35 @@ def write_dataset_profile(
 
 
 def _read_plan(inputs: str | os.PathLike[str]) -> _Plan:
-    plan, seen = _Plan(), SeenKeys()
+    agents: dict[Key, str | None] = {}
+    samples: dict[int, int] = {}
+    n = 0
+    for _, offset, key, row in planned_lines(inputs):
+        n += 1
+        agents[key] = agent_of(row)
+        samples.setdefault(key[0], offset)
+    if len(agents) < n:
+        _raise_repeated(inputs)
+    return _Plan(agents, Counter(map(itemgetter(0), agents)), samples)
+
+
+def _raise_repeated(inputs: str | os.PathLike[str]) -> None:
+    seen = SeenKeys()
     seen.begin(inputs)
-    for line, offset, row in placed_lines(inputs):
-        key = key_at(row, inputs, line)
+    for line, _, key, _ in planned_lines(inputs):
         seen.add(key, line)
-        plan.agents[key] = agent_of(row)
-        plan.expected[key[0]] += 1
-        plan.samples.setdefault(key[0], offset)
-    return plan
+
+
+def _in_order(agents: Sequence[AgentRuns]) -> Sequence[Run]:
+    if len(agents) == 1:
+        return agents[0].runs
+    return sorted((run for agent in agents for run in agent.runs), key=itemgetter(0))
 
 
 def _require_match(plan: _Plan, runs: Sequence[Run], allow_partial: bool) -> None:
     finished = {run.key for run in runs}
+    if finished == plan.agents.keys():
+        return
     extra = finished - plan.agents.keys()
     if extra:
         raise ResultsError(
@@ -131,34 +151,33 @@ def _listed(keys: set[Key]) -> str:
     return shown if len(keys) <= _SHOWN else f"{shown} and {len(keys) - _SHOWN} more"
 
 
-def _task_entries(
+def _encoded_tasks(
     inputs: str | os.PathLike[str], plan: _Plan, runs: Sequence[Run], pass_threshold: float | None
-) -> Iterator[dict[str, Any]]:
-    by_task: dict[int, list[Run]] = {}
-    for run in runs:
-        by_task.setdefault(run.key[0], []).append(run)
+) -> Iterator[bytes]:
+    by_task = dict(tasks_of(runs))
+    entries = TaskEntries(pass_threshold)
     with opened(inputs, buffer_bytes=_BUFFER_BYTES) as file:
         for task, offset in sorted(plan.samples.items()):
-            of_task = by_task.get(task, [])
             file.seek(offset)
-            entry = describe_runs(of_task) if of_task else {}
-            entry[TASK_INDEX_KEY_NAME] = task
-            # The row goes out as it came in, without a detour through objects.
-            entry["sample"] = orjson.Fragment(file.readline().strip())
-            entry.update(counts_and_infos(of_task, plan.expected[task]))
-            if pass_threshold is not None:
-                entry.update(pass_rate(rewards_of(of_task), pass_threshold))
-            yield entry
+            yield entries.encoded(task, by_task.get(task, []), plan.expected[task], file.readline().strip())
 
 
 def _agent_entries(plan: _Plan, runs: Sequence[Run]) -> list[dict[str, Any]]:
-    by_agent: dict[str | None, list[Run]] = {}
-    for run in runs:
-        by_agent.setdefault(plan.agents[run.key], []).append(run)
+    by_agent = _by_agent(plan, runs) if runs else {}
     return [
         {AGENT_REF_KEY_NAME: {"name": name}, **describe_runs(by_agent[name])}
         for name in sorted(by_agent, key=lambda name: name or "")
     ]
+
+
+def _by_agent(plan: _Plan, runs: Sequence[Run]) -> Mapping[str | None, Sequence[Run]]:
+    names = set(plan.agents.values())
+    if len(names) == 1:
+        return dict.fromkeys(names, runs)
+    by_agent: dict[str | None, list[Run]] = {}
+    for run in runs:
+        by_agent.setdefault(plan.agents[run.key], []).append(run)
+    return by_agent
 
 
 def _rewards_by_task(rollouts: str | os.PathLike[str]) -> dict[int, "array[float]"]:

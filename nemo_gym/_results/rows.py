@@ -7,6 +7,7 @@ The response and other bulk are dropped as soon as a line is parsed. Nothing is 
 import glob
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -33,6 +34,9 @@ _BULK = frozenset({"ng_model_call_capture", "ng_agent_observations", "ng_traject
 # Lines are long: a large buffer saves a third of the reading time.
 _BUFFER_BYTES = 1 << 20
 _SIDECARS = ("_materialized_inputs.jsonl", "_failures.jsonl", "_reward_profiling.jsonl")
+# A line that ends like this has the rollout index as the last member of its object.
+_LAST_MEMBER = f',"{ROLLOUT_INDEX_KEY_NAME}":'.encode()
+_INDEX = re.compile(rb"(0|[1-9][0-9]{0,17})\}\n")
 _DROPPED = _BULK | {RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
 
 
@@ -88,21 +92,45 @@ def opened(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES) -> B
         raise ResultsError(f"{os.fspath(path)!r} cannot be read: {error.strerror}") from error
 
 
-def placed_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Row]]:
-    """Number, byte offset and object of every line; a last line that was cut off is skipped with a warning."""
+def sized_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, int, Row]]:
+    """Number, byte offset, size and object of every line; a last line that was cut off is skipped with a warning."""
     offset, loads = 0, orjson.loads
     with opened(path) as file:
         for number, raw in enumerate(file, 1):
+            size = len(raw)
             try:
                 row = loads(raw)
             except orjson.JSONDecodeError:
                 row = None
             if type(row) is dict:
-                yield number, offset, row
-            elif not raw.isspace():
-                if raw.endswith(b"\n"):
-                    loads_line(raw, path, number)  # raises what is wrong with it
-                LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
+                yield number, offset, size, row
+            else:
+                _pass_over(raw, path, number)
+            offset += size
+
+
+def placed_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Row]]:
+    """Like `sized_lines`, without the sizes."""
+    return ((number, offset, row) for number, offset, _, row in sized_lines(path))
+
+
+def planned_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Key, Row]]:
+    """Number, byte offset, key and row of every line of a materialized inputs file.
+
+    The rollouts of a task are planned as equal lines but for the last member, the rollout index. Such a line is not
+    parsed again: the row that comes with it is that of the rollout before it, and only the key says which one it is.
+    """
+    offset, task, row = 0, 0, Row()
+    parsed: tuple[bytes, bytes] | None = None
+    with opened(path) as file:
+        for number, raw in enumerate(file, 1):
+            members, _, index = raw.rpartition(_LAST_MEMBER)
+            if parsed and members == parsed[0] and _INDEX.fullmatch(index) and _INDEX.fullmatch(parsed[1]):
+                yield number, offset, (task, int(index[:-2])), row
+            elif (found := _parsed(raw, path, number)) is not None:
+                key, row, parsed = key_at(found, path, number), found, (members, index)
+                task = key[0]
+                yield number, offset, key, row
             offset += len(raw)
 
 
@@ -185,6 +213,25 @@ class SeenKeys:
     def _place(self, read: int) -> Place:
         start, path = max(begun for begun in self._starts if begun[0] < read)
         return Place(path, read - start)
+
+
+def _parsed(raw: bytes, path: str | os.PathLike[str], number: int) -> Row | None:
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        row = None
+    if type(row) is dict:
+        return row
+    _pass_over(raw, path, number)
+    return None
+
+
+def _pass_over(raw: bytes, path: str | os.PathLike[str], number: int) -> None:
+    """A line that is no object: JsonlError unless it is blank or was cut off."""
+    if not raw.isspace():
+        if raw.endswith(b"\n"):
+            loads_line(raw, path, number)  # raises what is wrong with it
+        LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
 
 
 def _matches(pattern: str) -> list[Path]:

@@ -1,49 +1,53 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scored rollouts of a run in memory, each reduced to its numbers, and the entry of a task made from them.
+"""The scored rollouts of a run in memory, each reduced to its numbers, and the statistics of some of them.
 
-The entries say what `nemo_gym._metrics` says of the same rows, at a speed fit for hundreds of thousands. Rows that
-carry no score are counted and left out: a failure is no zero.
+They are what `nemo_gym._metrics` says of the same rows, at a speed fit for hundreds of thousands. Rows that carry no
+score are counted and left out: a failure is no zero.
 """
 
-import functools
 import logging
 import math
 import os
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, groupby
+from itertools import chain
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from nemo_gym._metrics.describe import STATISTICS, Number, describe, describe_fields
-from nemo_gym._results.rows import Place, SeenKeys, agent_of, key_at, placed_lines, reward_of, stripped, usage_of
+from nemo_gym._metrics.describe import Number, describe, describe_fields, labels
+from nemo_gym._results.measure import Fields, Measures, Values, picker
+from nemo_gym._results.rows import Place, SeenKeys, agent_of, key_at, reward_of, sized_lines, stripped
+from nemo_gym._results.spots import packed
 from nemo_gym._rollouts.types import Key, Row
-from nemo_gym._util.keys import BOOKKEEPING_PREFIX, REWARD_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.keys import REWARD_KEY_NAME
 
 LOG = logging.getLogger(__name__)
-_NUMBERS = (int, float)
 # Sums and squares of larger numbers might overflow.
 _LARGE = 1e150
+
+_Read = tuple[str | os.PathLike[str], list[Key], "array[int]"]
+"""A file, and the key and the line of every row in it."""
 
 
 class Run(NamedTuple):
     """One scored rollout."""
 
     key: Key
-    numbers: dict[str, Number]
-    """Its numeric fields and token counts; a field of the verifier wins over a token count of the same name."""
+    reward: Number
+    fields: Fields
+    """The names of its numeric fields and token counts; runs that were read together share it if theirs are equal."""
+    values: Values
     answer: object = None
     """What it answered, where the field that holds it is known."""
 
-    def info(self) -> dict[str, Any]:
-        """Its entry in `rollout_infos`."""
-        task, rollout = self.key
-        return {
-            "rollout_id": f"{task}:{rollout}",
-            TASK_INDEX_KEY_NAME: task,
-            ROLLOUT_INDEX_KEY_NAME: rollout,
-            REWARD_KEY_NAME: self.numbers[REWARD_KEY_NAME],
-            **self.numbers,
-        }
+    @classmethod
+    def of(cls, key: Key, numbers: Mapping[str, Number]) -> "Run":
+        return cls(key, numbers[REWARD_KEY_NAME], tuple(numbers), tuple(numbers.values()))
+
+    @property
+    def numbers(self) -> dict[str, Number]:
+        return dict(zip(self.fields, self.values, strict=True))
 
 
 @dataclass
@@ -58,8 +62,20 @@ class AgentRuns:
     """The stripped rows themselves, where they were asked for."""
 
     def tasks(self) -> Iterator[tuple[int, list[Run]]]:
-        for task, runs in groupby(self.runs, key=lambda run: run.key[0]):
-            yield task, list(runs)
+        return tasks_of(self.runs)
+
+
+def tasks_of(runs: Iterable[Run]) -> Iterator[tuple[int, list[Run]]]:
+    """The runs of every task, out of runs in order."""
+    task, of_task = -1, list[Run]()
+    for run in runs:
+        if run.key[0] != task:
+            if of_task:
+                yield task, of_task
+            task, of_task = run.key[0], []
+        of_task.append(run)
+    if of_task:
+        yield task, of_task
 
 
 def read_runs(
@@ -67,77 +83,87 @@ def read_runs(
     *,
     answer_keys: Mapping[str, str] | None = None,
     keep_rows_of: Collection[str | None] | None = (),
+    spots: list[int] | None = None,
 ) -> list[AgentRuns]:
     """The rollouts of every agent, agents in order of their names.
 
     `answer_keys`: the field that holds the answer, by agent. `keep_rows_of`: the agents whose stripped rows are kept,
-    None for all. ResultsError if a rollout occurs twice.
+    None for all. `spots`: gets to know where every row stands, and whether one occurs twice is then up to its owner;
+    otherwise that is a ResultsError.
     """
     agents: dict[str | None, AgentRuns] = {}
-    seen, known_answers = SeenKeys(), answer_keys or {}
-    first_unscored: Place | None = None
-    for path in paths:
-        seen.begin(path)
-        for line, _, row in placed_lines(path):
+    read, unscored = list[_Read](), list[Place]()
+    numbers_of, known_answers = Measures().of, answer_keys or {}
+    for shard, path in enumerate(paths):
+        keys, lines = list[Key](), array("Q")
+        read.append((path, keys, lines))
+        for line, offset, size, row in sized_lines(path):
             key, agent = key_at(row, path, line), agent_of(row)
-            seen.add(key, line)
+            if spots is None:
+                keys.append(key)
+                lines.append(line)
+            else:
+                spots.append(packed(key, shard, offset, size))
             of_agent = agents.get(agent) or agents.setdefault(agent, AgentRuns(agent))
             if reward_of(row) is None:
                 of_agent.n_unscored += 1
-                first_unscored = first_unscored or Place(os.fspath(path), line)
+                unscored = unscored or [Place(os.fspath(path), line)]
                 continue
+            fields, values = numbers_of(row)
             answer_key = known_answers.get(agent or "")
-            of_agent.runs.append(Run(key, numbers_of(row), row.get(answer_key) if answer_key else None))
+            answer = row.get(answer_key) if answer_key else None
+            of_agent.runs.append(Run(key, +row[REWARD_KEY_NAME], fields, values, answer))
             if keep_rows_of is None or agent in keep_rows_of:
                 of_agent.rows.append((key, stripped(row)))
-    if first_unscored:
+    _require_distinct(read)
+    if unscored:
         count = sum(one.n_unscored for one in agents.values())
-        LOG.warning("%d rows hold no score and are not counted; the first is %s", count, first_unscored)
+        LOG.warning("%d rows hold no score and are not counted; the first is %s", count, unscored[0])
+    return _in_order(agents)
+
+
+def _in_order(agents: Mapping[str | None, AgentRuns]) -> list[AgentRuns]:
     for one in agents.values():
-        one.runs.sort(key=lambda run: run.key)
-        one.rows.sort(key=lambda keyed: keyed[0])
+        one.runs.sort(key=itemgetter(0))
+        one.rows.sort(key=itemgetter(0))
     return [agents[name] for name in sorted(agents, key=lambda name: name or "")]
 
 
-def numbers_of(row: Row) -> dict[str, Number]:
-    """The measurements of a row as it was read from JSON, where every number is finite."""
-    numbers: dict[str, Number] = {}
-    for name, value in row.items():
-        kind = type(value)
-        if (kind is float or kind is int) and not name.startswith(BOOKKEEPING_PREFIX):
-            numbers[name] = value
-        elif kind is bool and not name.startswith(BOOKKEEPING_PREFIX):
-            numbers[name] = int(value)
-    for name, value in usage_of(row).items():
-        if type(value) in _NUMBERS and name not in numbers:
-            numbers[name] = value
-    return numbers
+def _require_distinct(read: Sequence[_Read]) -> None:
+    if len(set(chain.from_iterable(keys for _, keys, _ in read))) < sum(len(keys) for _, keys, _ in read):
+        seen = SeenKeys()
+        for path, keys, lines in read:
+            seen.begin(path)
+            for key, line in zip(keys, lines, strict=True):
+                seen.add(key, line)  # raises, naming both places
 
 
 def describe_runs(runs: Sequence[Run]) -> dict[str, Any]:
     """`<statistic>/<field>` of every field, as `describe_fields` gives them."""
+    fields = runs[0].fields
+    if all(run.fields is fields for run in runs):
+        return dict(zip(labels(fields), describe_values([run.values for run in runs]), strict=True))
     records = [run.numbers for run in runs]
-    names = tuple(records[0])
-    if len(records) == 1:
-        values = [*records[0].values()]
-        means = [*map(float, values)]
-        return dict(zip(_labels(names), [*means, *values, *values, *means, *[0.0] * len(values)], strict=True))
-    if any(len(record) != len(names) for record in records):
+    if any(record.keys() != records[0].keys() for record in records):
         return describe_fields(records)
-    try:
-        columns = [_describe([record[name] for record in records]) for name in names]
-    except KeyError:
-        return describe_fields(records)
-    return dict(zip(_labels(names), chain.from_iterable(zip(*columns, strict=True)), strict=True))
+    return dict(zip(labels(fields), describe_values([*map(picker(fields), records)]), strict=True))
 
 
-def _describe(values: list[Number]) -> tuple[Number, ...]:
+def describe_values(rows: Sequence[Values]) -> list[Number]:
+    """The statistics of columns, one after another in the order of their names, each for all columns."""
+    if len(rows) == 1:
+        means = [*map(float, rows[0])]
+        return [*means, *rows[0], *rows[0], *means, *[0.0] * len(means)]
+    return [*chain.from_iterable(zip(*map(_describe, zip(*rows, strict=True)), strict=True))]
+
+
+def _describe(values: Values) -> tuple[Number, ...]:
     """The statistics of two values or more, in the order of their names."""
     n, first = len(values), values[0]
     if values.count(first) == n:
         return float(first), first, first, float(first), 0.0
     ordered = sorted(values)
-    if max(-ordered[0], ordered[-1]) > _LARGE:
+    if ordered[0] < -_LARGE or ordered[-1] > _LARGE:
         return tuple(describe(values).values())
     mean, middle = math.fsum(ordered) / n, n // 2
     median = float(ordered[middle]) if n % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -145,26 +171,10 @@ def _describe(values: list[Number]) -> tuple[Number, ...]:
     return mean, ordered[-1], ordered[0], median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
 
 
-def counts_and_infos(runs: Sequence[Run], expected: int) -> dict[str, Any]:
-    """How many rollouts of a task there are, how many are missing, and an entry for each."""
-    return {
-        "num_rollouts": len(runs),
-        "expected_num_rollouts": expected,
-        "missing_num_rollouts": expected - len(runs),
-        "reward_profile_completion_pct": 100.0 * len(runs) / expected,
-        "rollout_infos": [run.info() for run in runs],
-    }
-
-
 def rewards_of(runs: Iterable[Run]) -> list[Number]:
-    return [run.numbers[REWARD_KEY_NAME] for run in runs]
+    return [run.reward for run in runs]
 
 
 def are_binary(rewards: Sequence[Number]) -> bool:
     """Whether all are 0 or 1."""
     return rewards.count(0) + rewards.count(1) == len(rewards)
-
-
-@functools.lru_cache(maxsize=256)
-def _labels(names: tuple[str, ...]) -> list[str]:
-    return [f"{statistic}/{name}" for statistic in STATISTICS for name in names]

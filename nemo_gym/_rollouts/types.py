@@ -2,10 +2,12 @@
 """The words of the rollout engine: a row to play, and the two ways in which playing it can end."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nemo_gym._transport.failures import Failure
 from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+
+if TYPE_CHECKING:  # a network client comes with it, and most of those who read rows need none
+    from nemo_gym._transport.failures import Failure
 
 Row = dict[str, Any]
 Key = tuple[int, int]
@@ -33,7 +35,7 @@ class Failed:
     """A rollout that ended without one."""
 
     row: Row
-    failure: Failure
+    failure: "Failure"
     attempts: int
     elapsed_s: float
     result: Row | None = None

@@ -5,11 +5,16 @@ Append-only logs are not written this way; see `nemo_gym._util.jsonl` for readin
 """
 
 import contextlib
+import errno
 import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+# Few and large writes: many small ones cost more than what is written.
+_BUFFER_BYTES = 1 << 20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @contextlib.contextmanager
@@ -19,13 +24,15 @@ def atomic_writer(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
     try:
-        with open(draft, "xb") as file:
+        with open(draft, "xb", buffering=_BUFFER_BYTES) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, target)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in _FULL and error.filename is None:
+            error.filename = str(target)  # a write says only that the disk is full, not which
         raise
 
 

@@ -8,14 +8,16 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
-from nemo_gym._results.aggregate import Requested, aggregate_files, write_aggregates
+from nemo_gym._results.aggregate import Requested, aggregate_runs, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
 from nemo_gym._results.compare import comparison_table
-from nemo_gym._results.merge import merge_shards
+from nemo_gym._results.merge import merge_and_read
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs
+from nemo_gym._results.runs import read_runs
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._util.cycles import no_search_for_cycles
 from nemo_gym.cli import render
 from nemo_gym.cli.results import show, summary
 from nemo_gym.cli.settings import validated
@@ -28,6 +30,7 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 class AggregateConfig(BaseNeMoGymCLIConfig):
     """Merge sharded rollouts into one file with aggregate metrics."""
 
+    # The fields of `RolloutAggregationConfig`, whose module brings in all that a run needs.
     input_glob: str = Field(description="Rollouts files: paths and wildcards, separated by commas.")
     output_jsonl_fpath: str = Field(description="Where the merged rollouts go.")
     merge_shards: bool = Field(default=True, description="Write the merged rollouts, not only their metrics.")
@@ -45,17 +48,26 @@ class ProfileConfig(BaseNeMoGymCLIConfig):
     pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed.")
     input_jsonl_fpath: str | None = Field(default=None, description="The task dataset, to be written with statistics.")
     output_jsonl_fpath: str | None = Field(default=None, description="Where the tasks with statistics go.")
+    json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
 
+class CompareConfig(BaseNeMoGymCLIConfig):
+    """Compare rollouts files task by task."""
+
+    rollouts_jsonl_fpaths: list[str] = Field(min_length=2, description="Rollouts files, the first one the baseline.")
+    pass_threshold: float | None = Field(default=None, description="Reward from which a rollout has passed.")
+    json_summary: bool = Field(default=False, alias="json", description="Print the comparison as JSON.")
+
+
+@no_search_for_cycles()
 def aggregate(overrides: list[str]) -> int:
     """Merge shards and compute their metrics."""
     config = _given(AggregateConfig, overrides)
     shards = expand_globs(config.input_glob)
     paths = RunPaths.of(config.output_jsonl_fpath)
-    if config.merge_shards:
-        merge_shards(shards, paths.output)
+    agents = merge_and_read(shards, paths.output) if config.merge_shards else read_runs(shards)
     requested = Requested.beside(shards)
-    aggregates = aggregate_files([paths.output] if config.merge_shards else shards, requested=requested)
+    aggregates = aggregate_runs(agents, requested=requested)
     write_aggregates(paths.aggregate_metrics, aggregates)
     scored = sum(one.n_scored for one in aggregates)
     wanted = sum(requested.agents.values()) if requested else scored
@@ -67,6 +79,7 @@ def aggregate(overrides: list[str]) -> int:
     return 0
 
 
+@no_search_for_cycles()
 def profile(overrides: list[str]) -> int:
     """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
     config = _given(ProfileConfig, overrides)
@@ -77,7 +90,11 @@ def profile(overrides: list[str]) -> int:
             config.output_jsonl_fpath,
             pass_threshold=config.pass_threshold,
         )
-        render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
+        if config.json_summary:
+            facts = {"tasks": written.n_tasks, "rollouts": written.n_rollouts, "output": str(written.output)}
+            render.json_data({"schema": 1, **facts})
+        else:
+            render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
         return 0
     inputs = config.materialized_inputs_jsonl_fpath or RunPaths.of(config.rollouts_jsonl_fpath).materialized
     files = write_profile(
@@ -86,6 +103,11 @@ def profile(overrides: list[str]) -> int:
         allow_partial=config.allow_partial_rollouts,
         pass_threshold=config.pass_threshold,
     )
+    if config.json_summary:
+        counts = {"scored": files.n_scored, "requested": files.n_requested, "tasks": files.n_tasks}
+        paths = {"task_statistics": str(files.tasks), "agent_metrics": str(files.agents)}
+        render.json_data({"schema": 1, "counts": counts, **paths})
+        return 0
     render.data(f"{files.n_scored} scored of {files.n_requested} requested rollouts, {files.n_tasks} tasks")
     render.data(f"tasks:  {files.tasks}\nagents: {files.agents}")
     return 0
@@ -98,13 +120,12 @@ def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     return validated(kind, plain)
 
 
+@no_search_for_cycles()
 def compare(overrides: list[str]) -> int:
     """Compare rollouts files task by task, the first being the baseline."""
-    files = [token for token in overrides if "=" not in token]
-    settings = {key: value for key, _, value in (token.lstrip("+").partition("=") for token in overrides) if value}
-    threshold = float(settings["pass_threshold"]) if "pass_threshold" in settings else None
-    compared = compare_runs(files, pass_threshold=threshold)
-    if settings.get("json") == "true":
+    config = _given(CompareConfig, overrides)
+    compared = compare_runs(config.rollouts_jsonl_fpaths, pass_threshold=config.pass_threshold)
+    if config.json_summary:
         render.json_data(compared.as_json())
     else:
         render.table(comparison_table(compared))

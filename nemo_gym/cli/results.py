@@ -23,16 +23,18 @@ async def report(
     as_json: bool,
     ask_for: Collection[str] | None = None,
     rollouts: Path | None = None,
+    requested: Requested | None = None,
 ) -> list[AgentAggregate]:
     """Aggregate the rollouts of a run, write the metrics and print them.
 
     `ask_for`: the agents that are asked for metrics of their own; None for all. `rollouts`: a file that holds what the
-    metrics need of the rollouts, if there is one besides the output.
+    metrics need of the rollouts, if there is one besides the output. `requested`: None leaves it to the plan to say.
     """
     # What calls servers is slow to import, and the commands that only read files do without.
     from nemo_gym.rollout_collection import metrics_from_servers
 
-    requested = Requested.in_files([paths.materialized] if paths.materialized.is_file() else [])
+    if requested is None:
+        requested = Requested.in_files([paths.materialized] if paths.materialized.is_file() else [])
     ask = metrics_from_servers(client, render.note)
     aggregates = await aggregate_with(ask, [rollouts or paths.output], requested=requested, ask_for=ask_for)
     try:

@@ -112,7 +112,7 @@ def test_a_rollout_in_two_files_is_an_error(write, result):
 @given(lists(lists(integers(0, 1), min_size=1, max_size=4), min_size=2, max_size=10))
 @settings(max_examples=50, deadline=None)
 def test_every_interval_contains_its_estimate(rewards):
-    runs = [Run((t, r), {"reward": reward}) for t, task in enumerate(rewards) for r, reward in enumerate(task)]
+    runs = [Run.of((t, r), {"reward": reward}) for t, task in enumerate(rewards) for r, reward in enumerate(task)]
     [aggregate] = aggregate_runs([AgentRuns("a", runs)])
     for interval in aggregate.confidence.values():
         if interval["ci95"]:

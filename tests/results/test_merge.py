@@ -7,8 +7,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import dictionaries, integers, tuples
 
 from nemo_gym._results import merge
-from nemo_gym._results.merge import merge_shards
+from nemo_gym._results.merge import merge_and_read, merge_shards
 from nemo_gym._results.rows import ResultsError, stripped_rows
+from nemo_gym._results.runs import read_runs
 
 
 @given(dictionaries(tuples(integers(0, 10**9), integers(0, 10**6)), integers(0, 3), max_size=30))
@@ -57,6 +58,42 @@ def test_a_file_can_be_sorted_in_place(write, result):
     a = write("a.jsonl", [result(1, 0, 1.0), result(0, 0, 1.0)])
     merge_shards([a], a)
     assert [row["_ng_task_index"] for row in _rows(a)] == [0, 1]
+
+
+def test_rows_that_follow_one_another_are_copied_together(write, result, tmp_path, monkeypatch):
+    monkeypatch.setattr(merge, "_MOST_AT_ONCE_BYTES", 300)
+    shards = [write("a.jsonl", [result(t, 0, 1.0) for t in range(10)], end=b""), write("b.jsonl", [result(3, 1, 1.0)])]
+    merge_shards(shards, tmp_path / "all.jsonl")
+    assert [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in _rows(tmp_path / "all.jsonl")] == [
+        *((t, 0) for t in range(4)),
+        (3, 1),
+        *((t, 0) for t in range(4, 10)),
+    ]
+
+
+def test_the_rollouts_of_a_merge_come_with_it(write, result, tmp_path):
+    shards = [write("a.jsonl", [result(1, 0, 1.0), result(0, 1, None)]), write("b.jsonl", [result(0, 0, 0.0)])]
+    agents = merge_and_read(shards, tmp_path / "all.jsonl")
+    assert agents == read_runs([tmp_path / "all.jsonl"])
+    merge_shards(shards, tmp_path / "again.jsonl")
+    assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
+
+
+def test_a_merge_that_gives_its_rollouts_refuses_the_same_shards(write, result, tmp_path):
+    a, b = write("a.jsonl", [result(0, 0, 1.0)]), write("b.jsonl", [result(0, 0, 1.0)])
+    with pytest.raises(ResultsError, match="shards of one run share no rollout"):
+        merge_and_read([a, b], tmp_path / "all.jsonl")
+    with pytest.raises(ResultsError, match="is itself one of the 2 files"):
+        merge_and_read([a, b], a)
+    assert not (tmp_path / "all.jsonl").exists()
+
+
+def test_a_shard_that_shrinks_meanwhile_is_an_error_and_nothing_is_written(write, result, tmp_path, monkeypatch):
+    a = write("a.jsonl", [result(1, 0, 1.0), result(0, 0, 1.0)])
+    monkeypatch.setattr(merge.os, "pread", lambda *_: b"")
+    with pytest.raises(ResultsError, match=r"a\.jsonl' has become shorter"):
+        merge_shards([a], tmp_path / "all.jsonl")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl"]
 
 
 def _rows(path):

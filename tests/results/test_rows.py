@@ -4,9 +4,22 @@
 import logging
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis.strategies import booleans, lists, sampled_from
 
-from nemo_gym._results.rows import ResultsError, SeenKeys, count_of, expand_globs, reward_of, stripped_rows
+from nemo_gym._results.rows import (
+    ResultsError,
+    SeenKeys,
+    count_of,
+    expand_globs,
+    key_at,
+    placed_lines,
+    planned_lines,
+    reward_of,
+    stripped_rows,
+)
 from nemo_gym._util.jsonl import JsonlError
+from nemo_gym.errors import GymError
 
 
 def test_a_row_is_stripped_of_everything_large_but_the_token_counts(write, result):
@@ -47,6 +60,54 @@ def test_an_index_that_is_none_is_an_error_with_file_and_line(write, result, ind
     path = write("r.jsonl", [result(0, 0, 1.0) | {"_ng_task_index": index}])
     with pytest.raises(ResultsError, match=f"{path}:1: '_ng_task_index' is {index!r}"):
         list(stripped_rows([path]))
+
+
+PLANNED = [
+    b'{"q":"x","_ng_task_index":0,"_ng_rollout_index":0}',
+    b'{"q":"x","_ng_task_index":0,"_ng_rollout_index":1}',
+    b'{"q":"x","_ng_task_index":0,"_ng_rollout_index":12}',
+    b'{"q":"x","_ng_task_index":0,"_ng_rollout_index":2} ',
+    b'{"q":"x","_ng_task_index": 0, "_ng_rollout_index": 1}',
+    b'{"q":"y","_ng_task_index":1,"_ng_rollout_index":0}',
+    b'{"_ng_task_index":3,"_ng_rollout_index":0,"_ng_rollout_index":4}',
+    b'{"_ng_task_index":3,"nested":{"_ng_task_index":9,"_ng_rollout_index":8}}',
+    b'{"_ng_task_index":3,"nested":{"_ng_task_index":9,"_ng_rollout_index":7}}',
+    b'{"_ng_task_index":3,"text":",\\"_ng_rollout_index\\":7}","_ng_rollout_index":2}',
+    b"",
+]
+
+
+@given(lists(sampled_from(PLANNED), max_size=8), booleans())
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_planned_rows_are_those_of_the_lines_although_repeats_are_not_parsed(write, lines, ends):
+    path = write("p.jsonl", lines, end=b"\n" if ends else b"")
+    plain = [(line, offset, key_at(row, path, line), row) for line, offset, row in placed_lines(path)]
+    found = list(planned_lines(path))
+    assert [one[:3] for one in found] == [one[:3] for one in plain]
+    for (*_, key, row), (*_, plain_row) in zip(found, plain, strict=True):
+        assert {**row, "_ng_rollout_index": key[1]} == {**plain_row, "_ng_rollout_index": key[1]}
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b',"_ng_rollout_index":1}',
+        b'{"_ng_task_index":0,"_ng_rollout_index":01}',
+        b'{"_ng_task_index":0,"_ng_rollout_index":1}}',
+        b'{"_ng_task_index":0,"_ng_rollout_index":-1}',
+        b'{"_ng_task_index":0,"_ng_rollout_index":1.5}',
+    ],
+)
+def test_a_bad_repeat_is_an_error_with_file_and_line(write, bad):
+    path = write("p.jsonl", [b'{"_ng_task_index":0,"_ng_rollout_index":0}', bad, b"{}"])
+    with pytest.raises(GymError, match=f"{path}:2: "):
+        list(planned_lines(path))
+
+
+def test_a_bad_first_line_is_an_error_too(write):
+    path = write("p.jsonl", [b',"_ng_rollout_index":1}', b"{}"])
+    with pytest.raises(JsonlError, match=f"{path}:1: "):
+        list(planned_lines(path))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis.strategies import booleans, dictionaries, floats, integers, lists, one_of, sampled_from
 
 from nemo_gym._metrics.describe import describe_fields
-from nemo_gym._metrics.rollouts import measure
 from nemo_gym._results.rows import ResultsError
-from nemo_gym._results.runs import Run, are_binary, describe_runs, numbers_of, read_runs
+from nemo_gym._results.runs import Run, are_binary, describe_runs, read_runs, tasks_of
 
 NUMBERS = one_of(integers(-5, 5), floats(-1e6, 1e6))
 
@@ -46,22 +45,38 @@ def test_answers_and_rows_are_kept_where_asked_for(write, result):
     assert [row["got"] for _, row in b.rows] == ["y"]
 
 
-def test_numbers_are_those_that_the_metrics_measure(result):
-    row = result(2, 1, 0.5, right=True, note="x", _ng_attempt_index=1, input_tokens=3, nested={"n": 1})
-    assert numbers_of(row) == {"reward": 0.5, "right": 1, "input_tokens": 3, "output_tokens": 2}
-    [measured] = measure([row])
-    assert numbers_of(row) == measured.fields()
-    assert Run((2, 1), numbers_of(row)).info() == measured.info()
-
-
 @given(lists(dictionaries(sampled_from("abc"), NUMBERS, max_size=3), min_size=1, max_size=6), booleans())
 @settings(max_examples=100, deadline=None)
 def test_statistics_are_those_of_the_metrics(records, alike):
+    records = [{"reward": 0, **record} for record in records]
     records = [records[0]] * len(records) if alike else records
-    ours = describe_runs([Run((0, index), record) for index, record in enumerate(records)])
+    ours = describe_runs([Run.of((0, index), record) for index, record in enumerate(records)])
     theirs = describe_fields(records)
     assert list(ours) == list(theirs)
     assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-6)
+
+
+@given(lists(lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=6))
+@settings(max_examples=100, deadline=None)
+def test_statistics_do_not_depend_on_how_runs_name_their_fields(rows):
+    shared = ("reward", "b", "c")
+    apart = [Run((0, r), row[0], tuple(shared), tuple(row)) for r, row in enumerate(rows)]
+    turned = [Run((0, r), row[0], shared[::-1], tuple(row[::-1])) for r, row in enumerate(rows[1:], 1)]
+    assert describe_runs([apart[0], *turned]) == describe_runs(apart)
+
+
+def test_very_large_numbers_do_not_overflow():
+    described = describe_runs([Run.of((0, r), {"reward": reward}) for r, reward in enumerate([1e200, -3e200])])
+    assert described["std/reward"] == pytest.approx(8**0.5 * 1e200)
+
+
+def test_runs_in_order_are_grouped_by_task():
+    runs = [Run.of(key, {"reward": 1}) for key in [(0, 0), (0, 1), (3, 0)]]
+    assert [(task, [run.key for run in of_task]) for task, of_task in tasks_of(runs)] == [
+        (0, [(0, 0), (0, 1)]),
+        (3, [(3, 0)]),
+    ]
+    assert list(tasks_of([])) == []
 
 
 def test_binary_means_zeros_and_ones_only():

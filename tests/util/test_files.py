@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files that are complete or not there."""
 
+import errno
+import os
+
 import pytest
 
 from nemo_gym._util.files import atomic_writer, write_atomically
@@ -33,3 +36,13 @@ def test_the_old_file_is_there_until_the_new_one_is_whole(tmp_path):
         file.write(b"new")
         assert path.read_text() == "old"
     assert path.read_text() == "new"
+
+
+def test_a_full_disk_is_named_by_the_file_that_found_it_full(tmp_path, monkeypatch):
+    def full(fd):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nemo_gym._util.files.os.fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*b\.txt'"):
+        write_atomically(tmp_path / "b.txt", "text")
+    assert list(tmp_path.iterdir()) == []
