@@ -67,7 +67,8 @@ def read_instances(config: Path) -> list[Instance]:
 def example_metrics(instances: Sequence[Instance]) -> str:
     """The metrics file of the example dataset that the agent names."""
     _, agent = instances
-    dataset = DatasetConfig.model_validate(agent.fields["datasets"][0])
+    example = next(dataset for dataset in agent.fields["datasets"] if dataset["type"] == "example")
+    dataset = DatasetConfig.model_validate(example)
     return metrics_file(dataset, measure(read_rows(ROOT / dataset.jsonl_fpath), repeats=dataset.num_repeats))
 
 

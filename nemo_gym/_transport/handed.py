@@ -77,10 +77,10 @@ def as_set(value: BaseModel) -> dict[str, Any]:
     return {name: given[name] for name in value.__pydantic_fields_set__ if name in given}
 
 
-def parts_of(value: BaseModel) -> dict[str, Any] | None:
+def parts_of(value: Any) -> dict[str, Any] | None:
     """`value` as a JSON object, except that handed values stay themselves; None if it has none."""
-    given = value.__dict__
-    carried = {name: given[name] for name in handed_fields(type(value)) if type(given.get(name)) in HANDED}
+    names = handed_fields(type(value))
+    carried = {name: value.__dict__[name] for name in names if type(value.__dict__.get(name)) in HANDED}
     if not carried:
         return None
     rest = value.model_dump(mode="json", by_alias=True, exclude=set(carried), warnings=False)

@@ -27,6 +27,8 @@ INSTANCES = {
     "example_session_state_mgmt": "example_session_state_mgmt_resources_server",
     "stateful_counter": "stateful_counter_resources_server",
     "first_steps": "first_steps",
+    "mcqa": "mcqa",
+    "string_match": "string_match",
 }
 
 

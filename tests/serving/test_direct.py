@@ -58,7 +58,7 @@ class LooksFirst(BaseVerifyRequest):
 class World(SimpleResourcesServer):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        for handler in (self.open, self.plain, self.first, self.session, self.text, self.teapot, self.crash):
+        for handler in (self.word, self.open, self.plain, self.first, self.session, self.text, self.teapot, self.crash):
             app.post(f"/{handler.__name__}")(handler)
         return app
 
@@ -66,6 +66,9 @@ class World(SimpleResourcesServer):
         body.numbers.append(4)
         body.response.output = []
         return Scored(**body.model_dump(exclude={"numbers"}), reward=1.0, seen=body.numbers)
+
+    async def word(self, body: AnyFields) -> str:
+        return "tea"
 
     async def open(self, body: AnyFields) -> dict[str, str]:
         return {name: type(value).__name__ for name, value in (body.model_extra or {}).items()}
@@ -125,6 +128,7 @@ async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, An
         ("/plain", answered()),
         ("/first", answered()),
         ("/text", {}),
+        ("/word", {}),
         ("/teapot", {}),
         ("/crash", {"a": 1}),
         ("/seed_session", answered()),
