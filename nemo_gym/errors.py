@@ -21,6 +21,7 @@
     ├── DataFileError, OffendingRows, MissingDatasets      datasets that cannot be read, used or found; `_data`
     ├── MetricsConflict, MetricsFileError, CannotFetch     their metrics files and registries; `_data`
     ├── HubError                                           the Hugging Face Hub said no; `_data.hub`
+    ├── GitlabError, DamagedFile                           a model registry refused or is not there; `_data.gitlab_api`
     ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
     ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
     ├── UsageError                                         a command line that names what is not there; `cli.selectors`

@@ -54,6 +54,19 @@ LEGACY_PARAMETERS = {
     "prepare_benchmark": ["prepare_script_args"],
     "prepare_data": ["output_dirpath", "mode", "should_download"],
     "materialize_prompts": ["input_jsonl_fpath", "prompt_config", "output_jsonl_fpath"],
+    "upload_dataset_to_gitlab": ["dataset_name", "version", "input_jsonl_fpath"],
+    "download_dataset_from_gitlab": ["dataset_name", "version", "artifact_fpath", "output_fpath"],
+    "delete_dataset_from_gitlab": ["dataset_name"],
+    "upload_dataset_to_hf": [
+        *("hf_token", "hf_organization", "hf_collection_name", "hf_collection_slug", "dataset_name"),
+        *("input_jsonl_fpath", "resource_config_path", "hf_dataset_prefix", "delete_from_gitlab"),
+        *("split", "create_pr", "revision", "commit_message", "commit_description"),
+    ],
+    "download_dataset_from_hf": ["output_fpath", "hf_token", "artifact_fpath", "repo_id", "output_dirpath", "split"],
+    "gitlab_to_hf_dataset": [
+        *("hf_token", "hf_organization", "hf_collection_name", "hf_collection_slug", "dataset_name"),
+        *("input_jsonl_fpath", "resource_config_path", "hf_dataset_prefix"),
+    ],
 }
 SPELLINGS = [f"{prefix}_{name}" for name in (*LEGACY_PARAMETERS, "help") for prefix in ("ng", "nemo_gym")]
 
@@ -67,6 +80,12 @@ FLAGS = {
     "list models": ["--json"],
     "list resources-servers": ["--json"],
     "search": ["--json", "--search-dir"],
+    "dataset upload": ["--storage", "--input", "-i", "--name", "--revision", "--split", "--create-pr"],
+    "dataset download": [
+        *("--storage", "--repo-id", "--name", "--revision", "--artifact", "--output", "-o", "--output-dir", "--split"),
+    ],
+    "dataset rm": ["--name"],
+    "dataset migrate": ["--input", "-i", "--name", "--revision", "--split", "--create-pr"],
     "dataset render": ["--input", "-i", "--prompt-config", "--output", "-o", "--search-dir"],
     "dataset collate": [
         *("--config", "--resources-server", "--model-type", "--search-dir", "--mode", "--output-dir", "--download"),

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files of a version in a registry, sent and received over HTTP.
+
+A file arrives whole or not at all; what was received before a connection broke is kept beside the target and taken up
+again where the server allows it. Stores that a registry only points to, such as S3, are in `gitlab_object_store.py`.
+"""
+
+import fcntl
+import hashlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol
+from urllib.parse import quote
+
+from nemo_gym._data.gitlab_api import Api, GitlabError
+
+if TYPE_CHECKING:
+    from requests import Response
+
+Progress = Callable[[int, int | None], None]
+"""Told how many bytes there are now, and how many there will be, if that is known."""
+
+_CHUNK_BYTES = 1 << 16
+_ATTEMPTS_WITHOUT_PROGRESS = 3
+
+
+class DamagedFile(GitlabError):
+    """What arrived is not what was uploaded."""
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """What a file holds, in short."""
+
+    size_bytes: int
+    sha256: str
+
+
+class Files(Protocol):
+    """The files of one version."""
+
+    def holds(self, path: str) -> bool: ...
+
+    def send(self, source: Path, path: str, progress: Progress) -> None: ...
+
+    def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
+        """Put a file into the place of `target`, complete, or leave what is there."""
+
+    def checksum(self, path: str) -> Checksum:
+        """The checksum of what the store gives back."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file, or all of them: ``""``."""
+
+
+def checksum_of(path: Path) -> Checksum:
+    """The checksum of a local file."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return Checksum(size, digest.hexdigest())
+
+
+def require_intact(target: Path, actual: str, expected: str | None) -> None:
+    """GitlabError if a file is not what was noted when it was uploaded."""
+    if expected is not None and actual != expected:
+        raise DamagedFile(
+            f"{target.name!r} arrived damaged: its checksum is {actual}, on upload it was {expected}.\n"
+            "hint: download it again; if it stays so, the file was replaced in the registry"
+        )
+
+
+class HttpFiles:
+    """Files below a URL: GitLab's packages, or the artifacts that an MLflow server hands out itself."""
+
+    def __init__(self, api: Api, url: str) -> None:
+        self._api, self._url = api, url.rstrip("/")
+
+    def holds(self, path: str) -> bool:
+        try:
+            self._get(path, f"look for {path!r}", start=0).close()
+        except GitlabError as error:
+            if error.status in (404, 416):  # 416: it is there and empty
+                return error.status == 416
+            raise
+        return True
+
+    def send(self, source: Path, path: str, progress: Progress) -> None:
+        with source.open("rb") as file:
+            upload = _Upload(file, progress)
+            headers = {"Content-Type": "application/octet-stream"}
+            self._api.request("PUT", self._at(path), f"upload {path!r}", data=upload, headers=headers)
+
+    def checksum(self, path: str) -> Checksum:
+        digest, size = hashlib.sha256(), 0
+        response = self._get(path, f"read {path!r} back")
+        for chunk in self._chunks(response, f"read {path!r} back"):
+            digest.update(chunk)
+            size += len(chunk)
+        return Checksum(size, digest.hexdigest())
+
+    def remove(self, path: str) -> None:
+        self._api.request("DELETE", self._at(path), f"remove {path or 'the files of a version'!r}")
+
+    def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
+        with self._first(path) as response:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            total, validator = _total(response), _validator(response)
+            identity = sha256 or validator
+            with _partial(target, f"{self._at(path)} {identity} {total}", keep=identity is not None) as file:
+                if file.tell() != total:
+                    self._fill(file, response, path, None if sha256 else validator, progress)
+                require_intact(target, _digest(file), sha256)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, target)
+
+    def _fill(self, file: BinaryIO, response: "Response", path: str, validator: str | None, progress: Progress) -> None:
+        """Append what is missing; a connection that breaks is taken up again as long as something arrives."""
+        what, failures, most = f"download {path!r}", 0, file.tell()
+        if file.tell():
+            response.close()
+            response = self._get(path, what, file.tell(), validator)
+        while True:
+            total = _total(response)
+            _align(file, response)
+            try:
+                for chunk in self._chunks(response, what):
+                    file.write(chunk)
+                    progress(file.tell(), total)
+                if total is None or file.tell() == total:
+                    return
+                raise GitlabError(f"could not {what}: only {file.tell():,} of {total:,} bytes came")
+            except GitlabError:
+                failures = 0 if file.tell() > most else failures + 1
+                most = max(most, file.tell())
+                if failures >= _ATTEMPTS_WITHOUT_PROGRESS:
+                    raise
+            time.sleep(next(iter(self._api.settings.pauses_s), 0.0))
+            response = self._get(path, what, file.tell(), validator)
+
+    def _first(self, path: str) -> "Response":
+        """The answer for a whole file, as parts if the server does parts."""
+        try:
+            return self._get(path, f"download {path!r}", start=0)
+        except GitlabError as error:
+            if error.status != 416:  # an empty file has no part
+                raise
+        return self._get(path, f"download {path!r}")
+
+    def _get(self, path: str, what: str, start: int | None = None, validator: str | None = None) -> "Response":
+        headers = {"Accept-Encoding": "identity"}
+        if start is not None:
+            headers["Range"] = f"bytes={start}-"
+        if validator is not None and not validator.startswith("W/"):
+            headers["If-Range"] = validator
+        return self._api.request("GET", self._at(path), what, headers=headers, stream=True)
+
+    def _chunks(self, response: "Response", what: str) -> Iterator[bytes]:
+        import requests
+
+        try:
+            with response:
+                yield from response.iter_content(_CHUNK_BYTES)
+        except requests.RequestException as error:
+            raise self._api.disconnected(what, error) from error
+
+    def _at(self, path: str) -> str:
+        if ".." in path.split("/"):
+            raise GitlabError(f"{path!r} is not the path of a file in the registry")
+        return f"{self._url}/{quote(path)}".rstrip("/")
+
+
+class _Upload:
+    """A file that tells how far it was read; its length lets it go out in one piece with a known size."""
+
+    def __init__(self, file: BinaryIO, progress: Progress) -> None:
+        self._file, self._progress = file, progress
+        self._size = os.fstat(file.fileno()).st_size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def seek(self, position: int) -> int:
+        return self._file.seek(position)
+
+    def read(self, size: int = -1) -> bytes:
+        chunk = self._file.read(size)
+        self._progress(self._file.tell(), self._size)
+        return chunk
+
+
+@contextmanager
+def _partial(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]:
+    """What has arrived of a file so far, at its end; locked, because two processes must not append to one file.
+
+    It stays after a failure only if its content can be told again later.
+    """
+    mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
+    part = target.with_name(f".{target.name[:100]}.{mark}.part")
+    with part.open("a+b") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise GitlabError(f"another process is downloading {target} now.\nhint: wait until it is done") from error
+        if not part.exists() or not os.path.samestat(part.stat(), os.fstat(file.fileno())):
+            raise GitlabError(f"another process has just downloaded {target}.\nhint: use it, or run the command again")
+        if not keep:
+            file.truncate(0)
+        file.seek(0, os.SEEK_END)
+        try:
+            yield file
+        except BaseException as error:
+            if isinstance(error, DamagedFile) or not keep or file.tell() == 0:
+                part.unlink(missing_ok=True)
+            elif isinstance(error, GitlabError):
+                raise _to_be_continued(error, file.tell()) from error
+            if isinstance(error, OSError) and error.filename is None:
+                error.filename = str(target)  # a write says only that the disk is full, not which
+            raise
+
+
+def _align(file: BinaryIO, response: "Response") -> None:
+    """Make the file end where the answer begins: at its beginning if the server does not do parts."""
+    start = _content_range(response)[0] if response.status_code == 206 else 0
+    if start != file.tell():
+        file.truncate(start)
+        file.seek(start)
+
+
+def _total(response: "Response") -> int | None:
+    """The size of the whole file."""
+    if response.status_code == 206:
+        return _content_range(response)[1]
+    length = response.headers.get("Content-Length")
+    return int(length) if length is not None else None
+
+
+def _content_range(response: "Response") -> tuple[int, int | None]:
+    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
+    if found is None:
+        raise GitlabError("a part of a file came without a word about which part it is.\nhint: is there a proxy?")
+    return int(found[1]), None if found[2] == "*" else int(found[2])
+
+
+def _validator(response: "Response") -> str | None:
+    """What tells this content from another of the same name; None if the server does not say, or gives no parts."""
+    if response.status_code != 206:
+        return None
+    return response.headers.get("ETag") or response.headers.get("Last-Modified")
+
+
+def _to_be_continued(error: GitlabError, kept_bytes: int) -> GitlabError:
+    message = f"{error}\n{kept_bytes:,} bytes are kept beside the target: the same command goes on from there"
+    return GitlabError(message, error.status, error.code)
+
+
+def _digest(file: BinaryIO) -> str:
+    digest = hashlib.sha256()
+    file.seek(0)
+    while chunk := file.read(_CHUNK_BYTES):
+        digest.update(chunk)
+    return digest.hexdigest()

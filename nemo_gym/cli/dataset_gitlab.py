@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym dataset upload|download --storage gitlab` and `gym dataset rm`: the model registry of a GitLab project."""
+
+import shlex
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from omegaconf import OmegaConf
+from pydantic import BaseModel, Field, model_validator
+
+from nemo_gym.cli import render
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import (
+    DeleteJsonlDatasetGitlabConfig,
+    DownloadJsonlDatasetGitlabConfig,
+    UploadJsonlDatasetGitlabConfig,
+)
+from nemo_gym.gitlab_utils import (
+    Confirm,
+    Progress,
+    RegistrySettings,
+    delete_jsonl_dataset,
+    download_jsonl_dataset,
+    registry_settings,
+    upload_jsonl_dataset,
+)
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+
+PREFIX = "[Nemo-Gym] - "
+
+
+class _RegistryConfig(BaseModel):
+    """Which registry; the same keys for each of the commands."""
+
+    mlflow_tracking_uri: str | None = Field(
+        default=None, description="The project: https://<gitlab>/api/v4/projects/<id>/ml/mlflow; belongs into env.yaml."
+    )
+    mlflow_tracking_token: str | None = Field(
+        default=None, description="A GitLab token with the scope `api`; belongs into env.yaml."
+    )
+
+    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+
+    @property
+    def registry(self) -> RegistrySettings:
+        return registry_settings(self.model_dump())
+
+
+class UploadToGitlabConfig(_RegistryConfig, UploadJsonlDatasetGitlabConfig):
+    """Upload a local JSONL dataset artifact to GitLab."""
+
+    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+
+
+class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig):
+    """Download a JSONL dataset from GitLab Model Registry."""
+
+    output_dirpath: str | None = Field(default=None, description="Folder to write to, in the place of `output_fpath`.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def name_the_file_in_the_folder(cls, data: Any) -> Any:
+        folder, artifact = data.get("output_dirpath"), data.get("artifact_fpath")
+        if folder and artifact and not data.get("output_fpath"):
+            return {**data, "output_fpath": str(Path(folder, PurePosixPath(artifact).name))}
+        return data
+
+
+class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
+    """Delete a dataset from GitLab Model Registry. Prompts for confirmation."""
+
+    yes: bool = Field(default=False, description="Delete without asking.")
+
+
+def upload(overrides: list[str]) -> int:
+    """Upload a file and read it back; 1, and nothing changed, if that does not work or it is there already."""
+    config = validated(UploadToGitlabConfig, _values(overrides))
+    with _progress_bar("uploading") as progress:
+        done = upload_jsonl_dataset(config, config.registry, render.note, progress=progress, dry_run=config.dry_run)
+    command = ["gym", "dataset", "download", "--storage", "gitlab", "--name", done.dataset, "--revision", done.version]
+    command += ["--artifact", done.artifact, "--output", config.input_jsonl_fpath]
+    if config.json_summary:
+        shown = {"schema": 1, "dry_run": config.dry_run, "dataset_name": done.dataset, "version": done.version}
+        checksum = {"size_bytes": done.checksum.size_bytes, "sha256": done.checksum.sha256}
+        render.json_data({**shown, "artifact_fpath": done.artifact, **checksum, "download": command})
+    elif config.dry_run:
+        render.data(f"nothing was changed; {done.artifact!r} would go into version {done.version} of {done.dataset!r}")
+    else:
+        render.data(f"{PREFIX}Dataset upload successful")
+        render.data(f"{done.checksum.size_bytes:,} bytes, read back and compared; SHA-256 {done.checksum.sha256}")
+        render.data(f"download it with: {shlex.join(command)}")
+    return 0
+
+
+def download(overrides: list[str]) -> int:
+    """Download a file; 1, and nothing written, if that does not work."""
+    config = validated(DownloadFromGitlabConfig, _values(overrides))
+    with _progress_bar("downloading") as progress:
+        path = download_jsonl_dataset(config, config.registry, progress=progress)
+    if config.json_summary:
+        render.json_data({"schema": 1, "files": [{"path": path, "size_bytes": path.stat().st_size}]})
+    else:
+        render.data(f"{path}: {path.stat().st_size:,} bytes")
+    return 0
+
+
+def rm(overrides: list[str]) -> int:
+    """Delete a dataset once the user agrees; 0 as well if not."""
+    config = validated(DeleteFromGitlabConfig, _values(overrides))
+    is_deleted = delete_jsonl_dataset(config, confirmation(yes=config.yes), config.registry)
+    if config.json_summary:
+        render.json_data({"schema": 1, "dataset_name": config.dataset_name, "deleted_from_gitlab": is_deleted})
+    else:
+        render.data(f"{PREFIX}{config.dataset_name!r} is {'deleted from' if is_deleted else 'kept in'} GitLab")
+    return 0
+
+
+def confirmation(*, yes: bool) -> Confirm:
+    """A question on the terminal, or its answer beforehand; UsageError if there is nobody to ask."""
+    if yes:
+        return lambda question: True
+    if not sys.stdin.isatty():
+        raise UsageError(
+            "deleting a dataset asks for confirmation, and there is no terminal to ask on.\nhint: pass --yes"
+        )
+    return lambda question: _answer(question).strip().lower() in ("y", "yes")
+
+
+def _answer(question: str) -> str:
+    # Not input(): it asks on stdout, which is for results.
+    sys.stderr.write(question)
+    sys.stderr.flush()
+    return sys.stdin.readline()
+
+
+@contextmanager
+def _progress_bar(doing: str) -> Iterator[Progress]:
+    """How far a transfer is, on a terminal; nothing elsewhere."""
+    if not render.is_colourful(sys.stderr):
+        yield lambda done, total: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (progress.BarColumn(), progress.DownloadColumn(), progress.TransferSpeedColumn())
+    with progress.Progress(doing, *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(doing, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _values(overrides: list[str]) -> dict[str, Any]:
+    sys.argv[1:] = overrides
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    return dict(plain)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Datasets to and from the model registry of a GitLab project, from the settings that commands and programs give.
+
+`mlflow_tracking_uri` and `mlflow_tracking_token` of the config say which project, and as whom. How the registry is
+spoken to is in `nemo_gym._data.gitlab*`; an MLflow server serves as well.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._data import gitlab
+from nemo_gym._data.gitlab import Confirm as Confirm
+from nemo_gym._data.gitlab import Upload as Upload
+from nemo_gym._data.gitlab_api import GitlabError as GitlabError
+from nemo_gym._data.gitlab_api import RegistrySettings as RegistrySettings
+from nemo_gym._data.gitlab_files import Progress as Progress
+from nemo_gym.config_types import (
+    ConfigError,
+    DeleteJsonlDatasetGitlabConfig,
+    DownloadJsonlDatasetGitlabConfig,
+    UploadJsonlDatasetGitlabConfig,
+)
+from nemo_gym.global_config import get_global_config_dict
+
+LOG = logging.getLogger(__name__)
+Notice = Callable[[str], None]
+
+
+def registry_settings(config: DictConfig | Mapping[str, Any] | None = None) -> RegistrySettings:
+    """The registry that a config names, by default the global config; ConfigError if it names none."""
+    found = get_global_config_dict() if config is None else config
+    uri, token = found.get("mlflow_tracking_uri"), found.get("mlflow_tracking_token")
+    if not uri:
+        raise ConfigError(
+            "the config does not say which GitLab project the dataset belongs to: mlflow_tracking_uri is not set.\n"
+            "hint: put both into env.yaml, as the page of the model registry shows under `Using the MLflow client`:\n"
+            "  mlflow_tracking_uri: https://gitlab.example.com/api/v4/projects/<project id>/ml/mlflow\n"
+            "  mlflow_tracking_token: <a token with the scope api>"
+        )
+    return RegistrySettings(str(uri), str(token) if token else None)
+
+
+def upload_jsonl_dataset(
+    config: UploadJsonlDatasetGitlabConfig,
+    settings: RegistrySettings | None = None,
+    notice: Notice = LOG.info,
+    *,
+    progress: Progress = lambda _, __: None,
+    dry_run: bool = False,
+) -> Upload:
+    """Upload a file as a version of a dataset, and read it back; a dry run only looks whether that could work."""
+    source = _resolve_under_cwd_or_install(config.input_jsonl_fpath, validator=Path.is_file)
+    return gitlab.upload(
+        source if source.is_file() else Path(config.input_jsonl_fpath),
+        config.dataset_name,
+        config.version,
+        settings or registry_settings(),
+        notice=notice,
+        progress=progress,
+        dry_run=dry_run,
+    )
+
+
+def download_jsonl_dataset(
+    config: DownloadJsonlDatasetGitlabConfig,
+    settings: RegistrySettings | None = None,
+    *,
+    progress: Progress = lambda _, __: None,
+) -> Path:
+    """Download a file of a version of a dataset; it is there whole, or not at all."""
+    return gitlab.download(
+        config.dataset_name,
+        config.version,
+        config.artifact_fpath,
+        Path(config.output_fpath),
+        settings or registry_settings(),
+        progress=progress,
+    )
+
+
+def delete_jsonl_dataset(
+    config: DeleteJsonlDatasetGitlabConfig, confirm: Confirm, settings: RegistrySettings | None = None
+) -> bool:
+    """Delete a dataset with all its versions, if `confirm` says yes to the question; whether it was deleted."""
+    return gitlab.delete(config.dataset_name, settings or registry_settings(), confirm)
