@@ -29,7 +29,7 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP)
-	@scripts/system-packages.sh bwrap=bubblewrap
+	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
 	@# Tests start many interpreters; compiling everything anew in each would double their time.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
 

@@ -6,7 +6,7 @@ The head server and the servers that need nothing of their own share this proces
 
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from nemo_gym._serving.plan import ServerPlan, choose_placement
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
+from nemo_gym._transport import local
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
@@ -130,6 +131,49 @@ async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], no
 
     venvs = [plan.venv for plan in plans if plan.venv is not None]
     await build_all(venvs, venv_settings(config), tell)
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+def agents_to_ask(config: DictConfig) -> frozenset[str]:
+    """The agents that may have metrics of their own, so that they have to be asked for them.
+
+    A server of this process can be seen to have none; any other might.
+    """
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    classes = {instance.name: _class_here(config, instance) for instance in instances}
+    agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    return frozenset(agent.name for agent in agents if _may_have_metrics(agent, classes))
+
+
+def _class_here(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
+    """The class of a server that runs in this process."""
+    block = instance.get_inner_run_server_config_dict()
+    if not local.hosted_here(block["host"], block["port"]):
+        return None
+    (server_type, impls), *_ = config[instance.name].items()
+    folder = server_folder(str(server_type), str(next(iter(impls))))
+    return load_server_class(folder, block["entrypoint"], SimpleServer)
+
+
+def _may_have_metrics(agent: ServerInstanceConfig, classes: Mapping[str, type[SimpleServer] | None]) -> bool:
+    from nemo_gym.base_resources_server import SimpleResourcesServer
+    from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
+
+    agent_class, block = classes[agent.name], agent.get_inner_run_server_config_dict()
+    if agent_class is None or block.get("skip_verification"):
+        return True
+    defined_by = next((cls for cls in agent_class.__mro__ if "aggregate_metrics" in vars(cls)), None)
+    if not vars(defined_by).get("_metrics_by_resources_server"):
+        return _differs(agent_class, SimpleResponsesAPIAgent)
+    environment = classes.get(str((block.get("resources_server") or {}).get("name")))
+    return environment is None or _differs(environment, SimpleResourcesServer)
+
+
+def _differs(cls: type, base: type) -> bool:
+    names = ("aggregate_metrics", "compute_metrics", "get_key_metrics")
+    return any(getattr(cls, name, None) is not getattr(base, name) for name in names)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ connection, as HTTP clients send them.
 
 import argparse
 import asyncio
-import functools
 import itertools
 import os
 import random
@@ -32,6 +31,8 @@ import httptools
 import orjson
 import uvloop
 
+from perf.fake_replies import write_chat, write_response
+
 _JSON_HEAD = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
 _CUT_OFF = b'{"id":"resp_0","object":"response","output":[{"type":'
 _BACKLOG = 16_384
@@ -52,6 +53,8 @@ class Settings:
     """Spread of a log-normal latency; 0: always the same."""
     faults: dict[str, float] = field(default_factory=dict)
     """Probability of each fault: an HTTP status, `reset` (no reply), `hang` (never one), `garbage` (JSON cut off)."""
+    marked_faults: dict[str, str] = field(default_factory=dict)
+    """The fault that every request which holds a text meets, by that text."""
     seed: int = 0
     """Of the dice that choose latencies and faults."""
 
@@ -81,6 +84,8 @@ class Endpoint:
     def __init__(self, settings: Settings) -> None:
         self._ids = itertools.count(1)
         self.counts: Counter[str] = Counter()
+        self.open_calls = self.most_open_calls = 0
+        self.first_call_at: float | None = None
         self.use(settings)
 
     def use(self, settings: Settings) -> None:
@@ -103,13 +108,32 @@ class Endpoint:
             case b"POST", "/config":
                 return self._configure(body)
             case b"GET", "/stats":
-                return Answer(reply({**self.counts, "cpu_s": time.process_time()}))
+                return Answer(reply(self._stats()))
             case b"DELETE", "/stats":
                 self.counts.clear()
+                self.most_open_calls, self.first_call_at = self.open_calls, None
                 return Answer(reply({}))
             case b"GET", "/health":
                 return Answer(reply("ok"))
         return Answer(error(404, f"there is no {method.decode()} {path} here"))
+
+    def wait_began(self) -> None:
+        """One more caller waits for its answer."""
+        self.open_calls += 1
+        self.most_open_calls = max(self.most_open_calls, self.open_calls)
+
+    def wait_ended(self) -> None:
+        """A caller has its answer, or has gone."""
+        self.open_calls -= 1
+
+    def _stats(self) -> dict[str, Any]:
+        return {
+            **self.counts,
+            "cpu_s": time.process_time(),
+            "open_calls": self.open_calls,
+            "most_open_calls": self.most_open_calls,
+            "first_call_at": self.first_call_at,
+        }
 
     def _configure(self, body: bytes) -> Answer:
         given = orjson.loads(body)
@@ -120,7 +144,9 @@ class Endpoint:
 
     def _model_call(self, dialect: str, body: bytes) -> Answer:
         self.counts[dialect] += 1
-        delay_s, fault = self._latency_s(), self._fault()
+        if self.first_call_at is None:
+            self.first_call_at = time.time()
+        delay_s, fault = self._latency_s(), self._fault(body)
         if fault is not None:
             self.counts[f"fault {fault}"] += 1
             return _faulty(fault, delay_s)
@@ -136,7 +162,10 @@ class Endpoint:
             return self._dice.lognormvariate(log(latency_ms), sigma) / 1000
         return latency_ms / 1000
 
-    def _fault(self) -> str | None:
+    def _fault(self, body: bytes) -> str | None:
+        for text, kind in self._settings.marked_faults.items():
+            if text.encode() in body:
+                return kind
         if not self._settings.faults:
             return None
         drawn = self._dice.random()
@@ -156,106 +185,14 @@ def _faulty(kind: str, delay_s: float) -> Answer:
         case "garbage":
             return Answer(raw_reply(_CUT_OFF), delay_s)
         case status:
-            pause = b"retry-after: 0\r\n" if status in ("429", "503") else b""
+            # So that whoever tests with it does not sit out pauses.
+            pause = b"retry-after: 0\r\n" if status in ("429", "500", "502", "503", "504") else b""
             return Answer(error(int(status), "injected fault", pause), delay_s)
 
 
 def error(status: int, message: str, headers: bytes = b"") -> bytes:
     """An error the way OpenAI words it."""
     return reply({"error": {"message": message, "type": "fake", "param": None, "code": str(status)}}, status, headers)
-
-
-# --- the two dialects -------------------------------------------------------------------------------------------------
-
-
-def write_response(request: dict[str, Any], settings: Settings, number: int) -> dict[str, Any]:
-    """A Responses object."""
-    tools, items = request.get("tools") or [], request["input"]
-    results = sum(item.get("type") == "function_call_output" for item in items) if isinstance(items, list) else 0
-    if tools and results < settings.tool_rounds:
-        name, arguments = call_of(tools[0])
-        call = {"call_id": f"call_{number}", "name": name, "arguments": arguments}
-        output = {"type": "function_call", "id": f"fc_{number}", **call, "status": "completed"}
-    else:
-        text = {"type": "output_text", "text": settings.answer, "annotations": []}
-        message: dict[str, Any] = {"role": "assistant", "status": "completed", "content": [text]}
-        output = {"type": "message", "id": f"msg_{number}", **message}
-    return {
-        "id": f"resp_{number}",
-        "object": "response",
-        "created_at": 1_760_000_000,
-        "status": "completed",
-        "error": None,
-        "incomplete_details": None,
-        "model": settings.model,
-        "output": [output],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": tools,
-        "usage": {
-            "input_tokens": 100,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": 20,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": 120,
-        },
-    }
-
-
-def write_chat(request: dict[str, Any], settings: Settings, number: int) -> dict[str, Any]:
-    """A chat completion."""
-    tools = request.get("tools") or []
-    results = sum(message["role"] == "tool" for message in request["messages"])
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    is_call = bool(tools) and results < settings.tool_rounds
-    if is_call:
-        name, arguments = call_of(tools[0]["function"])
-        function = {"name": name, "arguments": arguments}
-        message["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
-    else:
-        message["content"] = settings.answer
-    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if is_call else "stop", "logprobs": None}
-    return {
-        "id": f"chatcmpl-{number}",
-        "object": "chat.completion",
-        "created": 1_760_000_000,
-        "model": settings.model,
-        "choices": [choice],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
-    }
-
-
-def call_of(tool: dict[str, Any]) -> tuple[str, str]:
-    """The name of `tool` and arguments, as JSON text, that its schema accepts."""
-    return tool["name"], _arguments_for(orjson.dumps(tool.get("parameters") or {}))
-
-
-@functools.lru_cache(maxsize=10_000)
-def _arguments_for(schema: bytes) -> str:
-    return orjson.dumps(example_of(orjson.loads(schema))).decode()
-
-
-def example_of(schema: Any) -> Any:
-    """A value that a JSON schema of the usual kind accepts; the same each time."""
-    match schema:
-        case {"const": value} | {"default": value} | {"enum": [value, *_]}:
-            return value
-        case {"anyOf": [first, *_]} | {"oneOf": [first, *_]} | {"allOf": [first, *_]}:
-            return example_of(first)
-        case {"type": [first, *_]}:
-            return example_of({**schema, "type": first})
-        case {"type": "object"} | {"properties": _}:
-            properties = schema.get("properties", {})
-            return {name: example_of(properties.get(name, {})) for name in schema.get("required", properties)}
-        case {"type": "array"}:
-            return [example_of(schema.get("items", {}))] * max(1, schema.get("minItems", 1))
-        case {"type": "integer" | "number"}:
-            return schema.get("minimum", 1)
-        case {"type": "boolean"}:
-            return True
-        case {"type": "null"}:
-            return None
-    return "San Francisco"
 
 
 # --- the wire ---------------------------------------------------------------------------------------------------------
@@ -268,6 +205,7 @@ class Connection(asyncio.Protocol):
         self._endpoint, self._loop = endpoint, asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._url, self._body = b"", b""
+        self._is_waited_for = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport: Any = transport  # uvloop's transports are none of asyncio's classes
@@ -292,14 +230,24 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         path = self._url.partition(b"?")[0].decode()
         answer = self._endpoint.answer(self._parser.get_method(), path, self._body)
-        if answer.never:
-            return
-        if answer.delay_s:
-            self._loop.call_later(answer.delay_s, self._send, answer.payload)
-        else:
+        if not answer.never and not answer.delay_s:
             self._send(answer.payload)
+            return
+        self._is_waited_for = True
+        self._endpoint.wait_began()
+        if not answer.never:
+            self._loop.call_later(answer.delay_s, self._send, answer.payload)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        if self._is_waited_for:
+            self._is_waited_for = False
+            self._endpoint.wait_ended()
 
     def _send(self, payload: bytes | None) -> None:
+        self._end_wait()
         if payload is None:
             self._transport.abort()
         elif not self._transport.is_closing():

@@ -2,6 +2,7 @@
 """A config's servers, all in this process."""
 
 import asyncio
+import importlib
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from nemo_gym._transport.local import LocalResponse
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser
-from nemo_gym.launch import serve_config, server_folder
+from nemo_gym.launch import agents_to_ask, serve_config, server_folder
 from nemo_gym.process_env import run_token_path
 from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import ServerClient
 
 WEATHER = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
+AGENT = "example_single_tool_call_simple_agent"
 DATA = server_folder("resources_servers", "example_single_tool_call") / "data"
 
 
@@ -69,6 +71,31 @@ async def test_the_head_server_lists_what_runs_and_nothing_is_left_behind(config
         assert token.exists()
     assert not token.exists()
     assert {await asyncio.to_thread(client.poll_for_status, s.process_name) for s in servers} == {"connection_error"}
+
+
+async def test_an_agent_is_asked_for_metrics_unless_it_can_be_seen_to_have_none(config):
+    assert agents_to_ask(config) == {AGENT}, "it runs elsewhere, if at all"
+    async with serve_config(config):
+        assert agents_to_ask(config) == frozenset()
+        config[AGENT].responses_api_agents.simple_agent.skip_verification = True
+        assert agents_to_ask(config) == {AGENT}, "it gives no metrics at all then"
+
+
+@pytest.mark.parametrize(
+    ("server", "method"),
+    [
+        ("resources_servers.example_single_tool_call.app:ExampleSingleToolCallResourcesServer", "compute_metrics"),
+        ("resources_servers.example_single_tool_call.app:ExampleSingleToolCallResourcesServer", "get_key_metrics"),
+        ("resources_servers.example_single_tool_call.app:ExampleSingleToolCallResourcesServer", "aggregate_metrics"),
+        ("responses_api_agents.simple_agent.app:SimpleAgent", "aggregate_metrics"),
+    ],
+)
+async def test_an_agent_whose_metrics_a_server_makes_itself_is_asked_for_them(config, monkeypatch, server, method):
+    module, _, name = server.partition(":")
+    async with serve_config(config):
+        cls = getattr(importlib.import_module(module), name)
+        monkeypatch.setattr(cls, method, lambda self, *args: {}, raising=False)
+        assert agents_to_ask(config) == {AGENT}
 
 
 def test_an_implementation_that_is_nowhere_is_an_error_that_names_it():

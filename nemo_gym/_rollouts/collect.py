@@ -11,13 +11,14 @@ account   the journal's counts: requested = scored + failed + not played
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from typing import Protocol
 
 from nemo_gym._rollouts.control import FailureRateGuard, RunControl
-from nemo_gym._rollouts.dispatch import dispatch
+from nemo_gym._rollouts.dispatch import Play, dispatch
 from nemo_gym._rollouts.journal import Journal, checked_reward
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.play import Player, Post
+from nemo_gym._rollouts.play import Player, Post, Reply
 from nemo_gym._rollouts.types import Outcome, Row
 
 
@@ -31,6 +32,38 @@ class CollectSettings:
     """The share of failures among the latest rollouts at which the run gives itself up."""
 
 
+class Witness(Protocol):
+    """Adds to an outcome what was observed of the rollout beside its result."""
+
+    async def begin(self, row: Row) -> None:
+        """An attempt at `row` is about to start."""
+
+    async def complete(self, outcome: Outcome) -> Outcome:
+        """`outcome` with what was observed."""
+
+    def recorded(self, outcome: Outcome) -> str | None:
+        """`outcome` was recorded; the reason to give the run up, if there is one now."""
+
+
+def witnessed(player: Player, witness: Witness) -> Play:
+    """How `player` plays, with what `witness` saw in the outcome."""
+
+    async def play(row: Row) -> Outcome:
+        return await witness.complete(await player.play(row))
+
+    return play
+
+
+def announced(post: Post, witness: Witness) -> Post:
+    """`post`, with every attempt announced to `witness`."""
+
+    async def announced_post(agent: str, row: Row) -> Reply:
+        await witness.begin(row)
+        return await post(agent, row)
+
+    return announced_post
+
+
 async def collect(
     rows: Iterator[Row],
     post: Post,
@@ -39,14 +72,21 @@ async def collect(
     control: RunControl,
     settings: CollectSettings,
     on_outcome: Callable[[Outcome], None],
+    witness: Witness | None = None,
 ) -> Counts:
     """Play `rows` and record their outcomes; what has become of all that was planned."""
+    if witness is not None:
+        post = announced(post, witness)
     player = Player(post, timeout_s=settings.timeout_s, checked_reward=checked_reward, on_retry=limiter.retried)
+    play = player.play if witness is None else witnessed(player, witness)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
-    async with aclosing(dispatch(rows, player.play, limiter, control)) as outcomes:
+    async with aclosing(dispatch(rows, play, limiter, control)) as outcomes:
         async for outcome in outcomes:
             journal.record(outcome)
+            journal.most_in_flight = limiter.most_in_flight
             on_outcome(outcome)
+            if witness is not None and (reason := witness.recorded(outcome)):
+                control.abort(reason)
             if guard is not None and (reason := guard.note(outcome)):
                 control.abort(reason)
     return journal.counts

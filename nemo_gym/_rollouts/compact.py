@@ -7,6 +7,7 @@ are right too, at the price of a dict.
 
 import hashlib
 from array import array
+from collections.abc import Iterator, Mapping
 
 from nemo_gym._rollouts.types import Key
 
@@ -67,8 +68,8 @@ class KeyCounts:
         return next((number for number, level in enumerate(self._at_least) if key not in level), len(self._at_least))
 
 
-class TaskCounts:
-    """A number per task: four bytes each while task indices grow without large gaps."""
+class TaskCounts(Mapping[int, int]):
+    """A number per task, 0 where none was added: four bytes each while task indices grow without large gaps."""
 
     def __init__(self) -> None:
         self._dense = array("I")
@@ -78,6 +79,13 @@ class TaskCounts:
         if task < len(self._dense):
             return self._dense[task]
         return self._scattered.get(task, 0)
+
+    def __iter__(self) -> Iterator[int]:
+        yield from (task for task, number in enumerate(self._dense) if number)
+        yield from self._scattered
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
     def add(self, task: int, number: int) -> None:
         size = len(self._dense)

@@ -24,7 +24,7 @@ Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
 
 # After so many steps everything else on the event loop gets its turn.
 _STARTS_IN_A_ROW = 256
-_YIELDS_IN_A_ROW = 32
+_YIELDS_IN_A_ROW = 256
 # While more than this wait for a slow consumer, nothing new is started.
 _ENDED_QUEUE = 256
 # A limiter may grow with time alone; so often it is asked again.

@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,7 +65,10 @@ class Plan:
 
     rollouts: int
     tasks: int
-    agents: tuple[str, ...]
+    agents: Mapping[str, int]
+    """How many rollouts each agent has."""
+    per_task: Mapping[int, int]
+    """How many each task has."""
     sha256: str
     warnings: tuple[str, ...]
 
@@ -116,7 +120,7 @@ def expand(
 
 def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes], object]) -> Plan:
     rollouts = tasks = 0
-    agents: dict[str, None] = {}
+    agents, per_task = Counter[str](), TaskCounts()
     digest = hashlib.sha256()
     for row in rows:
         line = dumps_line(row)
@@ -124,8 +128,10 @@ def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes
         digest.update(line)
         rollouts += 1
         tasks += row[ROLLOUT_INDEX_KEY_NAME] == 0
-        agents[row[AGENT_REF_KEY_NAME]["name"]] = None
-    return Plan(rollouts, tasks, tuple(agents), digest.hexdigest(), tuple(_unused_repeats(settings, agents)))
+        per_task.add(row[TASK_INDEX_KEY_NAME], 1)
+        agents[row[AGENT_REF_KEY_NAME]["name"]] += 1
+    warnings = tuple(_unused_repeats(settings, agents))
+    return Plan(rollouts, tasks, agents, per_task, digest.hexdigest(), warnings)
 
 
 def _unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:

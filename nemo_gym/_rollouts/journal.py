@@ -62,6 +62,7 @@ class Journal:
         self._output, self._failures = _Log(paths.output), _Log(paths.failures)
         self._disk = _Disk(sync_every_s)
         self._closed = False
+        self.most_in_flight: int | None = None
         self._output.open()
 
     @classmethod
@@ -123,7 +124,7 @@ class Journal:
             self._output.close()
             self._failures.close()
             try:
-                write_manifest(self._paths.manifest, self._manifest.ended(status, self.counts))
+                write_manifest(self._paths.manifest, self._manifest.ended(status, self.counts, self.most_in_flight))
             except RunFileError as error:
                 # The rollouts are what counts, and they are recorded: a missing end note is no reason to fail.
                 LOG.warning("%s", error)

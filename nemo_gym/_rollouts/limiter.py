@@ -26,6 +26,8 @@ class Limiter(Protocol):
     def limit(self) -> int: ...
     @property
     def in_flight(self) -> int: ...
+    @property
+    def most_in_flight(self) -> int: ...
 
     def acquire(self) -> bool:
         """Whether one more may start now; if so, it counts as running."""
@@ -47,12 +49,14 @@ class FixedLimit:
 
     def __init__(self, limit: int) -> None:
         assert limit >= 1, f"at least one rollout must be allowed to run, not {limit}"
-        self.limit, self.in_flight = limit, 0
+        self.limit = limit
+        self.in_flight = self.most_in_flight = 0
 
     def acquire(self) -> bool:
         if self.in_flight >= self.limit:
             return False
         self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         return True
 
     def release(self, outcome: Outcome, latency_s: float) -> None:
@@ -104,7 +108,8 @@ class AdaptiveLimit:
         self._settings, self._clock = settings or AdaptiveSettings(), clock
         assert self._settings.start >= 1, "at least one rollout must be allowed to run"
         self._exact = float(min(self._settings.start, self._settings.maximum))
-        self.limit, self.in_flight = int(self._exact), 0
+        self.limit = int(self._exact)
+        self.in_flight = self.most_in_flight = 0
         self._doubling = True
         self._best_s: float | None = None
         self._strained_at: _Strain | None = None
@@ -118,6 +123,7 @@ class AdaptiveLimit:
             if self._unseen_since is None or not self._grown_unseen(self._unseen_since):
                 return False
         self.in_flight += 1
+        self.most_in_flight = max(self.most_in_flight, self.in_flight)
         return True
 
     def release(self, outcome: Outcome, latency_s: float) -> None:

@@ -19,7 +19,6 @@ LOG = logging.getLogger(__name__)
 @contextlib.contextmanager
 def run_lock(paths: RunPaths) -> Iterator[None]:
     """Hold the files of `paths` for this process; RunFileError if another run holds them."""
-    paths.lock.parent.mkdir(parents=True, exist_ok=True)
     fd = _locked(paths)
     try:
         yield
@@ -32,6 +31,7 @@ def run_lock(paths: RunPaths) -> Iterator[None]:
 def _locked(paths: RunPaths) -> int:
     while True:
         try:
+            paths.lock.parent.mkdir(parents=True, exist_ok=True)
             fd = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise write_error(paths.lock, error, "choose an output in a folder that you may write to") from error
@@ -48,8 +48,10 @@ def _locked(paths: RunPaths) -> int:
             LOG.warning("%s cannot be locked (%s); make sure that no other run writes there", paths.output, error)
             return fd
         if _is_still(paths.lock, fd):
-            os.truncate(fd, 0)
-            os.pwrite(fd, b"%d\n" % os.getpid(), 0)
+            # Who holds it is good to know; on a full disk there may be no room to say so.
+            with contextlib.suppress(OSError):
+                os.truncate(fd, 0)
+                os.pwrite(fd, b"%d\n" % os.getpid(), 0)
             return fd
         os.close(fd)
 

@@ -32,17 +32,19 @@ _VALUE_SHOWN = 80
 # say is compared itself.
 _INCIDENTAL_SETTINGS = frozenset(
     {
-        "allow_openai_version_skew", "cache_dir", "config_paths", "default_host", "default_placement",
-        "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server", "head_server_deps",
-        "hf_token", "input_jsonl_fpath", "json", "model_call_capture_dir", "model_endpoint_readiness_timeout_seconds",
-        "nemo_gym_log_dir", "num_samples_in_parallel", "observability_enabled", "output_jsonl_fpath",
-        "pip_install_verbose", "port_range_high", "port_range_low", "python_version", "ray_head_node_address",
-        "results_dir", "resume_from_cache", "skip_venv_if_present", "upload_rollouts", "use_absolute_ip",
-        "uv_cache_dir", "uv_pip_set_python", "uv_venv_dir", "verbose",
+        "allow_failures", "allow_openai_version_skew", "cache_dir", "config_paths", "default_host",
+        "default_placement", "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server",
+        "head_server_deps", "hf_token", "input_jsonl_fpath", "json", "max_failure_rate", "model_call_capture_dir",
+        "model_endpoint_readiness_timeout_seconds", "nemo_gym_log_dir", "no_serve", "num_samples_in_parallel",
+        "observability_enabled", "output_jsonl_fpath", "pip_install_verbose", "port_range_high", "port_range_low",
+        "python_version", "quiet", "ray_head_node_address", "results_dir", "resume_from_cache",
+        "reuse_existing_data_preparation", "rollout_timeout_seconds", "server_startup_timeout_seconds",
+        "skip_venv_if_present", "upload_rollouts", "use_absolute_ip", "uv_cache_dir", "uv_pip_set_python",
+        "uv_venv_dir", "verbose",
     }
 )  # fmt: skip
 # The same for what servers have of their own. Endpoints move between machines; which model answers is compared.
-_INCIDENTAL = re.compile(r"(^|_)(host|port|placement|num_workers|base_url|api_key)$")
+_INCIDENTAL = re.compile(r"(^|_)(host|port|placement|num_workers|base_url|api_key)$|^(global_aiohttp|mlflow|wandb)_")
 
 
 class Counts(BaseModel, frozen=True):
@@ -80,6 +82,8 @@ class Manifest(BaseModel, frozen=True):
     resumed_at: str | None = None
     ended_at: str | None = None
     counts: Counts
+    most_in_flight: int | None = None
+    """The most rollouts that ran at once, since the run was begun or resumed; known when it has ended."""
     input: InputIdentity
     settings: dict[str, Any] = Field(default_factory=dict)
     config: dict[str, Any] = Field(default_factory=dict)
@@ -92,8 +96,9 @@ class Manifest(BaseModel, frozen=True):
         started = self.started_at if old is None else old.started_at
         return self.model_copy(update={"started_at": started, "resumed_at": self.started_at})
 
-    def ended(self, status: Status, counts: Counts) -> "Manifest":
-        return self.model_copy(update={"status": status, "counts": counts, "ended_at": now()})
+    def ended(self, status: Status, counts: Counts, most_in_flight: int | None = None) -> "Manifest":
+        known = {"status": status, "counts": counts, "most_in_flight": most_in_flight, "ended_at": now()}
+        return self.model_copy(update=known)
 
 
 def now() -> str:

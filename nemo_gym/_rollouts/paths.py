@@ -47,6 +47,11 @@ class RunPaths:
         return self._beside("run.json")
 
     @property
+    def scores(self) -> Path:
+        """The scored rollouts without their bulk, while a run lasts."""
+        return self._beside("scores.jsonl.partial")
+
+    @property
     def lock(self) -> Path:
         return self._beside("run.lock")
 

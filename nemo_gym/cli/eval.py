@@ -2,6 +2,8 @@
 """`gym eval run`: plan the rollouts, start or find the servers, play what is left, account for all of it."""
 
 import asyncio
+import atexit
+import gc
 import os
 import signal
 import sys
@@ -13,6 +15,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nemo_gym._results.aggregate import AgentAggregate, Requested
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
@@ -22,25 +25,31 @@ from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.lock import run_lock
-from nemo_gym._rollouts.manifest import Counts, Manifest, differences, git_state, input_identity, read_manifest
+from nemo_gym._rollouts.manifest import Counts, Manifest, git_state, input_identity, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
+from nemo_gym._rollouts.resume import can_resume, planned, what_is_left
 from nemo_gym._rollouts.types import Row
 from nemo_gym.cli import render
+from nemo_gym.cli.default_model import with_default_model
+from nemo_gym.cli.driver import drive, driven_counts, load_driver
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
-from nemo_gym.cli.progress import shown
+from nemo_gym.cli.export import Export, exporting
+from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
+from nemo_gym.cli.scores import kept_scores
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
     get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.rollout_collection import _get_max_rollout_attempts
+from nemo_gym.rollout_collection import _get_max_rollout_attempts, observer_for, require_same_run
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
 
 _LONGEST_ROLLOUT_S = 24 * 3600.0
+_OTHER_FILES = 512
+_FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
 
 
 @dataclass(frozen=True)
@@ -51,36 +60,48 @@ class _Todo:
     count: int
     manifest: Manifest
     resumed: bool
+    requested: Requested | None = None
+    """What the whole run was asked for, where it is known without a look at the plan."""
 
 
 def run(overrides: list[str]) -> int:
     """Collect rollouts; 0 only if all are scored, or as many as may fail are allowed to."""
-    sys.argv[1:] = overrides
     no_serve = any(token.lstrip("+") == "no_serve=true" for token in overrides)
+    sys.argv[1:] = overrides if no_serve else with_default_model(overrides)
     set_global_config_dict(GlobalConfigDictParserConfig(offline=no_serve))
     config = get_global_config_dict()
     settings = eval_run_config(config)
-    if not settings.no_serve:
+    if not settings.no_serve and not settings.rollout_collection_driver:
         GlobalConfigDictParser().raise_on_no_server_instances(config)
     _allow_many_connections(config, settings)
+    # On its way out Python would search all that is left for cycles: most of a second, for nothing.
+    atexit.register(gc.freeze)
     paths = RunPaths.of(settings.output_jsonl_fpath)
     import uvloop
 
-    with run_lock(paths):
-        return uvloop.run(_run(config, settings, paths))
+    with exporting(config, rollouts_too=settings.upload_rollouts) as export:
+        if settings.rollout_collection_driver:
+            return uvloop.run(_drive(config, settings, paths, export))
+        with run_lock(paths):
+            return uvloop.run(_run(config, settings, paths, export))
 
 
-async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> int:
+async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
     todo = _what_to_do(config, settings, paths)
     control = RunControl()
     limiter: Limiter = (
         FixedLimit(settings.num_samples_in_parallel) if settings.num_samples_in_parallel else AdaptiveLimit()
     )
-    with _interrupts_go_to(control), rare_collections():
+    with (
+        screen(quiet=settings.quiet) as on,
+        _interrupts_go_to(control, on),
+        rare_collections(),
+        kept_scores(paths, complete=not todo.resumed) as scores,
+    ):
         async with _client(config, settings) as client:
             begin = Journal.resume if todo.resumed else Journal.begin
-            summary = RunSummary(todo.count)
-            with begin(paths, todo.manifest) as journal, shown(summary, limiter, quiet=settings.quiet) as count:
+            summary, before = RunSummary(todo.count), todo.manifest.counts.requested - todo.count
+            with begin(paths, todo.manifest) as journal, shown(summary, limiter, on, before=before) as count:
                 counts = await collect(
                     todo.rows,
                     lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
@@ -88,15 +109,58 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> 
                     limiter,
                     control,
                     CollectSettings(settings.rollout_timeout_seconds, settings.max_failure_rate),
-                    count,
+                    scores.noting(count),
+                    observer_for(client),
                 )
                 if control.is_stopping:
                     journal.close("interrupted")
-            for row in summary.failure_table():
-                render.note("  ".join(row))
-            if not settings.disable_aggregation:
-                await report(paths, counts, client, as_json=settings.json_summary)
+            for kind, number, example in summary.failure_table()[1:]:
+                render.note(f"{number} × {kind}, for example: {example}")
+            await _report(paths, counts, client, settings, export, scores.rollouts(), todo.requested)
     return _exit_code(counts, control, settings)
+
+
+async def _drive(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
+    """Let the user's own function collect, then account for what it wrote."""
+    named = settings.rollout_collection_driver or ""
+    driver = load_driver(named)
+    # Without either, the driver has tasks of its own.
+    if settings.input_jsonl_fpath is not None or settings.split is not None:
+        source = input_of(settings, config, render.note)
+        settings = settings.model_copy(update={"input_jsonl_fpath": source})
+    async with _client(config, settings) as client:
+        await drive(driver, settings, config)
+        counts = driven_counts(paths, named)
+        await _report(paths, counts, client, settings, export, paths.output)
+    return _exit_code(counts, RunControl(), settings)
+
+
+async def _report(
+    paths: RunPaths,
+    counts: Counts,
+    client: ServerClient,
+    settings: EvalRunConfig,
+    export: Export,
+    rollouts: Path,
+    requested: Requested | None = None,
+) -> None:
+    aggregates: list[AgentAggregate] = []
+    if not settings.disable_aggregation:
+        ask_for = None
+        if not settings.no_serve:
+            from nemo_gym.launch import agents_to_ask
+
+            ask_for = agents_to_ask(client.global_config_dict)
+        aggregates = await report(
+            paths,
+            counts,
+            client,
+            as_json=settings.json_summary,
+            ask_for=ask_for,
+            rollouts=rollouts,
+            requested=requested,
+        )
+    await export(aggregates, paths.output)
 
 
 def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> int:
@@ -132,7 +196,8 @@ def _what_to_do(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) ->
         render.note(warning)
     counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
     manifest = _manifest(config, settings, source, paths.materialized_draft, counts)
-    return _Todo(planned(paths), plan.rollouts, manifest, resumed=False)
+    requested = Requested(dict[str | None, int](plan.agents.items()), plan.per_task)
+    return _Todo(planned(paths), plan.rollouts, manifest, resumed=False, requested=requested)
 
 
 def _resumed(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, source: str) -> _Todo:
@@ -142,11 +207,7 @@ def _resumed(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, sourc
     render.note(str(resumption))
     before = read_manifest(paths.manifest)
     manifest = _manifest(config, settings, source, paths.materialized, resumption.counts).resuming(before)
-    if before is not None and (changed := differences(before, manifest)):
-        raise ResumeError(
-            f"{paths.output} belongs to a different run:\n" + "\n".join(f"  {line}" for line in changed) + "\n"
-            "hint: repeat the original command, choose another output, or run without `--resume` to begin anew"
-        )
+    require_same_run(before, manifest, paths)
     return _Todo(resumption.todo(), resumption.left, manifest, resumed=True)
 
 
@@ -154,18 +215,10 @@ def _manifest(config: DictConfig, settings: EvalRunConfig, source: str, material
     masked = config.copy()
     recursively_hide_secrets(masked)
     plain: Any = OmegaConf.to_container(masked, resolve=False)
-    identity = (
-        "agent_name",
-        "limit",
-        "num_repeats",
-        "num_repeats_add_seed",
-        "responses_create_params",
-        "prompt_config",
-    )
     return Manifest(
         counts=counts,
         input=input_identity(source, materialized),
-        settings=settings.model_dump(mode="json", include=set(identity)),
+        settings=settings.identity(),
         config=plain,
         git=git_state(Path.cwd()),
     )
@@ -205,15 +258,28 @@ def _allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None
 
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    connections = max(_FEWEST_CONNECTIONS, hard - _OTHER_FILES)
+    is_given = config.get("global_aiohttp_connector_limit") is not None
+    if is_given or hard == resource.RLIM_INFINITY or connections >= _MOST_CONNECTIONS:
+        return
+    # A call beyond this waits for a connection; one beyond the system's limit would fail.
+    config["global_aiohttp_connector_limit"] = connections
+    if connections < wanted:
+        render.note(
+            f"only {connections} of {wanted} rollouts can have a connection at once: this process may open {hard} files"
+            "\nhint: raise the limit with `ulimit -Hn`, or lower --concurrency"
+        )
 
 
 @contextmanager
-def _interrupts_go_to(control: RunControl) -> Iterator[None]:
+def _interrupts_go_to(control: RunControl, on: Screen | None) -> Iterator[None]:
     """The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands."""
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
         if control.is_cancelling:
+            if on is not None:
+                on.release()
             os._exit(130)
         state = control.request_stop()
         render.note(

@@ -8,7 +8,7 @@ verified, and `ModelAgent`, which gives a model one turn. The loop itself is in 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fastapi import Request, Response
 from pydantic import ConfigDict
@@ -82,6 +82,8 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
     """An agent around one resources server: override `responses`."""
 
     config: EnvironmentAgentConfig
+    # Said beside `aggregate_metrics`, of which it is true; a subclass with another one does not inherit it.
+    _metrics_by_resources_server: ClassVar[bool] = True
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
         """One rollout: seed the session, play, verify."""

@@ -42,6 +42,7 @@ def test_task_counts_count_whatever_the_order_of_tasks(added):
         plain[task] += number
     assert all(compact[task] == number for task, number in plain.items())
     assert compact[2**61] == 0
+    assert dict(compact) == +plain
 
 
 @given(st.lists(st.binary(max_size=2)))

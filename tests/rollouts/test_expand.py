@@ -191,7 +191,8 @@ def plan(tmp_path, *rows, **given_settings):
 def test_the_plan_is_a_draft_until_the_run_begins(tmp_path):
     paths, write = plan(tmp_path, {**ROW, "agent_ref": {"name": "bob"}}, ROW, ROW, repeats=2)
     written = write()
-    assert (written.rollouts, written.tasks, written.agents, written.warnings) == (6, 2, ("bob", "ann"), ())
+    assert (written.rollouts, written.tasks, written.warnings) == (6, 2, ())
+    assert (written.agents, dict(written.per_task)) == ({"bob": 2, "ann": 4}, {0: 2, 1: 4})
     assert written.sha256 == hashlib.sha256(paths.materialized_draft.read_bytes()).hexdigest()
     assert len(list(read_input(paths.materialized_draft))) == 6
     assert not paths.materialized.exists()

@@ -134,6 +134,14 @@ def test_the_manifest_tells_how_the_run_ended(tmp_path, error, status):
     assert read_manifest(paths.manifest).status == status
 
 
+def test_the_manifest_tells_how_many_ran_at_once(tmp_path):
+    paths, journal = begun(tmp_path)
+    with journal:
+        journal.most_in_flight = 7
+        assert read_manifest(paths.manifest).most_in_flight is None
+    assert read_manifest(paths.manifest).most_in_flight == 7
+
+
 def test_only_the_first_end_counts(tmp_path):
     paths, journal = begun(tmp_path)
     with journal:

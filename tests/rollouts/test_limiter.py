@@ -64,6 +64,7 @@ def test_a_fixed_limit_stays_as_it_is():
     limiter.release(failed(REFUSED), 1.0)
     limiter.retried(REFUSED)
     assert (limiter.limit, limiter.in_flight, limiter.acquire()) == (2, 1, True)
+    assert limiter.most_in_flight == 2
 
 
 @pytest.mark.parametrize(
@@ -97,10 +98,13 @@ def test_overload_is_a_missed_deadline_or_a_refusal(failure, expected):
 def test_the_limit_stays_between_one_and_the_maximum_and_admits_no_more_than_it_says(start, maximum, steps):
     clock = Clock()
     limiter = AdaptiveLimit(AdaptiveSettings(start=start, maximum=maximum), clock=clock)
+    most = 0
     for outcome, times, latency_s in steps:
         clock.now_s += latency_s / 10
         while limiter.acquire():
             assert limiter.in_flight <= limiter.limit
+        most = max(most, limiter.in_flight)
+        assert limiter.most_in_flight == most
         for _ in range(min(times, limiter.in_flight)):
             if outcome == "retried":
                 limiter.retried(REFUSED)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One run at a time for one output."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -43,3 +44,20 @@ def test_a_file_system_without_locks_gets_a_warning(tmp_path, monkeypatch, caplo
     monkeypatch.setattr("nemo_gym._rollouts.lock.fcntl.flock", unsupported)
     with run_lock(RunPaths.of(tmp_path / "r.jsonl")):
         assert "cannot be locked" in caplog.text
+
+
+def test_a_disk_without_room_for_the_holders_name_can_be_locked_all_the_same(tmp_path, monkeypatch):
+    def full(fd, data, offset):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("nemo_gym._rollouts.lock.os.pwrite", full)
+    paths = RunPaths.of(tmp_path / "r.jsonl")
+    with run_lock(paths), pytest.raises(RunFileError, match="another run"), run_lock(paths):
+        pass
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFileError, match=r"file/r_run\.lock could not be written"), \
+            run_lock(RunPaths.of(tmp_path / "file" / "r.jsonl")):  # fmt: skip
+        pass

@@ -82,6 +82,7 @@ def test_the_same_run_has_no_differences_wherever_and_however_fast_it_goes():
     def config(port, url, parallel, key):
         server = {"host": "h", "port": port, "model": "m", "tags": ("a",), "report": 1}
         return {"agent": {"agents": {"x": server}}, "policy_base_url": url, "num_samples_in_parallel": parallel,
+                "global_aiohttp_connector_limit_per_host": 100 * port,
                 "policy_api_key": key, "head_server": {"port": port}}  # fmt: skip
 
     old = manifest(config=config(1, "http://a", 4, "****"), settings={"repeats": 2})

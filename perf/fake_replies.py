@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the fake endpoint says: Responses objects and chat completions, with calls of whatever tool is offered.
+
+Nothing of HTTP is known here.
+"""
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+if TYPE_CHECKING:
+    from perf.fake_endpoint import Settings
+
+
+def write_response(request: dict[str, Any], settings: "Settings", number: int) -> dict[str, Any]:
+    """A Responses object."""
+    tools, items = request.get("tools") or [], request["input"]
+    results = sum(item.get("type") == "function_call_output" for item in items) if isinstance(items, list) else 0
+    if tools and results < settings.tool_rounds:
+        name, arguments = call_of(tools[0])
+        call = {"call_id": f"call_{number}", "name": name, "arguments": arguments}
+        output = {"type": "function_call", "id": f"fc_{number}", **call, "status": "completed"}
+    else:
+        text = {"type": "output_text", "text": settings.answer, "annotations": []}
+        message: dict[str, Any] = {"role": "assistant", "status": "completed", "content": [text]}
+        output = {"type": "message", "id": f"msg_{number}", **message}
+    return {
+        "id": f"resp_{number}",
+        "object": "response",
+        "created_at": 1_760_000_000,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "model": settings.model,
+        "output": [output],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": tools,
+        "usage": {
+            "input_tokens": 100,
+            "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 20,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 120,
+        },
+    }
+
+
+def write_chat(request: dict[str, Any], settings: "Settings", number: int) -> dict[str, Any]:
+    """A chat completion."""
+    tools = request.get("tools") or []
+    results = sum(message["role"] == "tool" for message in request["messages"])
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    is_call = bool(tools) and results < settings.tool_rounds
+    if is_call:
+        name, arguments = call_of(tools[0]["function"])
+        function = {"name": name, "arguments": arguments}
+        message["tool_calls"] = [{"id": f"call_{number}", "type": "function", "function": function}]
+    else:
+        message["content"] = settings.answer
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if is_call else "stop", "logprobs": None}
+    return {
+        "id": f"chatcmpl-{number}",
+        "object": "chat.completion",
+        "created": 1_760_000_000,
+        "model": settings.model,
+        "choices": [choice],
+        "usage": {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120},
+    }
+
+
+def call_of(tool: dict[str, Any]) -> tuple[str, str]:
+    """The name of `tool` and arguments, as JSON text, that its schema accepts."""
+    return tool["name"], _arguments_for(orjson.dumps(tool.get("parameters") or {}))
+
+
+@functools.lru_cache(maxsize=10_000)
+def _arguments_for(schema: bytes) -> str:
+    return orjson.dumps(example_of(orjson.loads(schema))).decode()
+
+
+def example_of(schema: Any) -> Any:
+    """A value that a JSON schema of the usual kind accepts; the same each time."""
+    match schema:
+        case {"const": value} | {"default": value} | {"enum": [value, *_]}:
+            return value
+        case {"anyOf": [first, *_]} | {"oneOf": [first, *_]} | {"allOf": [first, *_]}:
+            return example_of(first)
+        case {"type": [first, *_]}:
+            return example_of({**schema, "type": first})
+        case {"type": "object"} | {"properties": _}:
+            properties = schema.get("properties", {})
+            return {name: example_of(properties.get(name, {})) for name in schema.get("required", properties)}
+        case {"type": "array"}:
+            return [example_of(schema.get("items", {}))] * max(1, schema.get("minItems", 1))
+        case {"type": "integer" | "number"}:
+            return schema.get("minimum", 1)
+        case {"type": "boolean"}:
+            return True
+        case {"type": "null"}:
+            return None
+    return "San Francisco"
