@@ -24,7 +24,14 @@ from nemo_gym.server_utils import SimpleServer, get_response_json, raise_for_sta
 from nemo_gym.testing import message, reply, running, scripted_model, tool_call
 
 ROOT = Path(__file__).parents[1]
-EXAMPLES = ("example_single_tool_call", "example_multi_step", "example_session_state_mgmt", "first_steps", "mcqa", "string_match")
+EXAMPLES = (
+    "example_single_tool_call",
+    "example_multi_step",
+    "example_session_state_mgmt",
+    "first_steps",
+    "mcqa",
+    "string_match",
+)
 
 Turn = tuple[str, dict[str, Any]] | str
 

@@ -10,13 +10,35 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
+from tests.support import fake_hub
 
 GUIDES = sorted((PARENT_DIR / "docs" / "guides").glob("*.md"))
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 EXPECTED = {
+    "getting-started": [
+        "28 scored of 28 requested",
+        "7 scored of 7 requested",
+        "5 scored of 5 requested",
+        "8 scored of 8 requested",
+        "8 scored of 8 requested rollouts, 2 tasks",
+    ],
     "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
+    "prepare-data": [
+        "collated/train.jsonl: 4 rows",
+        "collated/validation.jsonl: 1 row;",
+        '"agent_ref": {"type":"responses_api_agents","name":"capitals_simple_agent"}',
+        "row 1: Extra inputs are not permitted (responses_create_params.top_k)",
+        "collated/example.jsonl: 5 rows",
+        "Materialized 2 rows to data/rendered.jsonl",
+    ],
+    "share-datasets": [
+        "repository: my-org/Nemotron-RL-knowledge-capitals, to be made, private",
+        "[Nemo-Gym] - Dataset upload successful",
+        "data/splits/train.jsonl: 2 rows",
+        "collated/train.jsonl: 2 rows",
+    ],
 }
 
 
@@ -33,13 +55,22 @@ def script_of(guide: Path, folder: Path) -> str:
     return "\n".join(steps)
 
 
+@pytest.fixture
+def hub():
+    """The Hugging Face Hub that the guides' commands reach: the collection of a reader is there, and nothing else."""
+    with fake_hub.FakeHub() as running:
+        running.add_collection("my-org/my-environments-68abc")
+        yield running
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
-def test_a_guide_can_be_followed_from_top_to_bottom(guide, tmp_path, unused_tcp_port):
+def test_a_guide_can_be_followed_from_top_to_bottom(guide, tmp_path, unused_tcp_port, hub):
     work = tmp_path / "work"
     work.mkdir()
     environment = {
         **os.environ,
+        **fake_hub.environment(hub, tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HEAD_PORT": str(unused_tcp_port),
     }

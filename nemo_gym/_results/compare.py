@@ -123,7 +123,7 @@ def compare(
     if len(paths) < 2:
         raise ResultsError("a comparison needs at least two runs.\nhint: name two rollouts files, the baseline first")
     runs = [read_rewards(path) for path in paths]
-    comparisons = [_compare(runs[0], run, pass_threshold, resamples, seed) for run in runs[1:]]
+    comparisons = [compare_rewards(runs[0], run, pass_threshold, resamples, seed) for run in runs[1:]]
     return ComparedRuns(runs, comparisons)
 
 
@@ -184,7 +184,7 @@ def bootstrap_interval(differences: Sequence[float], resamples: int, seed: int) 
     return sums[cut] / n, sums[resamples - 1 - cut] / n
 
 
-def _compare(
+def compare_rewards(
     baseline: RunRewards, run: RunRewards, pass_threshold: float | None, resamples: int, seed: int
 ) -> Comparison:
     shared = sorted(baseline.tasks.keys() & run.tasks.keys())

@@ -79,7 +79,7 @@ def as_set(value: BaseModel) -> dict[str, Any]:
 
 def parts_of(value: Any) -> dict[str, Any] | None:
     """`value` as a JSON object, except that handed values stay themselves; None if it has none."""
-    names = handed_fields(type(value))
+    names = handed_fields(value.__class__)
     carried = {name: value.__dict__[name] for name in names if type(value.__dict__.get(name)) in HANDED}
     if not carried:
         return None

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keep what was read of a large file beside it (`.<name>.ngview`), so that opening it again takes no time.
+
+A cache is believed only if the file is the one that it was made of, perhaps longer; anything else is read anew. Where
+the folder cannot be written to, a folder that the caller names takes its place.
+"""
+
+import hashlib
+import logging
+import os
+import sys
+from array import array
+from collections import Counter
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+
+from nemo_gym._reports.columns import MOST_FIELDS, TYPECODES, Columns, Names
+from nemo_gym._reports.scan import LineProblem, Scanner
+from nemo_gym._util.files import atomic_writer
+
+LOG = logging.getLogger(__name__)
+# The number grows whenever facts are taken from rows in another way: older caches are then ignored.
+MAGIC = b"nemo-gym view 1\n"
+_PROBE_BYTES = 4096
+_LONGEST_HEADER = 1 << 28
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What tells a file from another of the same name."""
+
+    inode: int
+    size: int
+    mtime_ns: int
+    head: str
+    """A digest of its first bytes."""
+    tail: str
+    """A digest of the last bytes that were read."""
+    end: int
+    """How far it was read."""
+
+    @classmethod
+    def of(cls, file: BinaryIO, end: int, stat: os.stat_result) -> "Identity":
+        """`stat` is how the file was before it was read, so that what happened to it since then shows."""
+        head = _digest(file, 0, min(end, _PROBE_BYTES))
+        tail = _digest(file, max(0, end - _PROBE_BYTES), end)
+        return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, head, tail, end)
+
+    def still_holds(self, file: BinaryIO) -> bool:
+        """Whether what was read of `file` is still there, unchanged as far as can be seen."""
+        now = Identity.of(file, self.end, os.fstat(file.fileno()))
+        if now.inode != self.inode or now.size < self.end or (now.head, now.tail) != (self.head, self.tail):
+            return False
+        # A log grows, or loses a torn end that was never read; one that changed and is as long as before was edited.
+        return now.size != self.size or now.mtime_ns == self.mtime_ns
+
+
+def load(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | None:
+    """What an earlier session read of `path`; None if there is nothing that still holds."""
+    for place in _places(path, user_cache_dir):
+        try:
+            with open(place, "rb") as file, open(path, "rb") as source:
+                found = _read(file)
+                if found is not None and found[1].still_holds(source):
+                    return found
+        except OSError:
+            continue
+        except (ValueError, KeyError, TypeError, EOFError) as error:
+            LOG.warning("%s cannot be used and is ignored: %s", place, error)
+    return None
+
+
+def save(path: Path, user_cache_dir: Path | None, scanner: Scanner, identity: Identity) -> Path | None:
+    """Keep what was read; where it lies, or None if no place can be written to."""
+    for place in _places(path, user_cache_dir):
+        try:
+            with atomic_writer(place) as file:
+                _write(file, scanner, identity)
+        except OSError as error:
+            LOG.debug("%s cannot be written: %s", place, error)
+        else:
+            return place
+    return None
+
+
+def _places(path: Path, user_cache_dir: Path | None) -> list[Path]:
+    places = [path.with_name(f".{path.name}.ngview")]
+    if user_cache_dir is not None:
+        name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
+        places.append(user_cache_dir / f"{name}.ngview")
+    return places
+
+
+def _write(file: BinaryIO, scanner: Scanner, identity: Identity) -> None:
+    columns = scanner.columns
+    header = {
+        "byteorder": sys.byteorder,
+        "identity": asdict(identity),
+        "n_rows": columns.n_rows,
+        "n_lines": scanner.n_lines,
+        "tail_open": scanner.tail_open,
+        "kinds": scanner.kinds,
+        "problems": [asdict(problem) for problem in scanner.problems],
+        "n_problems": scanner.n_problems,
+        "agents": list(columns.agents),
+        "finishes": list(columns.finishes),
+        "failures": list(columns.failures),
+        "toolsets": [list(tools) for tools in columns.toolsets],
+        "fields": list(columns.fields),
+        "more_fields": list(columns.more_fields),
+    }
+    file.write(MAGIC + orjson.dumps(header) + b"\n")
+    for column in (*columns.arrays().values(), *columns.fields.values()):
+        column.tofile(file)
+
+
+def _read(file: BinaryIO) -> tuple[Scanner, Identity] | None:
+    if file.read(len(MAGIC)) != MAGIC:
+        return None
+    header = orjson.loads(file.readline(_LONGEST_HEADER))
+    if header["byteorder"] != sys.byteorder:
+        return None
+    identity = Identity(**header["identity"])
+    scanner = Scanner(
+        columns=_columns(file, header),
+        end=identity.end,
+        n_lines=header["n_lines"],
+        tail_open=header["tail_open"],
+        problems=[LineProblem(**problem) for problem in header["problems"]],
+        n_problems=header["n_problems"],
+        kinds=Counter(header["kinds"]),
+    )
+    if file.read(1):
+        raise ValueError("it is longer than it says")
+    return scanner, identity
+
+
+def _columns(file: BinaryIO, header: dict[str, Any]) -> Columns:
+    columns, count = Columns(), header["n_rows"]
+    for name in TYPECODES:
+        getattr(columns, name).fromfile(file, count)
+    for name in header["fields"][:MOST_FIELDS]:
+        columns.fields[name] = array("d")
+        columns.fields[name].fromfile(file, count)
+    columns.agents, columns.finishes = Names(header["agents"]), Names(header["finishes"])
+    columns.failures = Names(header["failures"])
+    columns.toolsets = Names([tuple(tools) for tools in header["toolsets"]])
+    columns.more_fields = dict.fromkeys(header["more_fields"])
+    _check_numbers(columns)
+    columns.publish()
+    return columns
+
+
+def _check_numbers(columns: Columns) -> None:
+    for numbers, names in (
+        (columns.agent, columns.agents),
+        (columns.finish, columns.finishes),
+        (columns.failure, columns.failures),
+        (columns.tools, columns.toolsets),
+    ):
+        if len(numbers) and not (min(numbers) >= 0 and max(numbers) < len(names)):
+            raise ValueError("it refers to names that it does not hold")
+
+
+def _digest(file: BinaryIO, start: int, stop: int) -> str:
+    file.seek(start)
+    return hashlib.blake2b(file.read(stop - start), digest_size=16).hexdigest()

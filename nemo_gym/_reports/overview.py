@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file says as a whole, agent by agent: metrics with their intervals, how rewards spread, tokens, failures.
+
+Made of the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between two calls.
+"""
+
+import math
+import random
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import TypeVar
+
+from nemo_gym._reports.columns import Columns
+from nemo_gym._reports.facts import FAILED, SCORED
+from nemo_gym._reports.failures import FailureCount, count_failures
+from nemo_gym._reports.groups import PASS_REWARD, Groups, group_rows, scored_rewards
+from nemo_gym._reports.histogram import Histogram, histogram_of
+from nemo_gym._reports.index import Index, Kind, open_index
+from nemo_gym._reports.metrics import Metric, field_metrics, reported_metrics, reward_metrics
+from nemo_gym._results.runs import are_binary
+from nemo_gym._rollouts.manifest import read_manifest
+from nemo_gym._rollouts.paths import RunFileError, RunPaths
+
+T = TypeVar("T")
+
+ALL_AGENTS = "all"
+NO_AGENT = "(no agent)"
+SAMPLE = 2000
+_MOST_RATES = 1000
+
+
+@dataclass(frozen=True)
+class TaskRate:
+    """How one task went."""
+
+    task: int
+    task_label: str
+    n: int
+    mean_reward: float
+    pass_rate: float
+    row: int
+    """Its first row."""
+
+
+@dataclass(frozen=True)
+class TokenUsage:
+    n_known: int
+    """Rows that tell how many tokens they took."""
+    input_total: int
+    output_total: int
+    input_mean: float | None
+    output_mean: float | None
+    output_max: int | None
+
+
+@dataclass(frozen=True)
+class Point:
+    """One scored rollout, for a plot."""
+
+    row: int
+    task: int
+    agent: str
+    reward: float
+    length: int
+    tool_calls: int
+    output_tokens: int | None
+
+
+@dataclass(frozen=True)
+class AgentOverview:
+    agent: str
+    n_scored: int
+    n_failed: int
+    n_tasks: int
+    mean_reward: float | None
+    """Every task counts alike."""
+    is_binary: bool
+    """All rewards are 0 or 1."""
+    metrics: list[Metric]
+    histogram: Histogram | None
+    """Of the rewards."""
+    pass_rates: list[TaskRate]
+    """Worst first; an even selection where there are more than a thousand tasks."""
+    pass_rate_histogram: Histogram | None
+    tokens: TokenUsage
+    finish_reasons: dict[str, int]
+    tools: dict[str, int]
+    """How many rollouts used each tool."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    path: str
+    kind: Kind
+    n_rows: int
+    n_tasks: int
+    n_scored: int
+    n_failed: int
+    """Failed rows of this file and of the failures file beside it."""
+    n_requested: int | None
+    """As the run's own record says, if there is one."""
+    complete: bool
+    n_problems: int
+    agents: list[AgentOverview]
+    """All together first, if there are several."""
+    failures: list[FailureCount]
+    points: list[Point]
+    """A sample of the scored rollouts."""
+    notes: list[str] = field(default_factory=list)
+
+
+def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPLE) -> Overview:
+    """The overview of what is indexed so far; `failures` is the index of the failures file of the same run."""
+    progress, columns = index.progress(), index.columns
+    rows = range(columns.n_rows)
+    groups = group_rows(columns, rows)
+    requested = _requested(index.path)
+    reported = reported_metrics(index.path) if index.kind == "rollouts" else {}
+    agents = _agents(index.kind, columns, groups, requested, reported, failures)
+    counted = count_failures(index, failures)
+    return Overview(
+        path=str(index.path),
+        kind=index.kind,
+        n_rows=len(rows),
+        n_tasks=len(set(columns.task[: len(rows)])),
+        n_scored=sum(1 for row in rows if columns.flags[row] & SCORED),
+        n_failed=sum(one.count for one in counted),
+        n_requested=requested,
+        complete=progress.complete,
+        n_problems=progress.n_problems,
+        agents=agents,
+        failures=counted,
+        points=_points(columns, rows, sample),
+        notes=_notes(columns),
+    )
+
+
+def failures_beside(index: Index, user_cache_dir: Path | None = None) -> Index | None:
+    """The failures file of the same run, opened too; None if there is none."""
+    path = RunPaths.of(index.path).failures
+    return open_index(path, user_cache_dir=user_cache_dir) if path.is_file() else None
+
+
+def _agents(
+    kind: Kind,
+    columns: Columns,
+    groups: Groups,
+    requested: int | None,
+    reported: dict[str, dict[str, float]],
+    failures: Index | None,
+) -> list[AgentOverview]:
+    """Each agent, the rows of every task of its own together."""
+    by_agent: dict[int, list[Sequence[int]]] = {}
+    for place in range(len(groups)):
+        rows = groups.rows_of(place)
+        by_agent.setdefault(columns.agent[rows[0]], []).append(rows)
+    failed_elsewhere = _failed_by_agent(failures)
+    named = sorted((columns.agents[number] or NO_AGENT, tasks) for number, tasks in by_agent.items())
+    if len(named) > 1:
+        together = [rows for _, tasks in named for rows in tasks]
+        named.insert(0, (ALL_AGENTS, together))
+        failed_elsewhere[ALL_AGENTS] = failed_elsewhere.total()
+    whole = named[0][0] if named else None
+    return [
+        _agent(kind, columns, name, tasks, requested if name == whole else None, reported, failed_elsewhere[name])
+        for name, tasks in named
+    ]
+
+
+def _agent(
+    kind: Kind,
+    columns: Columns,
+    name: str,
+    tasks: Sequence[Sequence[int]],
+    requested: int | None,
+    reported: dict[str, dict[str, float]],
+    failed_elsewhere: int,
+) -> AgentOverview:
+    everything = array("I", chain.from_iterable(tasks))
+    by_task = [(rows[0], scored_rewards(columns, rows)) for rows in tasks]
+    rewards = [found for _, found in by_task if found]
+    binary = all(map(are_binary, rewards))
+    metrics = reward_metrics(rewards, binary=binary, curves=kind == "rollouts", n_requested=requested)
+    metrics += field_metrics(columns, tasks, requested)
+    shown = {metric.name for metric in metrics}
+    metrics += [Metric(key, value) for key, value in reported.get(name, {}).items() if key not in shown]
+    rates = sorted(_rates(by_task))
+    return AgentOverview(
+        agent=name,
+        n_scored=sum(map(len, rewards)),
+        n_failed=sum(1 for flags in _taken(columns.flags, everything) if flags & FAILED) + failed_elsewhere,
+        n_tasks=len(tasks),
+        mean_reward=metrics[0].value if rewards else None,
+        is_binary=bool(rewards) and binary,
+        metrics=metrics,
+        histogram=histogram_of([reward for of_task in rewards for reward in of_task]),
+        pass_rates=[_task_rate(columns, *rate) for rate in spread(rates, _MOST_RATES)],
+        pass_rate_histogram=histogram_of([rate[0] for rate in rates]),
+        tokens=_tokens(columns, everything),
+        finish_reasons=_finish_reasons(columns, everything),
+        tools=_tools(columns, everything),
+    )
+
+
+def spread(ordered: Sequence[T], most: int) -> list[T]:
+    """At most so many, evenly spaced, both ends among them."""
+    if len(ordered) <= most or most < 2:
+        return list(ordered[: max(most, 0)])
+    return [ordered[place * (len(ordered) - 1) // (most - 1)] for place in range(most)]
+
+
+def _taken(column: "array[int]", rows: "array[int]") -> Iterator[int]:
+    return map(column.__getitem__, rows)
+
+
+def _rates(by_task: Iterable[tuple[int, list[float]]]) -> Iterator[tuple[float, float, int, int]]:
+    """Pass rate, mean reward, first row and number of scored rollouts of every task that has some."""
+    for row, rewards in by_task:
+        if rewards:
+            n = len(rewards)
+            yield sum([reward >= PASS_REWARD for reward in rewards]) / n, math.fsum(rewards) / n, row, n
+
+
+def _task_rate(columns: Columns, pass_rate: float, mean_reward: float, row: int, n: int) -> TaskRate:
+    return TaskRate(columns.task[row], columns.task_label(row), n, mean_reward, pass_rate, row)
+
+
+def _tokens(columns: Columns, rows: "array[int]") -> TokenUsage:
+    pairs = zip(_taken(columns.input_tokens, rows), _taken(columns.output_tokens, rows), strict=True)
+    known = [(read if read > 0 else 0, written) for read, written in pairs if written >= 0]
+    read, written, n = sum(pair[0] for pair in known), sum(pair[1] for pair in known), len(known)
+    return TokenUsage(
+        n_known=n,
+        input_total=read,
+        output_total=written,
+        input_mean=read / n if n else None,
+        output_mean=written / n if n else None,
+        output_max=max((pair[1] for pair in known), default=None),
+    )
+
+
+def _finish_reasons(columns: Columns, rows: "array[int]") -> dict[str, int]:
+    counts = Counter(_taken(columns.finish, rows))
+    return {columns.finishes[number]: count for number, count in counts.most_common() if columns.finishes[number]}
+
+
+def _tools(columns: Columns, rows: "array[int]") -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for number, count in Counter(_taken(columns.tools, rows)).items():
+        counts.update(dict.fromkeys(columns.toolsets[number], count))
+    return dict(counts.most_common())
+
+
+def _points(columns: Columns, rows: Sequence[int], most: int) -> list[Point]:
+    scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
+    # The same rows each time, so that a plot does not change on its own.
+    chosen = scored if len(scored) <= most else sorted(random.Random(0).sample(scored, most))
+    return [
+        Point(
+            row=row,
+            task=columns.task[row],
+            agent=columns.agents[columns.agent[row]] or NO_AGENT,
+            reward=columns.reward[row],
+            length=columns.length[row],
+            tool_calls=columns.tool_calls[row],
+            output_tokens=None if columns.output_tokens[row] < 0 else columns.output_tokens[row],
+        )
+        for row in chosen
+    ]
+
+
+def _failed_by_agent(failures: Index | None) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    if failures is not None:
+        columns = failures.columns
+        counts.update(columns.agents[number] or NO_AGENT for number in columns.agent[: columns.n_rows])
+    return counts
+
+
+def _requested(path: Path) -> int | None:
+    try:
+        manifest = read_manifest(RunPaths.of(path).manifest)
+    except (RunFileError, OSError):
+        return None
+    return None if manifest is None else manifest.counts.requested
+
+
+def _notes(columns: Columns) -> list[str]:
+    if not columns.more_fields:
+        return []
+    named = ", ".join(list(columns.more_fields)[:5])
+    more = "" if len(columns.more_fields) <= 5 else " and others"
+    return [f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}{more}."]

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Browse tab in Gradio: inputs for the filters above a table that `tables.py` writes."""
+
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+import gradio as gr
+
+from nemo_gym._reports.query import GROUP_SORTS, SORTS, Filters
+from nemo_gym._view.links import tag
+from nemo_gym._view.place import Place
+from nemo_gym._view.shelf import OpenFile
+from nemo_gym._view.tables import Listing, listing
+from nemo_gym._view.widgets import panel
+
+_SORT_NAMES = {
+    "file": "file order",
+    "finish_reason": "finish reason",
+    "tool_calls": "tool calls",
+    "input_tokens": "tokens read",
+    "output_tokens": "tokens written",
+    "pass_rate": "pass rate",
+}
+_ANY = ("any", "")
+_OUTCOMES = [("All", "all"), ("Scored", "scored"), ("Failed", "failed")]
+
+
+class BrowseTab:
+    """Its components, and what they show at a place."""
+
+    def __init__(self) -> None:
+        with gr.Row(elem_classes="ngp-filters"):
+            with gr.Column(scale=3, min_width=220, elem_classes="ngp-search"):
+                self.search = panel("ngp-search")
+            self.outcome = gr.Radio(_OUTCOMES, value="all", label="Outcome", scale=2, min_width=290)
+            self.sort = gr.Dropdown([], label="Sort by", scale=2, min_width=150, allow_custom_value=True)
+            self.descending = gr.Checkbox(label="Highest first", scale=1, min_width=140, elem_classes="ngp-check")
+            self.grouped = gr.Checkbox(label="Group by task", scale=1, min_width=150, elem_classes="ngp-check")
+        with gr.Accordion("More filters", open=False, elem_id="ngp-more-filters"):
+            with gr.Row(elem_classes="ngp-filters"):
+                self.agents = gr.Dropdown([], label="Agents", multiselect=True, min_width=180, allow_custom_value=True)
+                self.task = gr.Number(label="Task", precision=0, minimum=0, min_width=90, value=None)
+                self.low = gr.Number(label="Reward from", min_width=90, value=None)
+                self.high = gr.Number(label="to", min_width=90, value=None)
+                self.tool = gr.Dropdown([], label="Tool used", min_width=140, allow_custom_value=True)
+                self.finish = gr.Dropdown([], label="Finish reason", min_width=140, allow_custom_value=True)
+                self.failure = gr.Dropdown([], label="Failure", min_width=140, allow_custom_value=True)
+        self.table = panel("ngp-listing")
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The components that a reader sets, in the order that `place_of` takes their values."""
+        return [
+            *(self.outcome, self.sort, self.descending, self.grouped),
+            *(self.agents, self.task, self.low, self.high, self.tool, self.finish, self.failure),
+        ]
+
+    def place_of(self, place: Place, values: Sequence[Any]) -> Place:
+        """`place` with what the inputs say, on the first page if that is something new."""
+        outcome, sort, descending, grouped, agents, task, low, high, tool, finish, failure = values
+        filters = Filters(
+            text=place.filters.text,
+            outcome=outcome or "all",
+            agents=tuple(agents or ()),
+            task=None if task is None else int(task),
+            reward_min=low,
+            reward_max=high,
+            tool=tool or None,
+            finish_reason=finish or None,
+            failure_kind=failure or None,
+        )
+        known = "" if sort in ("file", "task" if grouped else "file", None) else sort
+        there = place.at(filters=filters, sort=known, descending=bool(descending), grouped=bool(grouped))
+        return there if there == place else there.at(page=0)
+
+    def filter_updates(self, file: OpenFile, place: Place) -> dict[Any, Any]:
+        """The inputs as a place sets them, with what the file offers to choose from."""
+        chosen, offered = place.filters, file.browser.choices()
+        sorts = GROUP_SORTS if place.grouped else (*SORTS, *offered.fields)
+        return {
+            self.outcome: chosen.outcome,
+            self.sort: gr.Dropdown(
+                [(_SORT_NAMES.get(name, name), name) for name in sorts], value=place.sort or sorts[0]
+            ),
+            self.descending: place.descending,
+            self.grouped: place.grouped,
+            self.agents: gr.Dropdown(list(offered.agents), value=list(chosen.agents)),
+            self.task: chosen.task,
+            self.low: chosen.reward_min,
+            self.high: chosen.reward_max,
+            self.tool: gr.Dropdown([_ANY, *offered.tools], value=chosen.tool or ""),
+            self.finish: gr.Dropdown([_ANY, *offered.finish_reasons], value=chosen.finish_reason or ""),
+            self.failure: gr.Dropdown([_ANY, *offered.failure_kinds], value=chosen.failure_kind or ""),
+        }
+
+    def search_html(self, text: str) -> str:
+        """The field for the text to search; Gradio's own does not notice what is pasted or deleted."""
+        label = '<label for="ngp-text">Search</label>'
+        field = f'<input id="ngp-text" type="search" value="{escape(text)}" placeholder="Any text of a row">'
+        return tag("div", "ngp ngp-search-field", label, field)
+
+    def shown(self, file: OpenFile, place: Place) -> Listing:
+        """The table at a place."""
+        return listing(file, place)

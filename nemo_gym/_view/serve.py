@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Put the page on a port: the socket listens at once, so that a browser may wait for it while Gradio is imported.
+
+Nothing is fetched from elsewhere and nothing is sent anywhere: a content security policy holds the page to its own
+server, whatever a rollout contains.
+"""
+
+import gc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nemo_gym._view.shelf import Shelf
+from nemo_gym.errors import GymError
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+INSTALL = 'pip install "nemo-gym[viewer]"'
+_PORTS_TRIED = 100
+_BACKLOG = 128
+_POLICY = (
+    b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; form-action 'self'; "
+    b"base-uri 'self'; frame-ancestors 'self'; object-src 'none'"
+)
+
+
+class ViewerUnavailable(GymError):
+    """The page cannot be served: Gradio is not installed, or there is no port for it."""
+
+
+def require_gradio() -> None:
+    """Say what to install, if the page's library is not there."""
+    if importlib.util.find_spec("gradio") is None:
+        raise ViewerUnavailable(
+            f"the viewer needs Gradio, which is not installed.\nhint: {INSTALL}\n"
+            "hint: `gym view FILE --export DIR` writes a static report without it"
+        )
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket on `port`, or on the next one that is free; 0 for any."""
+    last = min(port + _PORTS_TRIED, 65535) if port else 0
+    problem: OSError | None = None
+    for candidate in range(port, last + 1):
+        try:
+            return _bound(host, candidate)
+        except OSError as error:
+            problem = error
+            if isinstance(error, socket.gaierror):
+                break
+    said = problem.strerror if problem else "no such port"
+    raise ViewerUnavailable(
+        f"the viewer cannot listen on {host!r}, ports {port} to {last}: {said}.\n"
+        "hint: choose others with `--host` and `--port`"
+    )
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    opened = socket.socket(family, kind, protocol)
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        opened.bind(address)
+        opened.listen(_BACKLOG)
+    except OSError:
+        opened.close()
+        raise
+    return opened
+
+
+def url_of(listening: socket.socket) -> str:
+    """Where a browser on this machine finds the page."""
+    host, port = listening.getsockname()[:2]
+    if host in ("0.0.0.0", "::"):
+        host = "127.0.0.1"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(shelf: Shelf, listening: socket.socket) -> None:
+    """Serve the page until the process is told to stop."""
+    import uvicorn
+
+    class Server(uvicorn.Server):
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            """End when told to, and go on from there: uvicorn would let the signal end the process."""
+            before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+            try:
+                yield
+            finally:
+                for number, handler in before.items():
+                    signal.signal(number, handler)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Every open page holds a connection; to cut it off is no error.
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+            await super().shutdown(sockets)
+
+    config = uvicorn.Config(application(shelf), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    Server(config).run(sockets=[listening])
+
+
+def import_page() -> None:
+    """Import all that the page is made of, which takes a while."""
+    with _lean_import():
+        importlib.import_module("nemo_gym._view.app")
+
+
+def application(shelf: Shelf) -> "ASGIApp":
+    """The page as an ASGI application."""
+    import_page()
+    import gradio as gr
+    from fastapi import FastAPI
+
+    from nemo_gym._view import app
+
+    page = app.Viewer(shelf)
+    mounted = gr.mount_gradio_app(
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        page.blocks,
+        path="/",
+        footer_links=[],
+        run_history=False,
+        ssr_mode=False,
+        pwa=False,
+        enable_monitoring=False,
+        mcp_server=False,
+        show_error=True,
+        theme=app.theme(),
+        css=app.style(),
+        head=app.head(),
+    )
+    return _OwnServerOnly(mounted)
+
+
+class _OwnServerOnly:
+    """Adds the policy that keeps the page from loading anything from elsewhere."""
+
+    def __init__(self, inner: "ASGIApp") -> None:
+        self._inner = inner
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def with_policy(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                added = [(b"content-security-policy", _POLICY), (b"referrer-policy", b"no-referrer")]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await self._inner(scope, receive, with_policy)
+
+
+@contextmanager
+def _lean_import() -> Iterator[None]:
+    """Import Gradio without what it does besides: half of the time it takes.
+
+    On import it parses the source of each of its components to write type stubs into its own folder, and loads `mcp`
+    where that is installed; it also reports to its makers unless told otherwise.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    collecting, finder = gc.isenabled(), _WithoutStubs()
+    gc.disable()
+    sys.meta_path.insert(0, finder)
+    hidden = "mcp" not in sys.modules
+    if hidden:
+        sys.modules["mcp"] = None  # type: ignore[assignment]  # how Python spells "not to be imported"
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        if hidden:
+            del sys.modules["mcp"]
+        if collecting:
+            gc.enable()
+
+
+class _WithoutStubs(importlib.abc.MetaPathFinder):
+    """Finds the module in which Gradio writes its type stubs, and takes that from it."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != "gradio.component_meta":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and spec.origin is not None:
+            spec.loader = _StubLoader(fullname, spec.origin)
+        return spec
+
+
+class _StubLoader(importlib.machinery.SourceFileLoader):
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        module.create_or_modify_pyi = _no_stubs  # type: ignore[attr-defined]
+
+
+def _no_stubs(*_: Any) -> None:
+    """Written in place of type stubs: nothing."""

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym view`: look at rollouts, inputs, failures or datasets in a browser, or write a static report of them.
+
+Only this command imports Gradio, the extra `viewer`. It opens no browser by itself.
+"""
+
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from pydantic import Field, field_validator
+
+from nemo_gym._reports.errors import ReportError
+from nemo_gym._reports.export import export_report
+from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
+from nemo_gym._view.shelf import Shelf
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+
+
+class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
+    """Launch a Gradio interface to view and explore dataset rollouts interactively."""
+
+    jsonl_fpath: list[str] = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
+    server_host: str = Field(default="127.0.0.1", description="Where the viewer listens; 0.0.0.0 for every address.")
+    server_port: int = Field(default=7860, ge=0, le=65535, description="Its port; the next free one if it is taken.")
+    export_dirpath: str | None = Field(default=None, description="Write a static HTML report here instead.")
+    export_rollouts: int = Field(default=100, ge=0, description="How many rollouts of each file the report holds.")
+    open_browser: bool = Field(default=False, description="Open the page in a browser.")
+
+    @field_validator("jsonl_fpath", mode="before")
+    @classmethod
+    def _several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+
+def view(overrides: list[str]) -> int:
+    """Serve the page until it is stopped, or write a report."""
+    sys.argv[1:] = overrides
+    given: Any = OmegaConf.to_container(GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True)))
+    config = validated(JsonlDatasetViewerConfig, given)
+    paths = [Path(path).expanduser() for path in config.jsonl_fpath]
+    _require_files(paths)
+    if config.export_dirpath is not None:
+        return _export(paths, Path(config.export_dirpath), config.export_rollouts)
+    require_gradio()
+    with listen(config.server_host, config.server_port) as listening:
+        _announce(config, paths, listening)
+        import_page()  # before there are indexes to build: they would slow it down
+        with _opened(paths) as shelf:
+            serve(shelf, listening)
+    return 0
+
+
+def _require_files(paths: list[Path]) -> None:
+    missing = [repr(str(path)) for path in paths if not path.exists()]
+    if missing:
+        raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path; it counts from this folder")
+
+
+def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: socket.socket) -> None:
+    url, port = url_of(listening), listening.getsockname()[1]
+    if config.server_port not in (0, port):
+        render.note(f"Port {config.server_port} is taken; {port} is free.")
+    render.data(f"Viewing {', '.join(map(str, paths))} at {url}")
+    render.note("Press Ctrl-C to stop.")
+    if config.open_browser:
+        import webbrowser
+
+        webbrowser.open(url)
+
+
+def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
+    with _opened(paths) as shelf:
+        written = export_report([file.index for file in shelf.files], directory, rollouts=rollouts)
+    render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
+    return 0
+
+
+def _opened(paths: list[Path]) -> Shelf:
+    from nemo_gym.process_env import run_files_folder  # loads what servers need: the address is printed before
+
+    return Shelf.of(paths, user_cache_dir=run_files_folder())

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_gym._reports.histogram import histogram_of
+from nemo_gym._reports.overview import ALL_AGENTS, failures_beside, overview, spread
+from nemo_gym._results.aggregate import aggregate_files
+
+
+@pytest.fixture
+def of_run(write, opened, rollout):
+    """The overview of a run with these rewards, task by task."""
+
+    def of_run(rewards: list[list[float]], name: str = "r.jsonl", **fields):
+        rows = [rollout(t, r, reward, **fields) for t, runs in enumerate(rewards) for r, reward in enumerate(runs)]
+        return overview(opened(write(name, rows)))
+
+    return of_run
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [
+        [[1.0, 0.0, 1.0], [0.0, 0.0, 1.0], [1.0, 1.0, 1.0]],
+        [[0.2, 0.9], [0.4, 0.1], [0.0, 1.5]],
+        [[1.0], [1.0]],
+        [[1.0, 0.0], [1.0]],
+    ],
+)
+def test_metrics_and_intervals_are_those_of_the_aggregate(of_run, tmp_path, rewards):
+    [agent] = of_run(rewards, overlap=0.5).agents
+    [expected] = aggregate_files([tmp_path / "r.jsonl"])
+    assert agent.metrics
+    for metric in agent.metrics:
+        assert metric.value == pytest.approx(
+            expected.agent_metrics[metric.name]
+            if metric.name != "mean/reward"
+            else expected.confidence["mean/reward"]["estimate"]
+        )
+        if interval := expected.confidence.get(metric.name):
+            assert [metric.low, metric.high] == pytest.approx(interval["ci95"] or [None, None])
+    names = [metric.name for metric in agent.metrics]
+    k = max(map(len, rewards))
+    assert names == ["mean/reward", f"pass@{k}/accuracy", f"pass@1[avg-of-{k}]/accuracy", "mean/overlap"]
+
+
+def test_a_run_in_numbers(of_run):
+    report = of_run([[1.0, 0.0], [1.0, 1.0]])
+    assert (report.n_rows, report.n_tasks, report.n_scored, report.n_failed, report.complete) == (4, 2, 4, 0, True)
+    [agent] = report.agents
+    assert (agent.agent, agent.n_tasks, agent.mean_reward, agent.is_binary) == ("a", 2, 0.75, True)
+    assert (agent.histogram.labels, agent.histogram.counts) == (["0", "1"], [1, 3])
+    assert [(rate.task, rate.pass_rate, rate.n, rate.row) for rate in agent.pass_rates] == [
+        (0, 0.5, 2, 0),
+        (1, 1.0, 2, 2),
+    ]
+    assert (agent.tokens.n_known, agent.tokens.input_total, agent.tokens.output_total) == (4, 40, 22)
+    assert (agent.tokens.output_mean, agent.tokens.output_max) == (5.5, 6)
+    assert agent.finish_reasons == {"completed": 4}
+
+
+def test_several_agents_are_shown_together_and_apart(write, opened, rollout):
+    rows = [rollout(0, agent="a", tools=("search",)), rollout(1, reward=0.0, agent="b", tools=("search", "submit"))]
+    report = overview(opened(write("r.jsonl", rows)))
+    assert [(agent.agent, agent.mean_reward, agent.n_scored) for agent in report.agents] == [
+        (ALL_AGENTS, 0.5, 2),
+        ("a", 1.0, 1),
+        ("b", 0.0, 1),
+    ]
+    assert report.agents[0].tools == {"search": 2, "submit": 1}
+
+
+def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, failed):
+    rows = [rollout(0), rollout(1, reward=0.0, _ng_failure_class="judge_failed", _ng_failure_judge_error="no verdict")]
+    path = write("r.jsonl", rows)
+    write("r_failures.jsonl", [failed(0), failed(2, message="deadline"), failed(3, kind="verifier")])
+    index = opened(path)
+    with failures_beside(index) as failures:
+        failures.wait(20)
+        report = overview(index, failures)
+    found = {one.kind: (one.count, one.n_unresolved, one.examples, one.in_failures_file) for one in report.failures}
+    assert found == {
+        "timeout": (2, 1, ["too late", "deadline"], True),
+        "judge_failed": (1, 1, ["no verdict"], False),
+        "verifier": (1, 1, ["too late"], True),
+    }
+    assert (report.n_failed, report.agents[0].n_failed, report.agents[0].n_scored) == (4, 4, 1)
+
+
+def test_a_run_without_failures_has_no_failures_file(write, opened, rollout):
+    assert failures_beside(opened(write("r.jsonl", [rollout()]))) is None
+
+
+def test_the_metrics_that_the_servers_gave_are_shown_too(write, opened, rollout, tmp_path):
+    path = write("r.jsonl", [rollout()])
+    entry = {"agent_ref": {"name": "a"}, "key_metrics": {"mean/reward": 1.0, "elo": 1200, "note": "text"}}
+    beside = tmp_path / "r_aggregate_metrics.json"
+    beside.write_bytes(orjson.dumps([entry]))
+    [agent] = overview(opened(path)).agents
+    assert {metric.name: metric.text for metric in agent.metrics}["elo"] == "1200"
+    os.utime(beside, ns=(0, 0))  # of an earlier run
+    assert "elo" not in {metric.name for metric in overview(opened(path)).agents[0].metrics}
+
+
+def test_a_dataset_has_no_metrics(write, opened):
+    report = overview(opened(write("d.jsonl", [{"responses_create_params": {"input": "q"}}] * 3)))
+    assert (report.kind, report.n_rows, report.n_tasks) == ("dataset", 3, 3)
+    assert report.agents[0].metrics == []
+    assert report.agents[0].histogram is None
+
+
+def test_an_empty_file_has_an_overview(write, opened):
+    report = overview(opened(write("r.jsonl", [])))
+    assert (report.n_rows, report.agents, report.points, report.failures) == (0, [], [], [])
+
+
+def test_points_are_a_bounded_sample_of_the_scored(write, opened, rollout):
+    index = opened(write("r.jsonl", [rollout(task, reward=task / 50) for task in range(50)]))
+    points = overview(index, sample=10).points
+    assert len(points) == 10
+    assert points == overview(index, sample=10).points
+    assert all(point.reward == point.task / 50 for point in points)
+
+
+def test_fields_beyond_the_limit_are_named(write, opened, rollout):
+    fields = {f"field{number}": number for number in range(9)}
+    report = overview(opened(write("r.jsonl", [rollout(**fields)])))
+    assert report.notes == ["Only the first 8 numeric fields are measured; left out: field8."]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
+def test_a_histogram_counts_every_value_once(values):
+    made = histogram_of(values)
+    assert sum(made.counts) == len(values)
+    assert len(made.edges) == len(made.counts) + 1 == len(made.labels) + 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(2, 30), st.integers(0, 100))
+def test_an_even_selection_keeps_both_ends(most, size):
+    chosen = spread(range(size), most)
+    assert len(chosen) == min(most, size) == len(set(chosen))
+    assert size == 0 or {0, size - 1} <= set(chosen)

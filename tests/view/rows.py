@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollouts files for the viewer's tests: small, but with all that the page has a view for."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+HOSTILE = (
+    "<script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'>"
+    "<style>body{display:none}</style></pre></details></div>"
+    "[click](javascript:window.pwned=3) **not bold** {{constructor.constructor('window.pwned=4')()}} ${window.pwned=5}"
+)
+_CITIES = ("Oslo", "Lima", "Cairo", "Kyoto", "Quito", "Accra", "Turin", "Perth", "Hanoi", "Sofia", "Dakar", "Minsk")
+
+
+def rollout(
+    task: int, repeat: int, *, agent: str = "weather_agent", reward: float = 1.0, **more: Any
+) -> dict[str, Any]:
+    """A rollout with reasoning, a tool call and an answer."""
+    city = _CITIES[task % len(_CITIES)]
+    answer = f"It is {18 + task} degrees in {city}, with a light wind from the west." if reward else "I cannot say."
+    called = task % 4
+    output: list[dict[str, Any]] = [
+        {
+            "type": "reasoning",
+            "id": "rs_1",
+            "summary": [{"type": "summary_text", "text": f"The user asks about {city}. I look it up first."}],
+        }
+    ]
+    for step in range(called):
+        call = {"city": city, "days": step + 1, "unit": "celsius"}
+        output += [
+            {
+                "type": "function_call",
+                "id": f"fc_{step}",
+                "call_id": f"call_{step}",
+                "name": "get_weather" if step % 2 == 0 else "get_wind",
+                "arguments": json.dumps(call),
+                "status": "completed",
+            },
+            {
+                "type": "function_call_output",
+                "call_id": f"call_{step}",
+                "output": json.dumps({"temperature": 18 + task, "wind_kmh": 11 + repeat}),
+                "status": "completed",
+            },
+        ]
+    message: dict[str, Any] = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": answer + " " + "More follows. " * (repeat * 3), "annotations": []}],
+    }
+    output.append(message)
+    return {
+        "_ng_task_index": task,
+        "_ng_rollout_index": repeat,
+        "agent_ref": {"type": "responses_api_agents", "name": agent},
+        "responses_create_params": {
+            "input": [
+                {"role": "system", "content": "You are a weather assistant. Call tools before you answer."},
+                {"role": "user", "content": f"What is the weather in {city}, and should I take a coat?"},
+            ],
+            "temperature": 0.7,
+            "max_output_tokens": 512,
+            "tools": [
+                {
+                    "type": "function",
+                    "name": "get_weather",
+                    "description": "The weather of a city.",
+                    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+                }
+            ],
+        },
+        "response": {
+            "id": f"resp_{task}_{repeat}",
+            "model": "fake-model",
+            "object": "response",
+            "status": "completed" if repeat != 3 else "incomplete",
+            "incomplete_details": None if repeat != 3 else {"reason": "max_output_tokens"},
+            "output": output,
+            "usage": {
+                "input_tokens": 120 + 40 * called,
+                "output_tokens": 30 + 7 * repeat,
+                "total_tokens": 150 + 40 * called + 7 * repeat,
+                "input_tokens_details": {"cached_tokens": 0},
+                "output_tokens_details": {"reasoning_tokens": 8},
+            },
+        },
+        "reward": reward,
+        "format_reward": 0.5 if repeat % 2 else 1.0,
+        "expected_city": city,
+        **more,
+    }
+
+
+def with_tokens(row: dict[str, Any]) -> dict[str, Any]:
+    """The same rollout with the token ids and log-probs that training needs."""
+    message = row["response"]["output"][-1]
+    words = message["content"][0]["text"].split(" ")
+    message["prompt_token_ids"] = list(range(100, 124))
+    message["generation_token_ids"] = list(range(200, 200 + len(words)))
+    message["generation_log_probs"] = [-0.01 - 0.35 * (place % 9) for place in range(len(words))]
+    return row
+
+
+def hostile(task: int) -> dict[str, Any]:
+    """A rollout that tries to be more than text, everywhere."""
+    row = rollout(task, 0, agent=f"agent {HOSTILE}"[:60], reward=0.0)
+    row["responses_create_params"]["input"][1]["content"] = HOSTILE
+    row["response"]["output"][0]["summary"][0]["text"] = HOSTILE
+    row["response"]["output"][-1]["content"][0]["text"] = HOSTILE
+    row["response"]["id"] = f"resp_{HOSTILE}"
+    row["note"] = HOSTILE
+    row["response"]["output"].insert(
+        1, {"type": "function_call", "call_id": HOSTILE, "name": HOSTILE, "arguments": json.dumps({"x": HOSTILE})}
+    )
+    return row
+
+
+def run(
+    tasks: int, repeats: int, *, seed: int, skill: float, agents: tuple[str, ...] = ("weather_agent",)
+) -> list[Any]:
+    """Rollouts of a run, in an order such as they end in."""
+    chance = random.Random(seed)
+    rows = [
+        rollout(task, repeat, agent=agent, reward=float(chance.random() < skill + task / (3 * tasks)))
+        for agent in agents
+        for task in range(tasks)
+        for repeat in range(repeats)
+    ]
+    chance.shuffle(rows)
+    return rows
+
+
+def failure(task: int, kind: str, message: str) -> dict[str, Any]:
+    """A row of a failures file."""
+    row = rollout(task, 0)
+    del row["response"], row["reward"]
+    return {
+        **row,
+        "_ng_failure": {
+            "kind": kind,
+            "boundary": "agent",
+            "message": message,
+            "retryable": True,
+            "attempts": 3,
+            "status": 503,
+        },
+    }
+
+
+def write(path: Path, rows: list[Any]) -> Path:
+    """Rows as JSONL; text is written as it is."""
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
