@@ -56,11 +56,6 @@ class BrowseTab:
             *(self.agents, self.task, self.low, self.high, self.tool, self.finish, self.failure),
         ]
 
-    @property
-    def outputs(self) -> list[Any]:
-        """Every component that may be set."""
-        return [self.table, self.search, *self.inputs]
-
     def place_of(self, place: Place, values: Sequence[Any]) -> Place:
         """`place` with what the inputs say, on the first page if that is something new."""
         outcome, sort, descending, grouped, agents, task, low, high, tool, finish, failure = values
@@ -105,6 +100,6 @@ class BrowseTab:
         field = f'<input id="ngp-text" type="search" value="{escape(text)}" placeholder="Any text of a row">'
         return tag("div", "ngp ngp-search-field", label, field)
 
-    def listed(self, file: OpenFile, place: Place) -> Listing:
+    def shown(self, file: OpenFile, place: Place) -> Listing:
         """The table at a place."""
         return listing(file, place)
