@@ -40,7 +40,7 @@ _SCOPE = {"train_preparation": ("train", "validation", "benchmark"), "example_va
 
 
 class TrainDataProcessorConfig(BaseNeMoGymCLIConfig):
-    """Prepare and validate training data, generating metrics and statistics for datasets."""
+    """Check the datasets of a config, measure them and put them together."""
 
     output_dirpath: str = Field(description="Directory path where processed datasets and metrics will be saved.")
     mode: Literal["train_preparation", "example_validation"] = Field(

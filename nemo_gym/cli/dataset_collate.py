@@ -21,7 +21,7 @@ _HEADINGS = ("metric", "values", "average", "min", "max", "std")
 
 
 class CollateConfig(TrainDataProcessorConfig):
-    """Prepare and validate training data, generating metrics and statistics for datasets."""
+    """Check the datasets of a config, measure them and put them together."""
 
     json_summary: bool = Field(default=False, alias="json", description="Print what was written as JSON.")
 

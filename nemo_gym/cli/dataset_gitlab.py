@@ -51,13 +51,13 @@ class _RegistryConfig(BaseModel):
 
 
 class UploadToGitlabConfig(_RegistryConfig, UploadJsonlDatasetGitlabConfig):
-    """Upload a local JSONL dataset artifact to GitLab."""
+    """Put a JSONL file into a GitLab model registry."""
 
     dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
 
 
 class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig):
-    """Download a JSONL dataset from GitLab Model Registry."""
+    """Get a JSONL file out of a GitLab model registry."""
 
     output_dirpath: str | None = Field(default=None, description="Folder to write to, in the place of `output_fpath`.")
 
@@ -71,7 +71,7 @@ class DownloadFromGitlabConfig(_RegistryConfig, DownloadJsonlDatasetGitlabConfig
 
 
 class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
-    """Delete a dataset from GitLab Model Registry. Prompts for confirmation."""
+    """Remove a dataset from a GitLab model registry, after a question."""
 
     yes: bool = Field(default=False, description="Delete without asking.")
 

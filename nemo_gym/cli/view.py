@@ -23,7 +23,7 @@ from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParse
 
 
 class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
-    """Launch a Gradio interface to view and explore dataset rollouts interactively."""
+    """Look at rollouts, failures and datasets in a browser."""
 
     jsonl_fpath: list[str] = Field(min_length=1, description="JSONL files to view: rollouts, failures, datasets.")
     server_host: str = Field(default="127.0.0.1", description="Where the viewer listens; 0.0.0.0 for every address.")

@@ -137,10 +137,12 @@ def test_a_benchmark_that_is_not_prepared_says_which_command_prepares_it(tmp_pat
     assert "hint: gym eval prepare --benchmark tiny\n" in said.err
 
 
-def test_a_prepared_benchmark_is_played_with_its_prompt_and_its_repeats(tmp_path, gym_apart):
+def test_a_prepared_benchmark_is_played_with_its_prompt_and_its_repeats(tmp_path, gym_apart, unused_tcp_port):
     write_benchmark(tmp_path, "tiny", repeats=2)
     assert gym_apart("eval", "prepare", "--benchmark", "tiny").code == 0
-    said = gym_apart("eval", "run", "--benchmark", "tiny", *PLAYED, "--output", "o.jsonl", "--json", "--quiet")
+    at = (f"++head_server.port={unused_tcp_port}",)
+    said = gym_apart("eval", "run", "--benchmark", "tiny", *PLAYED, *at, "--output", "o.jsonl", "--json", "--quiet")
+    assert said.code == 0, said.err
     assert (said.code, json.loads(said.out)["counts"]["scored"]) == (0, 6)
     rows = [json.loads(line) for line in (tmp_path / "apart" / "o.jsonl").read_text().splitlines()]
     asked = sorted(row["responses_create_params"]["input"][0]["content"] for row in rows)

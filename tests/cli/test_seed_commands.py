@@ -42,6 +42,7 @@ LEGACY_PARAMETERS = {
         "responses_create_params",
     ],
     "profile": ["input_jsonl_fpath", "rollouts_jsonl_fpath", "output_jsonl_fpath", "pass_threshold"],
+    "viewer": ["jsonl_fpath", "server_host", "server_port"],
     "dump_config": ["config_paths"],
     "version": ["json_format"],
     "pip_list": ["entrypoint", "format", "outdated"],

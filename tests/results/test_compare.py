@@ -127,8 +127,8 @@ def test_many_tasks_are_not_resampled(run, monkeypatch):
 @settings(max_examples=50, deadline=None)
 def test_swapping_the_runs_turns_everything_round(pairs):
     runs = [RunRewards(str(i), {t: [pair[i]] for t, pair in enumerate(pairs)}, {}, None) for i in (0, 1)]
-    there = module._compare(runs[0], runs[1], None, 100, 0)
-    back = module._compare(runs[1], runs[0], None, 100, 0)
+    there = module.compare_rewards(runs[0], runs[1], None, 100, 0)
+    back = module.compare_rewards(runs[1], runs[0], None, 100, 0)
     assert there.n_paired == len(pairs) == there.wins + there.losses + there.ties
     assert (there.wins, there.losses, there.difference) == (back.losses, back.wins, pytest.approx(-back.difference))
     assert there.mcnemar.p_value == back.mcnemar.p_value

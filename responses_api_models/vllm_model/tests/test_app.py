@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The vLLM server against real endpoints in this process."""
 
+import mimetypes
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -238,7 +239,7 @@ async def audio_parts(tmp_path, metadata, **config):
 async def test_audio_goes_before_the_text_of_the_last_user_message(tmp_path):
     (tmp_path / "a.mp3").write_bytes(b"abc")
     (tmp_path / "b.wav").write_bytes(b"xyz")
-    mp3, wav = "data:audio/mpeg;base64,YWJj", "data:audio/x-wav;base64,eHl6"
+    mp3, wav = "data:audio/mpeg;base64,YWJj", f"data:{mimetypes.guess_type('b.wav')[0]};base64,eHl6"
     assert await audio_parts(tmp_path, {"audio_path": "a.mp3"}) == [mp3]
     assert await audio_parts(tmp_path, {"audio_paths": '["a.mp3", "b.wav"]'}) == [mp3, wav]
     assert await audio_parts(tmp_path, {"audio_data": "YWJj"}) == ["data:audio/wav;base64,YWJj"]
