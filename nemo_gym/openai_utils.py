@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.errors import InvalidServerReply, ServerUnreachable
-from nemo_gym._transport.local import within
+from nemo_gym._transport.deadline import within
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionMessage,

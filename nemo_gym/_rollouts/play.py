@@ -19,6 +19,7 @@ import orjson
 
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
+from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import readable
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of
 from nemo_gym._util.keys import (
@@ -125,25 +126,30 @@ class Player:
     async def play(self, row: Row) -> Outcome:
         """Play `row` until it is scored, cannot be, or the deadline passes."""
         started, attempts = time.monotonic(), 0
-        ending = _Ending(None)
-        deadline = asyncio.timeout(self._timeout_s)
+        ending, ends_at = _Ending(None), self._ends_at()
+        deadline = Deadline(ends_at) if ends_at is not None else None
         try:
-            async with deadline:
-                while True:
-                    attempts += 1
-                    ending = await self._attempt(row)
-                    pause_s = self._pause_s(ending, attempts, deadline)
-                    if pause_s is None:
-                        break
-                    assert ending.failure is not None
-                    if self._on_retry is not None:
-                        self._on_retry(ending.failure)
-                    await self._sleep(pause_s)
-        except TimeoutError:
-            if not deadline.expired():
+            while True:
+                attempts += 1
+                ending = await self._attempt(row)
+                pause_s = self._pause_s(ending, attempts, ends_at)
+                if pause_s is None:
+                    break
+                assert ending.failure is not None
+                if self._on_retry is not None:
+                    self._on_retry(ending.failure)
+                await self._sleep(pause_s)
+        except asyncio.CancelledError:
+            if deadline is None or not deadline.has_cancelled():
                 raise
             ending = _Ending(self._out_of_time(row, attempts, ending.failure))
+        finally:
+            if deadline is not None:
+                deadline.end()
         return _outcome(row, ending, attempts, time.monotonic() - started)
+
+    def _ends_at(self) -> float | None:
+        return None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
 
     async def _attempt(self, row: Row) -> _Ending:
         boundary = boundary_of(row)
@@ -162,7 +168,7 @@ class Player:
             return _Ending(Failure("agent", boundary, False, f"not a JSON object: {readable(body, 200)!r}"))
         return _Ending(_said_by(result, boundary) or self._checked_reward(result), result)
 
-    def _pause_s(self, ending: _Ending, attempts: int, deadline: asyncio.Timeout) -> float | None:
+    def _pause_s(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
         """How long to wait before the next attempt; None if there is to be none."""
         failure = ending.failure
         # An agent that returns a result has played the rollout to its end.
@@ -176,7 +182,6 @@ class Player:
             pause_s = min(LONGEST_PAUSE_S, rule.first_pause_s * backoff_s(attempts, self._rng))
         else:  # spread out: those that were told the same do not come back together
             pause_s = asked_s + self._rng.uniform(0.0, rule.first_pause_s)
-        ends_at = deadline.when()
         left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
         return pause_s if left_s is None or pause_s < left_s else None
 

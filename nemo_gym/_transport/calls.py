@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 
 from nemo_gym._transport import http, local
+from nemo_gym._transport.deadline import within
 from nemo_gym._transport.handed import LocalCall
 
 TAKEN = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
@@ -27,7 +28,7 @@ def call_app(
         handler = direct(method, path) if direct is not None and not kwargs.get("params") else None
         if handler is not None:
             given = LocalCall(method, url, path, server, json, headers, kwargs.get("cookies"))
-            return local.within(timeout_s, method, url, handler.answer(given))
+            return within(timeout_s, method, url, handler.answer(given))
         data = http.json_body(json)
     body = data.encode() if isinstance(data, str) else data or b""
     return local.call(app, method, url, path, server=server, body=body, headers=headers, timeout_s=timeout_s, **kwargs)

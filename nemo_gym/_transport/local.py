@@ -10,16 +10,16 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from functools import lru_cache
 from http import HTTPStatus
 from http.cookies import Morsel, SimpleCookie
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import orjson
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerResponseError
+from nemo_gym._transport.deadline import within
+from nemo_gym._transport.errors import ServerResponseError
 
-ResultT = TypeVar("ResultT")
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 App = Callable[[Scope, Callable[[], Awaitable[Message]], Callable[[Message], Awaitable[None]]], Awaitable[None]]
@@ -238,45 +238,6 @@ def scope_of(
         "server": server,
         "state": {},
     }
-
-
-async def within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """The result of `work`, which is a call, unless it takes longer than `timeout_s`."""
-    deadline = _Deadline(timeout_s)
-    try:
-        return await work
-    except asyncio.CancelledError as error:
-        if deadline.has_cancelled():
-            raise ServerDeadlineExceeded(method, url, timeout_s) from error
-        raise
-    finally:
-        deadline.end()
-
-
-class _Deadline:
-    """What `asyncio.timeout` does, at a third of its price: there are several such calls in every rollout."""
-
-    __slots__ = ("_cancels_before", "_is_over", "_task", "_timer")
-
-    def __init__(self, timeout_s: float) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._task, self._is_over, self._cancels_before = task, False, task.cancelling()
-        self._timer = asyncio.get_running_loop().call_later(timeout_s, self._expire)
-
-    def _expire(self) -> None:
-        self._is_over = True
-        self._task.cancel()
-
-    def has_cancelled(self) -> bool:
-        """Whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
-        return self._is_over and self._task.cancelling() - 1 <= self._cancels_before
-
-    def end(self) -> None:
-        """Stop the clock; a cancellation of ours is taken back."""
-        self._timer.cancel()
-        if self._is_over:
-            self._task.uncancel()
 
 
 def raw_headers(

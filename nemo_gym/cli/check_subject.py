@@ -70,7 +70,7 @@ class Shipped:
             reverify_mode=str(mode),
             full_reward=self.reward.full,
             no_reward=self.reward.none,
-            needs_model=missing_model.name if missing_model and missing_model.name in _models(self.block) else None,
+            needs_model=missing_model.name if missing_model and missing_model.name in models_of(self.block) else None,
             waived=self.block.get("checks_waived") or {},
             row_problems=problems,
         )
@@ -134,7 +134,7 @@ def stand_in_of(config: DictConfig) -> StoodIn | None:
 def prepared_config(config: DictConfig, shipped: Shipped) -> DictConfig:
     """`config` with only what the server needs to run: itself and the models it asks, each with a port of its own."""
     prepared = config.copy()
-    wanted = {shipped.name, *_models(shipped.block)}
+    wanted = {shipped.name, *models_of(shipped.block)}
     taken = list[int]()
     for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
         is_stand_in = _STAND_IN in instance.server_type_config_dict[instance.SERVER_TYPE]
@@ -149,7 +149,7 @@ def prepared_config(config: DictConfig, shipped: Shipped) -> DictConfig:
     return prepared
 
 
-def _models(block: Any) -> set[str]:
+def models_of(block: Any) -> set[str]:
     """The model servers that a block refers to, at any depth."""
     return set(_references(block))
 

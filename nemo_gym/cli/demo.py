@@ -6,16 +6,13 @@ Every flag of `gym eval run` that makes sense here works and wins over what is f
 """
 
 import shutil
-import socket
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nemo_gym import grading
-from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT, DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW
 from nemo_gym._config.overrides import override_token
-from nemo_gym._config.ports import free_port
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
@@ -51,7 +48,7 @@ def demo(overrides: list[str]) -> int:
         render.note(
             "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *without_engine()])
         )
-    filled_in = {**_DEFAULTS, "head_server.port": _head_port(), **(_local(own.get("seed")) if is_local else {})}
+    filled_in = {**_DEFAULTS, **(_local(own.get("seed")) if is_local else {})}
     models = [config_of(LOCAL)] if is_local else own.get("config_paths", [])
     filled_in["config_paths"] = [f"resources_servers/{ENVIRONMENT}/configs/{ENVIRONMENT}.yaml", *models]
     code = run([*(override_token(key, value) for key, value in filled_in.items() if key not in given), *rest])
@@ -69,17 +66,6 @@ def _local(seed: int | None) -> dict[str, Any]:
     """
     seeded = {} if seed is None else {f"policy_model.responses_api_models.{LOCAL}.seed": seed}
     return {"responses_create_params.max_output_tokens": _LONGEST_ANSWER, "num_samples_in_parallel": 1, **seeded}
-
-
-def _head_port() -> int:
-    """The usual port of the head server, or another if a run of somebody else has that."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", DEFAULT_HEAD_SERVER_PORT))
-            return DEFAULT_HEAD_SERVER_PORT
-        except OSError:
-            return free_port(DEFAULT_PORT_RANGE_LOW, DEFAULT_PORT_RANGE_HIGH, {DEFAULT_HEAD_SERVER_PORT}, 50)
 
 
 def _show(output: Path) -> None:

@@ -34,6 +34,7 @@ from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
+from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
@@ -245,6 +246,7 @@ async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[
         return
     from nemo_gym.launch import serve_config
 
+    make_way(config)
     async with serve_config(config, render.note):
         yield ServerClient.load_from_global_config()
 

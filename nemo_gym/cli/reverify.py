@@ -22,11 +22,18 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
+from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
+from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import ConfigError
-from nemo_gym.global_config import GlobalConfigDictParser, get_global_config_dict, set_global_config_dict
+from nemo_gym.global_config import (
+    GlobalConfigDictParser,
+    GlobalConfigDictParserConfig,
+    get_global_config_dict,
+    set_global_config_dict,
+)
 from nemo_gym.rollout_reverification import RolloutReverificationConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
@@ -36,9 +43,11 @@ _DEFAULT_PARALLEL = 64
 def reverify(overrides: list[str]) -> int:
     """Score again; 0 only if everything was scored."""
     sys.argv[1:] = overrides
-    set_global_config_dict()
+    # Nobody plays: a config that names no model to play with will do.
+    set_global_config_dict(GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL))
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
+    leave_out_players(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(RolloutReverificationConfig, plain)
     import uvloop
@@ -49,6 +58,7 @@ def reverify(overrides: list[str]) -> int:
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
     from nemo_gym.launch import serve_config
 
+    make_way(config)
     verifiers = verifiers_of(config)
     with screen(quiet=settings.quiet) as on:
         async with serve_config(config, render.note):
@@ -121,6 +131,22 @@ def verifiers_of(config: DictConfig) -> dict[str, str]:
     if not found:
         raise ConfigError("no agent of the config has a resources server that could verify its rollouts")
     return found
+
+
+def leave_out_players(config: DictConfig) -> None:
+    """Take the models out of `config` that no verifier asks."""
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    verifiers = [plain[one.name] for one in instances if one.SERVER_TYPE == "resources_servers"]
+    asked, missing = models_of(verifiers), stand_in_of(config)
+    if missing is not None and missing.name in asked:
+        raise ConfigError(
+            f"a verifier asks the model {missing.name!r}, which the config does not define\n"
+            "hint: add its config, as for `gym eval run` (`--model-type`, `--model`, `--model-url`)"
+        )
+    for instance in instances:
+        if instance.SERVER_TYPE == "responses_api_models" and instance.name not in asked:
+            del config[instance.name]
 
 
 async def _modes(client: ServerClient, verifiers: dict[str, str]) -> dict[str, str]:

@@ -21,10 +21,10 @@ class Folder:
     def __init__(self, path: Path, url: str, port: int) -> None:
         self.path = path
         server = ["--resources-server", "example_single_tool_call", "--model-type", "openai_model", "--model", "m"]
-        self._flags = [*server, "--model-url", f"{url}/v1", "--model-api-key", "k", f"++head_server.port={port}"]
+        self.flags = [*server, "--model-url", f"{url}/v1", "--model-api-key", "k", f"++head_server.port={port}"]
 
     def gym(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        full = [*GYM, command, *self._flags, *arguments]
+        full = [*GYM, command, *self.flags, *arguments]
         return subprocess.run(full, cwd=self.path, capture_output=True, text=True, timeout=100, check=False)
 
     def reverify(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -70,3 +70,11 @@ def test_only_what_the_judge_gave_no_verdict_on_is_scored_and_the_rest_is_copied
     assert sorted(row["reward"] for row in folder.rows("again.jsonl")) == [0.25] * 4 + [1.0]
     assert len(folder.rows("again_materialized_inputs.jsonl")) == 5
     assert json.loads((folder.path / "again_run.json").read_text())["counts"]["scored"] == 5
+
+
+def test_no_model_is_needed_since_nobody_plays(folder):
+    folder.flags = ["--resources-server", "example_single_tool_call", folder.flags[-1]]
+    done = folder.reverify("--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["counts"]["scored"] == 5
+    assert "policy_model" not in done.stderr

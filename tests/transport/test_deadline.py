@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deadlines of calls that are made inside of calls."""
+
+import asyncio
+
+import pytest
+
+from nemo_gym._transport.deadline import Deadline, within
+from nemo_gym._transport.errors import ServerDeadlineExceeded
+
+
+async def never():
+    await asyncio.get_running_loop().create_future()
+
+
+async def timers_during(work):
+    """How many timers the event loop was asked for while `work` ran."""
+    loop, asked = asyncio.get_running_loop(), []
+    call_at = loop.call_at
+    loop.call_at = lambda when, *args, **kwargs: asked.append(when) or call_at(when, *args, **kwargs)
+    try:
+        await work
+    finally:
+        del loop.call_at
+    return len(asked)
+
+
+async def test_a_call_that_takes_too_long_names_itself_and_its_deadline():
+    with pytest.raises(ServerDeadlineExceeded, match=r"POST.*/verify.*0\.01 s"):
+        await within(0.01, "POST", "http://a/verify", never())
+    assert asyncio.current_task().cancelling() == 0, "the task goes on as if nothing had been cancelled"
+
+
+async def test_the_earlier_deadline_ends_it_whichever_is_outside():
+    with pytest.raises(ServerDeadlineExceeded, match=r"http://inner"):
+        await within(60, "POST", "http://outer", within(0.01, "POST", "http://inner", never()))
+    with pytest.raises(ServerDeadlineExceeded, match=r"http://outer"):
+        await within(0.01, "POST", "http://outer", within(60, "POST", "http://inner", never()))
+
+
+async def test_a_call_inside_of_an_earlier_deadline_needs_no_timer_of_its_own():
+    inner = within(60, "POST", "http://b", asyncio.sleep(0))
+    assert await timers_during(within(50, "POST", "http://a", inner)) == 1
+
+
+async def test_a_deadline_that_has_ended_covers_nothing():
+    async def one_after_another():
+        await within(50, "POST", "http://a", asyncio.sleep(0))
+        await within(60, "POST", "http://b", asyncio.sleep(0))
+
+    assert await timers_during(one_after_another()) == 2
+
+
+async def test_a_task_that_outlives_the_call_which_started_it_has_a_deadline_of_its_own():
+    started = []
+
+    async def starts_another():
+        started.append(asyncio.create_task(within(0.05, "POST", "http://detached", never())))
+        await asyncio.sleep(0)
+
+    with pytest.raises(ServerDeadlineExceeded, match="http://outer"):
+        await within(0.01, "POST", "http://outer", asyncio.wait_for(_after(starts_another), None))
+    with pytest.raises(ServerDeadlineExceeded, match="http://detached"):
+        await started[0]
+
+
+async def _after(begin):
+    await begin()
+    await never()
+
+
+async def test_who_cancels_from_outside_is_heard_beside_a_deadline():
+    task = asyncio.create_task(within(60, "POST", "http://a", never()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_deadline_says_whether_it_was_the_one_that_cancelled():
+    deadline = Deadline(asyncio.get_running_loop().time() + 0.01)
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            await never()
+        assert deadline.has_cancelled()
+    finally:
+        deadline.end()
+    await asyncio.sleep(0)  # would raise if the cancellation had not been taken back
