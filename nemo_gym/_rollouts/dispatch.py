@@ -24,7 +24,8 @@ Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
 
 # After so many steps everything else on the event loop gets its turn.
 _STARTS_IN_A_ROW = 256
-_YIELDS_IN_A_ROW = 256
+# More are started in a row while a turn of everything else, which begins with their first steps, takes no longer.
+_LONGEST_TURN_S = 2.0
 # While more than this wait for a slow consumer, nothing new is started.
 _ENDED_QUEUE = 256
 # A limiter may grow with time alone; so often it is asked again.
@@ -66,11 +67,11 @@ async def dispatch(
         try:
             under_way.tick()
             while True:
-                has_more = under_way.start_some()
-                for _ in range(min(len(under_way.ended), _YIELDS_IN_A_ROW)):
+                for _ in range(len(under_way.ended)):
                     yield under_way.ended.popleft()
+                has_more = under_way.start_some()
                 if has_more or under_way.ended:
-                    await asyncio.sleep(0)
+                    await under_way.turn(has_more)
                 elif under_way.running:
                     await under_way.next_event()
                 else:
@@ -91,6 +92,7 @@ class _UnderWay:
         self._next_row: Row | None = None
         self._play, self._limiter, self._control = play, limiter, control
         self._cancel_grace_s = cancel_grace_s
+        self._starts_in_a_row = _STARTS_IN_A_ROW
         self._loop = asyncio.get_running_loop()
         self._event: asyncio.Future[None] | None = None
         self._next_tick: asyncio.TimerHandle | None = None
@@ -110,7 +112,7 @@ class _UnderWay:
             self._rows = self._next_row = None
         if len(self.ended) > _ENDED_QUEUE:
             return False
-        for _ in range(_STARTS_IN_A_ROW):
+        for _ in range(self._starts_in_a_row):
             # The row comes before the slot: a slot that was taken can only be given back with an outcome.
             if self._next_row is None:
                 self._next_row = self._pulled()
@@ -119,6 +121,16 @@ class _UnderWay:
             self._start(self._next_row)
             self._next_row = None
         return True
+
+    async def turn(self, has_more: bool) -> None:
+        """Let everything else on the event loop have its turn; `has_more`: it begins with as many starts as may be."""
+        began = time.monotonic()
+        await asyncio.sleep(0)
+        took_s = time.monotonic() - began
+        if took_s > _LONGEST_TURN_S:
+            self._starts_in_a_row = max(_STARTS_IN_A_ROW, self._starts_in_a_row // 2)
+        elif has_more and took_s < _LONGEST_TURN_S / 2:
+            self._starts_in_a_row *= 2
 
     async def next_event(self) -> None:
         """Wait until something ends, the control changes, or the limiter may have changed its mind."""
