@@ -15,8 +15,9 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
-from nemo_gym._transport.errors import InvalidServerReply, ServerUnreachable
 from nemo_gym._transport.deadline import within
+from nemo_gym._transport.errors import InvalidServerReply, ServerUnreachable
+from nemo_gym._util.seldom import Seldom
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionMessage,
@@ -212,6 +213,7 @@ RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 _INTERNAL_ERROR = 500
 _MAX_INTERNAL_ERRORS = 3
 _RNG = random.Random()
+_BUSY_ANSWERS = Seldom(every_s=10.0)
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
@@ -289,13 +291,18 @@ class NeMoGymAsyncOpenAI(BaseModel):
             if asyncio.get_running_loop().time() + pause_s >= give_up_at:
                 break
             body = await response.read()  # also hands the connection back to the pool
-            LOG.warning(
-                "%s %s answered %d (attempt %d); next in %.1f s", method, url, response.status, attempt, pause_s
-            )
+            _say_busy(method, url, response.status, attempt, pause_s)
             if is_global_aiohttp_client_request_debug_enabled():
                 LOG.warning("body of that answer: %r", body)
             await asyncio.sleep(pause_s)
         return response
+
+
+def _say_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
+    kept_back = _BUSY_ANSWERS.passed_over((url, status))
+    if kept_back is not None:
+        more = f" ({kept_back} more such answers since the last such line)" if kept_back else ""
+        LOG.warning("%s %s answered %d (attempt %d); next in %.1f s%s", method, url, status, attempt, pause_s, more)
 
 
 for _name in __all__:

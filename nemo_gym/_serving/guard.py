@@ -45,9 +45,7 @@ class ErrorsAsJson:
         try:
             await self.app(scope, receive, watched_send)
         except Exception as error:
-            # A call that failed is told in a line: its traceback leads to nothing but the call.
-            trace = None if isinstance(error, ServerCallError) else error
-            LOG.error("%s: %s %s failed: %r", self._server_name, scope["method"], scope["path"], error, exc_info=trace)
+            self._say(scope, error)
             if started:
                 raise  # part of a reply is out: only a broken connection tells the client
             reply = json_reply(500, describe(error, self._server_name))
@@ -56,6 +54,15 @@ class ErrorsAsJson:
             reply.headers[HEADER] = failure_of(error, kind, f"{self._server_name}{scope['path']}").encoded()
             await reply(scope, receive, send)
         return None
+
+    def _say(self, scope: Scope, error: Exception) -> None:
+        # The server that failed first has said it already.
+        level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
+        # A call that failed is told in a line: its traceback leads to nothing but the call.
+        is_call = isinstance(error, ServerCallError)
+        what = error if is_call else repr(error)
+        trace = None if is_call else error
+        LOG.log(level, "%s: %s %s failed: %s", self._server_name, scope["method"], scope["path"], what, exc_info=trace)
 
 
 def describe(error: Exception, server_name: str) -> str:
