@@ -5,6 +5,7 @@ Nothing takes its place before every row of every dataset was found good: until 
 """
 
 import functools
+import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -23,6 +24,8 @@ from nemo_gym._data.sources import Source, Targets, targets_of
 from nemo_gym._data.tokens import CountTokens
 from nemo_gym._util.files import atomic_writer, write_atomically
 from nemo_gym.errors import GymError
+
+LOG = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
 
@@ -94,7 +97,7 @@ def collate(
         _Part(source, target, DatasetMetrics(repeats=source.repeats, count_tokens=count_tokens))
         for source, target in zip(sources, targets, strict=True)
     ]
-    with ExitStack() as drafts, _write_errors(output):
+    with _told_if_interrupted(output), ExitStack() as drafts, _write_errors(output):
         for part in parts:
             part.draft = drafts.enter_context(Draft(part.targets.prepared))
         raise_if_any(_prepare_all(parts, progress))
@@ -155,10 +158,12 @@ def _prepare_all(parts: Sequence[_Part], progress: Progress | None) -> list[Offe
 def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedType:
     chosen = [part for part in parts if part.source.type == name]
     collated = _collated_path(name, output)
-    with atomic_writer(collated) as whole:
-        for part in chosen:
-            with open(part.draft.path, "rb") as rows:
-                shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
+    with Draft(collated) as draft:
+        with draft.opened() as whole:
+            for part in chosen:
+                with open(part.draft.path, "rb") as rows:
+                    shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
+        draft.publish(sync=True)
     metrics = chosen[0].summary if len(chosen) == 1 else combined([part.metrics for part in chosen])
     metrics_path = collated.with_name(f"{name}_metrics.json")
     write_atomically(metrics_path, collated_metrics_file([part.source.dataset for part in chosen], metrics))
@@ -213,6 +218,15 @@ def _write_errors(place: Path) -> Iterator[None]:
             f"writing to {where} failed: {error.strerror or error}; nothing was left half-written.\n"
             f"hint: make room there, or choose another output folder"
         ) from error
+
+
+@contextmanager
+def _told_if_interrupted(output: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        LOG.warning("interrupted: no file is half-written; run the same again to complete %s", output)
+        raise
 
 
 def _nowhere(line: bytes) -> None:

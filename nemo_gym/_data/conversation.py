@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nemo_gym._data.distinct import Distinct
-from nemo_gym._data.params import Settings, canonical, words_of
+from nemo_gym._data.params import Asked, Messages, canonical, plain_messages, words_of
 from nemo_gym._data.text_batches import BATCH_CHARACTERS, LONGEST_TEXT, text_batches
 from nemo_gym._data.tokens import CountTokens, TextLengths
 
 _MOST_KEPT = 256
 _LONGEST_KEPT = 1 << 14
-_ROLES = ("user", "system", "developer", "assistant")
 # `"role":`, its value, `"content":`
 _WORDS_AROUND_CONTENT = 3
 _TEXT_FIELDS = ("content", "name", "arguments", "input", "output", "summary")
@@ -31,15 +30,19 @@ class Conversations:
         self._lengths = TextLengths(count_tokens)
         self._repeated: dict[str, tuple[int, int]] = {}
         self._batches = text_batches(count_tokens) if count_tokens is not None else None
-        self._batch = list[tuple[int, str]]()
+        self._texts = list[str]()
+        self._rows = array("q")
         self._characters = 0
 
-    def add(self, params: Mapping[str, Any], settings: Settings) -> None:
-        """Measure `params`, whose settings are known already."""
+    def add(self, params: Mapping[str, Any], asked: Asked) -> None:
+        """Measure `params`, which have been taken apart already."""
+        settings, messages = asked
         tokens = 0 if settings.instructions is None else self._of_repeated_text(settings.instructions)[1]
         words, turns, parts = settings.words, 0, [settings.identity]
         if "input" in params:
-            more_words, more_tokens, turns = self._of_input(params["input"], parts)
+            more_words, more_tokens, turns = (
+                self._of_messages(messages, parts) if messages else self._of_input(params["input"], parts)
+            )
             # The key `input` is a word too.
             words, tokens = words + 1 + more_words, tokens + more_tokens
         self.words.append(words or 1)
@@ -52,13 +55,26 @@ class Conversations:
 
     def settle(self) -> None:
         """Measure the texts that wait to be measured together; the numbers are complete only then."""
-        if self._batch and self._batches is not None:
-            rows, texts = zip(*self._batch, strict=True)
-            for row, words, tokens in zip(rows, *self._batches.of(texts), strict=True):
+        if self._texts and self._batches is not None:
+            self.user_messages.add_all(self._texts)
+            for row, words, tokens in zip(self._rows, *self._batches.of(self._texts), strict=True):
                 self.words[row] += words
                 self.tokens[row] += tokens
-        self._batch.clear()
-        self._characters = 0
+        self._texts, self._rows, self._characters = [], array("q"), 0
+
+    def _of_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
+        """As `_of_input`, of nothing but plain messages."""
+        words, tokens, turns = _WORDS_AROUND_CONTENT * len(messages), 0, 0
+        for role, content in messages:
+            if role == "user":
+                turns += 1
+                more_words, more_tokens = self._of_user_text(content)
+            else:
+                more_words, more_tokens = self._of_repeated_text(content)
+            words += more_words
+            tokens += more_tokens
+        parts += messages
+        return words, tokens, turns
 
     def _of_input(self, given: Any, parts: list[Any]) -> tuple[int, int, int]:
         """Words, tokens and turns; what tells the input from others is added to `parts`."""
@@ -71,33 +87,28 @@ class Conversations:
             return words_of(given), 0, 0
         words = tokens = turns = 0
         for item in given:
-            role, content = (item.get("role"), item.get("content")) if isinstance(item, dict) else (None, None)
-            turns += role == "user"
-            if isinstance(content, str) and len(item) == 2 and role in _ROLES:
-                more_words, more_tokens = (
-                    self._of_user_text(content) if role == "user" else self._of_repeated_text(content)
-                )
-                words, tokens = words + _WORDS_AROUND_CONTENT + more_words, tokens + more_tokens
-                parts += (role, content)
-            else:
-                words, tokens = words + words_of(item), tokens + self._of_other_item(item)
-                parts.append(canonical(item))
+            messages = plain_messages([item])
+            of_item = self._of_other_item(item, parts) if messages is None else self._of_messages(messages, parts)
+            words, tokens, turns = words + of_item[0], tokens + of_item[1], turns + of_item[2]
         return words, tokens, turns
 
-    def _of_other_item(self, item: Any) -> int:
-        """Tokens of anything but a plain message."""
+    def _of_other_item(self, item: Any, parts: list[Any]) -> tuple[int, int, int]:
+        """As `_of_input`, of anything but a plain message."""
+        parts.append(canonical(item))
         if not isinstance(item, dict):
-            return 0
-        if item.get("role") == "user":
+            return words_of(item), 0, 0
+        is_user = item.get("role") == "user"
+        if is_user:
             self.user_messages.add(_identity(item.get("content")))
-        return sum(self._lengths.of(text)[1] for text in _texts(item))
+        return words_of(item), sum(self._lengths.of(text)[1] for text in _texts(item)), int(is_user)
 
     def _of_user_text(self, text: str) -> tuple[int, int]:
         """Words and tokens of what a user says, if they are known at once: most texts are measured with others."""
-        self.user_messages.add(text)
         if self._batches is None or self._characters >= BATCH_CHARACTERS or not 0 < len(text) <= LONGEST_TEXT:
+            self.user_messages.add(text)
             return self._lengths.of(text)
-        self._batch.append((len(self.words), text))
+        self._texts.append(text)
+        self._rows.append(len(self.words))
         self._characters += len(text)
         return 0, 0
 

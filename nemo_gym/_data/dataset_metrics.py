@@ -8,17 +8,17 @@ to `nemo_gym._data.metrics_file`.
 import functools
 import operator
 from array import array
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym._data.conversation import Conversations
 from nemo_gym._data.distinct import Distinct
+from nemo_gym._data.fields import Fields, Values
 from nemo_gym._data.metrics_file import metrics_file as metrics_file
-from nemo_gym._data.params import SAMPLING, KnownSettings, Settings
+from nemo_gym._data.params import SAMPLING, Asked, KnownSettings, Settings, plain_messages
 from nemo_gym._data.statistics import Chunk, rounded, statistics
 from nemo_gym._data.tokens import CountTokens
-from nemo_gym._metrics.describe import finite
 from nemo_gym._util.keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 
 __all__ = ["DatasetMetrics", "combined", "measure", "metrics_file", "rounded"]
@@ -38,7 +38,9 @@ _SAMPLING_NAMES = {
     "max_tool_calls": "Max tool calls",
     "top_logprobs": "Top logprobs",
 }
-_ROWS_BETWEEN_SETTLING = 1 << 14
+# Few enough to stay in the cache of the processor.
+_ROWS_TOGETHER = 64
+_BYTES_TOGETHER = 1 << 20
 _NOT_MEASURED = frozenset({RESPONSES_CREATE_PARAMS_KEY_NAME, RESPONSE_KEY_NAME})
 
 
@@ -55,7 +57,7 @@ def measure(
 def combined(parts: Sequence["DatasetMetrics"]) -> dict[str, Any]:
     """The metrics of the rows of all `parts` together, under the names they have in a metrics file, in its order."""
     for part in parts:
-        part.conversations.settle()
+        part.settle()
     sampling = {name: [Chunk(part.sampling[name], part.repeats) for part in parts] for name in SAMPLING}
     talks = [(part.conversations, part.repeats) for part in parts]
     tokens = [Chunk(talk.tokens, repeats) for talk, repeats in talks]
@@ -83,53 +85,48 @@ class DatasetMetrics:
         self.has_tokens = count_tokens is not None
         self.tools = array("d")
         self.sampling = {name: array("d") for name in SAMPLING}
-        self.fields = defaultdict[str, Values](Values)
+        self.fields = Fields()
         self.conversations = Conversations(count_tokens)
         self._known = KnownSettings()
+        self._rows = list[Mapping[str, Any]]()
+        self._settings = list[Settings]()
+        self._bytes = 0
 
-    def add(self, row: Mapping[str, Any], settings: Settings | None = None) -> None:
-        """Count a row; `settings` are those of its create params, if the caller has them already."""
-        self.examples += 1
+    def add(self, row: Mapping[str, Any], asked: Asked | None = None, size_bytes: int = 0) -> None:
+        """Count a row; `asked` are its create params taken apart, if the caller has them already.
+
+        Rows are kept for a moment, to be measured together: fewer of them if they are said to be large.
+        """
         params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}
-        settings = settings or self._known.of(params)
-        self.conversations.add(params, settings)
-        if settings.tools is not None:
-            self.tools.append(settings.tools)
-        for name, number in settings.sampling.items():
-            self.sampling[name].append(number)
-        for name, value in row.items():
-            if isinstance(value, str):
-                self.fields[name].texts.add(value)
-            elif isinstance(value, list):
-                for one in value:
-                    self._add_to_field(name, one)
-            elif not isinstance(value, dict):
-                self._add_to_field(name, value)
-        if self.examples % _ROWS_BETWEEN_SETTLING == 0:
-            self._settle()
+        if asked is None:
+            asked = Asked(self._known.of(params), plain_messages(params.get("input")))
+        self.conversations.add(params, asked)
+        self._settings.append(asked.settings)
+        self._rows.append(row)
+        self._bytes += size_bytes
+        if len(self._rows) >= _ROWS_TOGETHER or self._bytes >= _BYTES_TOGETHER:
+            self._measure_together()
+
+    def settle(self) -> None:
+        """Measure what waits to be measured together; the numbers are complete only then."""
+        self._measure_together()
+        self.conversations.settle()
 
     def summary(self) -> dict[str, Any]:
         """The metrics under the names they have in a metrics file, in its order."""
         return combined([self])
 
-    def _add_to_field(self, name: str, value: Any) -> None:
-        if isinstance(value, str):
-            self.fields[name].texts.add(value)
-        elif (number := finite(value)) is not None:
-            self.fields[name].numbers.append(number)
-
-    def _settle(self) -> None:
-        talk = self.conversations
-        for seen in (talk.create_params, talk.user_messages, *(field.texts for field in self.fields.values())):
+    def _measure_together(self) -> None:
+        self.examples += len(self._rows)
+        for settings, count in Counter(self._settings).items():
+            if settings.tools is not None:
+                self.tools.extend([settings.tools] * count)
+            for name, number in settings.sampling.items():
+                self.sampling[name].extend([number] * count)
+        self.fields.add_all(self._rows)
+        for seen in (self.conversations.create_params, self.conversations.user_messages):
             seen.settle()
-
-
-class Values:
-    """The values of one field: numbers in full, texts as hashes, so that long ones cost no memory."""
-
-    def __init__(self) -> None:
-        self.numbers = array("d")
-        self.texts = Distinct()
+        self._rows, self._settings, self._bytes = [], [], 0
 
 
 def _fields(parts: Sequence[DatasetMetrics]) -> dict[str, Any]:

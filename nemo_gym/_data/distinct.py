@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many different values there are among many, in 8 to 16 bytes a value once they are many. They are not kept."""
 
+import functools
+import importlib
 from array import array
 from bisect import bisect_left
+from collections.abc import Collection
 from itertools import pairwise
+from typing import Any
 
 _MANY = 1 << 16
 _ROOM = 64
@@ -27,6 +31,10 @@ class Distinct:
     def add(self, value: str | bytes) -> None:
         self.total += 1
         self._new.add(hash(value))
+
+    def add_all(self, values: Collection[str | bytes]) -> None:
+        self.total += len(values)
+        self._new.update(map(hash, values))
 
     def add_hash(self, number: int) -> None:
         """Add a value whose hash is known."""
@@ -69,6 +77,20 @@ class Distinct:
 
 def _by_bucket(numbers: set[int]) -> "list[array[int]]":
     """Numbers, divided by size into as many parts as there are buckets."""
+    if (np := _numpy()) is not None:
+        # The same as below: to sort numbers of 64 bits takes Python long.
+        found = np.fromiter(numbers, np.int64, len(numbers))
+        found.sort()
+        return [array("q", part.tobytes()) for part in np.split(found, np.searchsorted(found, _BORDERS[1:-1]))]
     ordered = sorted(numbers)
     ends = [bisect_left(ordered, border) for border in _BORDERS]
     return [array("q", ordered[begin:end]) for begin, end in pairwise(ends)]
+
+
+@functools.cache
+def _numpy() -> Any:
+    """None where it is not installed."""
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None

@@ -24,7 +24,7 @@ _BUFFER_BYTES = 1 << 20
 _ZSTD_CHUNK_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
-_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _COMPRESSED_SUFFIXES = frozenset({".gz", ".gzip", ".zst", ".zstd"})
 
 
@@ -66,15 +66,15 @@ def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
 
 def _opened(path: Path, opened: ExitStack) -> BinaryIO:
     file = opened.enter_context(path.open("rb", buffering=_BUFFER_BYTES))
-    head = cast(io.BufferedReader, file).peek(len(_ZSTD_MAGIC))
+    head = cast(io.BufferedReader, file).peek(len(ZSTD_MAGIC))
     if head.startswith(_GZIP_MAGIC):
         return cast(BinaryIO, opened.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)))
-    if head.startswith(_ZSTD_MAGIC):
-        return cast(BinaryIO, opened.enter_context(io.BufferedReader(_ZstdStream(path, file), _BUFFER_BYTES)))
+    if head.startswith(ZSTD_MAGIC):
+        return cast(BinaryIO, opened.enter_context(io.BufferedReader(ZstdStream(path, file), _BUFFER_BYTES)))
     return file
 
 
-class _ZstdStream(io.RawIOBase):
+class ZstdStream(io.RawIOBase):
     """The content of a zstd file of any number of frames. One that ends early is an error here, not a shorter file."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:

@@ -7,7 +7,7 @@ What has been found out about settings is remembered, so that the same tools are
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -15,10 +15,12 @@ from nemo_gym._metrics.describe import Number, finite
 
 _MOST_KEPT = 1024
 _LONGEST_KEPT_BYTES = 1 << 16
+_ROLES = frozenset({"user", "assistant", "system", "developer"})
 SAMPLING = ("temperature", "top_p", "max_output_tokens", "max_tool_calls", "top_logprobs")
 
 
-@dataclass(slots=True)
+# Compared as objects: there is one for all create params with the same settings, and it can be counted.
+@dataclass(slots=True, eq=False)
 class Settings:
     """What is known about create params apart from their input."""
 
@@ -30,6 +32,36 @@ class Settings:
     """The sampling parameters that are given and are numbers."""
     instructions: str | None
     is_valid: bool = False
+
+
+Messages = list[tuple[str, str]]
+"""Roles and texts."""
+
+
+class Asked(NamedTuple):
+    """Create params taken apart."""
+
+    settings: Settings
+    messages: Messages | None
+    """The input, if it is plain messages."""
+
+
+def plain_messages(given: Any) -> Messages | None:
+    """The messages of an input that is a list of nothing but messages with a known role and a text, nothing else.
+
+    Such a list is valid for sure, and its words and tokens are those of its texts. Most inputs are like that.
+    """
+    if type(given) is not list:
+        return None
+    messages = []
+    for item in given:
+        if type(item) is not dict or len(item) != 2:
+            return None
+        role, content = item.get("role"), item.get("content")
+        if type(content) is not str or type(role) is not str or role not in _ROLES:
+            return None
+        messages.append((role, content))
+    return messages
 
 
 class KnownSettings:

@@ -12,7 +12,7 @@ import orjson
 from nemo_gym._data.dataset_metrics import DatasetMetrics
 from nemo_gym._data.lines import read_raw_rows
 from nemo_gym._data.offending import Offending
-from nemo_gym._data.params import KnownSettings, Settings
+from nemo_gym._data.params import Asked, KnownSettings
 from nemo_gym._data.rows import BadRow, Row, RowChecker, parsed, prompted
 from nemo_gym._data.sources import Source
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME
@@ -20,7 +20,7 @@ from nemo_gym._util.keys import AGENT_REF_KEY_NAME
 _ROWS_BETWEEN_REPORTS = 10_000
 
 Write = Callable[[bytes], Any]
-Ready = tuple[Row, Settings, bytes]
+Ready = tuple[Row, Asked, bytes]
 
 
 def prepare_dataset(
@@ -31,18 +31,18 @@ def prepare_dataset(
     progress: Callable[[int], None] | None = None,
 ) -> Offending:
     """Write and measure the good rows of `source`; the others are in the result, and after one nothing is written."""
-    offending = Offending(source.path)
-    for number, (row, settings, line) in enumerate(ready_rows(source, known, offending), 1):
-        metrics.add(row, settings)
-        if not offending:
-            write(line * source.repeats)
+    offending, repeats = Offending(source.path), source.repeats
+    for number, (row, asked, line) in enumerate(ready_rows(source, known, offending), 1):
+        metrics.add(row, asked, len(line))
+        if not offending.count:
+            write(line * repeats)
         if progress is not None and number % _ROWS_BETWEEN_REPORTS == 0:
             progress(number)
     return offending
 
 
 def ready_rows(source: Source, known: KnownSettings, offending: Offending, *, check: bool = True) -> Iterator[Ready]:
-    """The good rows of `source`, once each, with the settings of their create params and the line they are written as.
+    """The good rows of `source`, once each, with their create params taken apart and the line they are written as.
 
     The others go to `offending`. Without `check` any JSON object is good.
     """
@@ -52,11 +52,11 @@ def ready_rows(source: Source, known: KnownSettings, offending: Offending, *, ch
             row = parsed(raw)
             if source.prompt is not None:
                 row = prompted(row, source.prompt)
-            settings = checker.check(row) if check else known.of({})
+            asked = checker.check(row) if check else Asked(known.of({}), None)
         except BadRow as bad:
             offending.add(number, bad)
         else:
-            yield row, settings, finish(row, raw if source.prompt is None else None)
+            yield row, asked, finish(row, raw if source.prompt is None else None)
 
 
 class _Finisher:

@@ -10,14 +10,13 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym._data.params import KnownSettings, Settings
+from nemo_gym._data.params import Asked, KnownSettings, plain_messages
 from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import GymError
 
 Row = dict[str, Any]
 
-_ROLES = frozenset({"user", "assistant", "system", "developer"})
 # Parts of an error's location that name a branch of a union rather than a field.
 _BRANCHES = frozenset({"list", "refused"})
 _BRANCH_PREFIX = "NeMoGym"
@@ -57,34 +56,21 @@ class RowChecker:
     def __init__(self, known: KnownSettings) -> None:
         self._known = known
 
-    def check(self, row: Mapping[str, Any]) -> Settings:
-        """The settings of the row's create params; BadRow if they are no valid request."""
+    def check(self, row: Mapping[str, Any]) -> Asked:
+        """The row's create params, taken apart; BadRow if they are no valid request."""
         params = row.get(CREATE_PARAMS)
         if not isinstance(params, dict):
             problem = "not an object" if CREATE_PARAMS in row else "missing"
             raise BadRow((f"{problem} ({CREATE_PARAMS})",))
-        settings = self._known.of(params)
+        settings, given = self._known.of(params), params.get("input")
+        messages = plain_messages(given)
         if not settings.is_valid:
             _validate(params)
             settings.is_valid = True
-        elif not _is_plain(params.get("input")):
-            _validate({"input": params["input"]} if "input" in params else {})
-        return settings
-
-
-def _is_plain(given: Any) -> bool:
-    """Whether an input is a text, or messages with nothing but a known role and a text: then it is valid for sure."""
-    if isinstance(given, str):
-        return True
-    if not isinstance(given, list):
-        return False
-    for item in given:
-        if not isinstance(item, dict) or len(item) != 2 or not isinstance(item.get("content"), str):
-            return False
-        role = item.get("role")
-        if not isinstance(role, str) or role not in _ROLES:
-            return False
-    return True
+        # Fields are checked apart from each other: the settings were valid before, and plain messages always are.
+        elif messages is None and not isinstance(given, str):
+            _validate({"input": given} if "input" in params else {})
+        return Asked(settings, messages)
 
 
 def _validate(params: Row) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lines of an input file as a stream: plain or gzip, a file, a pipe or standard input, read once.
+"""The lines of an input file as a stream: plain, gzip or zstd, a file, a pipe or standard input, read once.
 
 What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
+from nemo_gym._data.lines import ZSTD_MAGIC, DataFileError, ZstdStream
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
@@ -34,12 +35,12 @@ class InputNotFoundError(InputError, FileNotFoundError):
 def read_input(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
     """Number (from 1) and content of every line of `path` that is not blank, without its line end.
 
-    `-` is standard input. Whether the content is gzip is seen from its first bytes, whatever the file is called.
+    `-` is standard input. Whether the content is gzip or zstd is seen from its first bytes, not from the name.
     """
     number = 0
     with _opened(path) as file:
         try:
-            for number, raw in enumerate(_decompressed(file), 1):
+            for number, raw in enumerate(_decompressed(Path(path), file), 1):
                 line = raw.removeprefix(_BOM) if number == 1 else raw
                 line = line.rstrip(b"\r\n")
                 if line and not line.isspace():
@@ -49,6 +50,8 @@ def read_input(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
                 f"{path}:{number + 1}: the gzip data is damaged or ends early ({error}).\n"
                 f"hint: check it with `gzip -t`, and copy or download it again"
             ) from error
+        except DataFileError as error:
+            raise InputError(str(error)) from error
         except OSError as error:
             raise InputError(f"{path}:{number + 1}: reading failed: {error.strerror or error}") from error
 
@@ -74,12 +77,17 @@ def _opened(path: str | os.PathLike[str]) -> BinaryIO:
         raise InputError(f"input file {str(path)!r} cannot be opened: {error.strerror or error}") from error
 
 
-def _decompressed(file: BinaryIO) -> BinaryIO:
+def _decompressed(path: Path, file: BinaryIO) -> BinaryIO:
     head = file.read(len(_GZIP_MAGIC))
+    # The rest only of what may be zstd: a pipe may have nothing more to say for now.
+    if ZSTD_MAGIC.startswith(head):
+        head += file.read(len(ZSTD_MAGIC) - len(head))
     whole = io.BufferedReader(_WithHead(head, file), _BUFFER_BYTES)
-    if head != _GZIP_MAGIC:
-        return cast(BinaryIO, whole)
-    return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=whole), _BUFFER_BYTES))
+    if head == _GZIP_MAGIC:
+        return cast(BinaryIO, io.BufferedReader(gzip.GzipFile(fileobj=whole), _BUFFER_BYTES))
+    if head == ZSTD_MAGIC:
+        return cast(BinaryIO, io.BufferedReader(ZstdStream(path, cast(BinaryIO, whole)), _BUFFER_BYTES))
+    return cast(BinaryIO, whole)
 
 
 class _WithHead(io.RawIOBase):

@@ -7,10 +7,10 @@ import statistics
 from fractions import Fraction
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import conversation
+from nemo_gym._data import conversation, dataset_metrics, fields
 from nemo_gym._data.dataset_metrics import DatasetMetrics, combined, measure
 from nemo_gym._data.statistics import rounded
 
@@ -298,3 +298,30 @@ def test_two_datasets_together_are_measured_as_one(first, second):
         for one in rows:
             part.add(one)
     assert combined(parts) == measure([one for one in first for _ in range(2)] + second)
+
+
+def row_by_row(rows, monkeypatch):
+    """Measured without the short ways for what most rows are like."""
+    with monkeypatch.context() as patched:
+        patched.setattr(fields.Fields, "_add_columns", lambda self, rows: False)
+        patched.setattr(dataset_metrics, "plain_messages", lambda given: None)
+        return measure(rows, count_tokens=len)
+
+
+ALIKE = st.fixed_dictionaries(
+    {"a": SCALARS, "b": st.integers(-5, 5), "c": st.floats(), "d": TEXTS, "e": st.none() | st.just([1, "x"])}
+)
+HUGE = st.sampled_from([2**1023 - 1, 2**1023, -(2**1023), -(2**1024), 10**400, 1, True])
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.tuples(PARAMS, ALIKE | ALIKE.map(lambda one: {**one, "b": 1.5})), max_size=8)
+    | st.lists(st.tuples(PARAMS, st.fixed_dictionaries({"n": st.none(), "h": HUGE}))),
+    st.integers(1, 4),
+)
+def test_rows_measured_together_are_measured_as_one_by_one(monkeypatch, drawn, together):
+    monkeypatch.setattr(dataset_metrics, "_ROWS_TOGETHER", together)
+    rows = [row(params, **values) for params, values in drawn]
+    found, expected = measure(rows, count_tokens=len), row_by_row(rows, monkeypatch)
+    assert list(found.items()) == list(expected.items())

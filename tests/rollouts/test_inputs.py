@@ -28,7 +28,24 @@ def test_gzip_is_recognized_by_its_content_under_any_name(tmp_path):
     assert list(read_input(tmp_path / "plain.gz")) == LINES
 
 
-@pytest.mark.parametrize("content", [b"", b"\n", b"x", b"\x1f"], ids=["empty", "newline", "one byte", "half a magic"])
+def test_zstd_is_read_as_gzip_is(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress(CONTENT[:14]) + zstandard.compress(CONTENT[14:]))
+    assert list(read_input(tmp_path / "a.jsonl.zst")) == LINES
+
+
+def test_zstd_that_ends_early_is_an_error(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    (tmp_path / "a.zst").write_bytes(zstandard.compress(CONTENT * 100)[:-3])
+    with pytest.raises(InputError, match=r"a\.zst: the compressed data is damaged or ends early[^$]*zstd -t"):
+        list(read_input(tmp_path / "a.zst"))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"\n", b"x", b"\x1f", b"\x28\xb5"],
+    ids=["empty", "newline", "one byte", "half a magic", "half of another"],
+)
 def test_tiny_files_can_be_read(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     assert list(read_input(tmp_path / "a")) == ([(1, content)] if content.strip() else [])
