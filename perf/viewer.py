@@ -45,7 +45,11 @@ _OPEN = """query => new Promise((done) => {
 
 def run() -> list[Row]:
     """Open the file, wait for the index, open rollouts here and there."""
-    with tempfile.TemporaryDirectory(prefix="perf-viewer-") as folder, _browser() as browser:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        print("viewer: left out, there is no Chromium.\nhint: apt-get install chromium", file=sys.stderr)
+        return []
+    with tempfile.TemporaryDirectory(prefix="perf-viewer-") as folder, _browser(chromium) as browser:
         path = Path(folder) / "rollouts.jsonl"
         n_rows = write_rollouts(path, _SIZE_BYTES)
         first = _measured(browser, path, n_rows)
@@ -116,11 +120,8 @@ def _watch(pid: int, figures: _Figures, done: threading.Event) -> None:
 
 
 @contextmanager
-def _browser() -> Iterator[Browser]:
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        raise SystemExit("viewer: there is no Chromium.\nhint: apt-get install chromium")
+def _browser(chromium: str) -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         yield browser
         browser.close()

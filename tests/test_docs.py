@@ -23,6 +23,7 @@ EXPECTED = {
         "8 scored of 8 requested rollouts, 2 tasks",
     ],
     "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
+    "look-at-rollouts": ["20 scored of 20 requested", "Wrote report/index.html: 10 rollouts", "report/index.html\n"],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
     "prepare-data": [

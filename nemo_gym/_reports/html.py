@@ -27,6 +27,8 @@ from nemo_gym._reports.metrics import shown
 _MOST_INDENTED = 1 << 20
 _MOST_RAW = 1 << 22
 _FIELD_SHOWN = 100
+_FIRST_NUMBER = 3
+"""The columns of the table of calls from here on are numbers."""
 
 
 def rollout_html(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
@@ -46,7 +48,12 @@ def _calls(rollout: Rollout) -> Html:
         return Html("")
     heading = ["call", "model", "status", "time", "first byte", "tokens in", "cached", "tokens out", "reasoning"]
     rows = [_call(call) for call in rollout.calls]
-    return joined([element("h2", "Model calls"), table(heading, rows, numbers=range(3, 9))])
+    told = [place for place in range(len(heading)) if any(row[place] for row in rows)]
+    numbers = [column for column, place in enumerate(told) if place >= _FIRST_NUMBER]
+    shown_rows = [[row[place] or "–" for place in told] for row in rows]
+    return joined(
+        [element("h2", "Model calls"), table([heading[place] for place in told], shown_rows, numbers=numbers)]
+    )
 
 
 def _header(rollout: Rollout) -> Html:

@@ -36,7 +36,7 @@ def file_comparison_html(
         tiles += _statistics(comparison.statistics)
     parts: list[str | None] = [
         element("p", "Baseline ", element("b", comparison.baseline), ", run ", element("b", comparison.run)),
-        element("p", comparison.note, class_="ngv-badge bad") if comparison.note else None,
+        element("p", comparison.note, class_="ngv-warning") if comparison.note else None,
         element("div", *tiles, class_="ngv-grid"),
         _tasks(comparison, limit, link),
         _only("only in the baseline", comparison.only_in_baseline),
@@ -69,8 +69,10 @@ def _side(block: Block | None, mark: int | None, *, opened: bool) -> Html:
 
 
 def _statistics(one: Comparison) -> list[Html]:
-    interval = "" if one.ci95 is None else f" ({one.ci95[0]:+.3g} … {one.ci95[1]:+.3g})"
-    tiles = [_tile(f"{one.difference:+.4g}{interval}", f"difference of the mean rewards over {one.n_paired:,} tasks")]
+    interval = "" if one.ci95 is None else f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
+    tasks = "1 task" if one.n_paired == 1 else f"{one.n_paired:,} tasks"
+    label = f"difference of the mean rewards over {tasks}{interval}"
+    tiles = [_tile(_signed(one.difference), label, "ngv-tile ngv-double")]
     if one.mcnemar is not None:
         tiles.append(_tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
     return tiles
@@ -91,11 +93,19 @@ def _task(match: TaskMatch, link: Callable[[TaskMatch], str] | None) -> list[str
     mood = {"run": "good", "baseline": "bad", "tie": ""}[match.winner]
     return [
         element("a", name, href=link(match)) if link else name,
-        f"{shown(match.baseline_mean)} (n = {match.n_baseline})",
-        f"{shown(match.run_mean)} (n = {match.n_run})",
-        f"{match.difference:+.4g}",
+        _mean(match.baseline_mean, match.n_baseline),
+        _mean(match.run_mean, match.n_run),
+        _signed(match.difference),
         element("span", match.winner, class_=f"ngv-badge {mood}"),
     ]
+
+
+def _mean(mean: float, n: int) -> Html:
+    return joined([shown(mean), " ", element("span", f"(n = {n})", class_="ngv-soft ngv-number-of")])
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+.4g}" if difference else "0"
 
 
 def _only(where: str, tasks: list[int]) -> Html | None:
@@ -105,5 +115,5 @@ def _only(where: str, tasks: list[int]) -> Html | None:
     return element("p", f"{len(tasks):,} tasks {where}: {named}", class_="ngv-soft")
 
 
-def _tile(value: str, label: str) -> Html:
-    return element("div", element("b", value), element("span", label), class_="ngv-tile")
+def _tile(value: str, label: str, kind: str = "ngv-tile") -> Html:
+    return element("div", element("b", value), element("span", label), class_=kind)

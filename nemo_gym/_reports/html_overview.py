@@ -42,7 +42,7 @@ def metrics_html(agents: Sequence[AgentOverview]) -> str:
 
 def failures_html(failures: Sequence[FailureCount]) -> str:
     """How often what went wrong, with examples."""
-    return element("div", _failures(failures), class_="ngv ngv-wide") if failures else ""
+    return element("div", element("h2", "Failures"), _failures(failures), class_="ngv ngv-wide") if failures else ""
 
 
 def problems_html(problems: Sequence[LineProblem], total: int) -> str:

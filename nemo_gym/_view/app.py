@@ -4,9 +4,10 @@
 Model-written text reaches the page through `gr.HTML` only, escaped; never through components that render markdown.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from itertools import count
 from typing import Any
 
 import gradio as gr
@@ -19,12 +20,10 @@ from nemo_gym._view.overview_tab import OverviewTab
 from nemo_gym._view.place import TABS, Place, read_place
 from nemo_gym._view.settle import settled
 from nemo_gym._view.shelf import OpenFile, Shelf
-from nemo_gym._view.widgets import panel
+from nemo_gym._view.widgets import HIDDEN, SHOWN, panel
 from nemo_gym.errors import GymError
 
 _IDLE_S, _SEARCHING_S = 1.0, 0.3
-_ANSWERS = count()
-"""The page notices an answer by its number, also where it is the same place again."""
 _AWAITED = "awaited"
 """Seen instead of a rollout that the index has not reached."""
 
@@ -58,8 +57,6 @@ class Viewer:
             self._wire()
 
     def _build(self) -> None:
-        self._query, self._seen = gr.State(""), gr.State("")
-        self._timer = gr.Timer(_IDLE_S)
         self._place = gr.HTML(elem_id="ngp-place", js_on_load=asset("page.js"))
         self._header = panel("ngp-header")
         self._panes = {}
@@ -70,94 +67,80 @@ class Viewer:
                 elif tab == "browse":
                     self._browse = BrowseTab()
                 elif tab == "rollout":
-                    self._bar = panel("ngp-bar")
-                    self._rollout = panel("ngp-conversation")
+                    self._bar, self._rollout = panel("ngp-bar"), panel("ngp-conversation")
                 else:
                     self._compare = panel("ngp-comparison")
 
     def _wire(self) -> None:
-        quick: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
-        always = [self._query, self._seen, self._place, self._header, self._timer]
-        tabs = [*self._panes.values(), *self._overview.outputs, self._browse.table, self._bar]
-        all_of_it = [*always, *tabs, *self._browse.inputs, self._browse.search, self._rollout, self._compare]
-        self._place.input(self._visit, None, all_of_it, trigger_mode="always_last", **quick)
-        self._timer.tick(self._tick, [self._query, self._seen], [*always, *tabs, self._rollout, self._compare], **quick)
-        gr.on(
-            [one.input for one in self._browse.inputs],
-            self._filter,
-            [self._query, *self._browse.inputs],
-            [*always, self._browse.table, self._browse.sort],
-            trigger_mode="always_last",
-            **quick,
+        shown = [self._place, self._header, *self._panes.values(), *self._overview.outputs, *self._browse.outputs]
+        outputs = [*shown, self._bar, self._rollout, self._compare]
+        # The page asks one question at a time by itself: there is nothing to put into a queue.
+        self._place.input(
+            self._answer,
+            None,
+            outputs,
+            queue=False,
+            show_progress="hidden",
+            trigger_mode="multiple",
+            api_visibility="private",
         )
+        hand_on = f"(...values) => {{ window.ngpFilter(...values.slice(0, {len(self._browse.inputs)})) }}"
+        gr.on([one.input for one in self._browse.inputs], None, self._browse.inputs, None, js=hand_on)
 
-    # --- what happens ------------------------------------------------------------------------------------------------
+    # --- what is asked ------------------------------------------------------------------------------------------------
 
-    def _visit(self, event: gr.EventData) -> dict[Any, Any]:
-        """A link was followed, or the page was opened."""
-        query = event.query
-        place = settled(self._shelf, read_place(query if isinstance(query, str) else ""))
+    def _answer(self, event: gr.EventData) -> Any:
+        """What the page shows after a link, a key, a filter, some typing, or a look at whether there is more."""
+        before = settled(self._shelf, read_place(event.query if isinstance(event.query, str) else ""))
+        told, updates = self._answered(before, event)
+        return updates | {self._place: _written({**told, "number": str(event.number)})}
+
+    def _answered(self, before: Place, event: gr.EventData) -> "_Answer":
+        if event.kind == "look":
+            version = self._version(before)
+            if event.seen == version:
+                return _told(before, version, _IDLE_S), {}
+            return self._shown(before, _Parts(opened=event.seen == _AWAITED))
+        if event.kind == "search":
+            return self._shown(settled(self._shelf, self._browse.place_searched(before, event.text)), _Parts())
+        if event.kind == "filter":
+            place = settled(self._shelf, self._browse.place_of(before, event.values))
+            return self._shown(place, _Parts(inputs=place.grouped != before.grouped))
+        return self._shown(before, _Parts(tab=True, opened=True, inputs=True))
+
+    # --- what is shown ------------------------------------------------------------------------------------------------
+
+    def _shown(self, place: Place, parts: "_Parts") -> "_Answer":
+        """The page at a place: what lives, and those parts that are asked for."""
         file = self._shelf.files[place.file]
-        updates = self._frame(place)
-        updates |= {pane: gr.update(visible=tab == place.tab) for tab, pane in self._panes.items()}
+        seen, look_s = self._version(place), _IDLE_S
+        updates = self._living(place, opened=parts.opened)
         if place.tab == "browse":
-            updates |= self._browse.filter_updates(file, place)
-            if not event.typed:  # it would be taken from under the reader's fingers
-                updates[self._browse.search] = self._browse.search_html(place.filters.text)
-        return updates | self._living(place, opened=True)
-
-    def _filter(self, query: str, *values: Any) -> dict[Any, Any]:
-        """A filter was set."""
-        before = read_place(query)
-        place = settled(self._shelf, self._browse.place_of(before, values))
-        updates = self._frame(place) | self._living(place)
-        if place.grouped != before.grouped:
-            sort = self._browse.filter_updates(self._shelf.files[place.file], place)[self._browse.sort]
-            updates[self._browse.sort] = sort
-        return updates
-
-    def _tick(self, query: str, seen: str) -> Any:
-        """Time went by: the file may have grown, a search may have got further."""
-        if not query:
-            return gr.skip()
-        place = settled(self._shelf, read_place(query))
-        if seen == self._version(place):
-            return gr.skip()
-        return self._frame(place) | self._living(place, opened=seen == _AWAITED)
-
-    # --- what is shown -----------------------------------------------------------------------------------------------
-
-    def _frame(self, place: Place) -> dict[Any, Any]:
-        """What surrounds every tab."""
-        query = place.query()
-        view = f"{place.tab} {place.file} {place.row if place.tab == 'rollout' else place.page}"
-        return {
-            self._query: query,
-            self._place: f'<i data-place="{escape(query)}" data-view="{escape(view)}"'
-            f' data-answer="{next(_ANSWERS)}"></i>',
-            self._header: panels.header(self._shelf, place),
-        }
-
-    def _living(self, place: Place, *, opened: bool = False) -> dict[Any, Any]:
-        """The parts of a tab that change while a file grows; and the rollout, which does not, if it was just opened."""
-        file = self._shelf.files[place.file]
-        updates: dict[Any, Any] = {self._timer: gr.Timer(_IDLE_S), self._seen: self._version(place)}
-        if place.tab == "overview":
-            updates |= self._overview.updates(file, place)
-        elif place.tab == "browse":
-            listing = self._browse.shown(file, place)
+            listing = self._browse.listed(file, place)
             updates[self._browse.table] = listing.html
             if not listing.complete:
-                updates |= {self._timer: gr.Timer(_SEARCHING_S), self._seen: ""}
-        elif place.tab == "rollout" and place.row is not None and place.row >= file.index.n_rows:
-            updates |= {self._rollout: _awaited(file, place.row), self._bar: "", self._seen: _AWAITED}
-        elif place.tab == "rollout":
-            updates[self._bar] = panels.rollout_bar(file, place)
-            if opened:
-                updates[self._rollout] = _whole_rollout(file, place)
-        else:
-            updates[self._compare] = panels.comparison(self._shelf, place)
-        return updates
+                seen, look_s = "", _SEARCHING_S
+            if parts.inputs:
+                updates |= self._browse.filter_updates(file, place)
+        if _is_awaited(file, place):
+            seen = _AWAITED
+        if parts.tab:
+            updates |= {pane: SHOWN if tab == place.tab else HIDDEN for tab, pane in self._panes.items()}
+        return _told(place, seen, look_s), updates | {self._header: panels.header(self._shelf, place)}
+
+    def _living(self, place: Place, *, opened: bool) -> dict[Any, Any]:
+        """The parts of a tab that change while a file grows; and the rollout, which does not, if it was just opened."""
+        file = self._shelf.files[place.file]
+        if place.tab == "overview":
+            return self._overview.updates(file, place)
+        if place.tab == "compare":
+            return {self._compare: _unless_lost(lambda: panels.comparison(self._shelf, place))}
+        if place.tab == "browse":
+            return {}
+        if _is_awaited(file, place):
+            return {self._rollout: _awaited(file, place), self._bar: ""}
+        updates = {self._bar: panels.rollout_bar(file, place)}
+        return updates | {self._rollout: _whole_rollout(file, place)} if opened else updates
 
     def _version(self, place: Place) -> str:
         """Something that differs when the page at a place would differ."""
@@ -169,17 +152,54 @@ class Viewer:
         return repr([one.version() for one in shown])
 
 
+@dataclass(frozen=True)
+class _Parts:
+    """Which parts of the page an answer has besides those that live."""
+
+    tab: bool = False
+    opened: bool = False
+    inputs: bool = False
+
+
+_Answer = tuple[dict[str, str], dict[Any, Any]]
+"""What the page remembers, and what its components show."""
+
+
+def _told(place: Place, seen: str, look_s: float) -> dict[str, str]:
+    """Where the page is, what it has seen, and when to look for more."""
+    return {
+        "place": place.query(),
+        "view": f"{place.tab} {place.file} {place.row if place.tab == 'rollout' else place.page}",
+        "seen": seen,
+        "look-ms": str(round(1000 * look_s)),
+    }
+
+
+def _written(told: dict[str, str]) -> str:
+    return "<i" + "".join(f' data-{name}="{escape(value)}"' for name, value in told.items()) + "></i>"
+
+
+def _is_awaited(file: OpenFile, place: Place) -> bool:
+    return place.tab == "rollout" and place.row is not None and place.row >= file.index.n_rows
+
+
 def _whole_rollout(file: OpenFile, place: Place) -> str:
     if place.row is None:
         return tag("div", "ngp", tag("p", "ngp-empty", "There is nothing to show yet."))
+    row = place.row
+    return _unless_lost(lambda: panels.rollout(file, row))
+
+
+def _unless_lost(write: Callable[[], str]) -> str:
     try:
-        return panels.rollout(file, place.row)
+        return write()
     except GymError as error:  # the file was replaced under us
         return tag("div", "ngp", tag("p", "ngp-empty", escape(str(error))))
 
 
-def _awaited(file: OpenFile, row: int) -> str:
-    text = f"Row {row} is not read yet ({file.progress().share:.0%} of the file is); it is shown as soon as it is."
+def _awaited(file: OpenFile, place: Place) -> str:
+    share = f"{file.progress().share:.0%}"
+    text = f"Row {place.row} is not read yet, {share} of the file is; it is shown as soon as it is."
     return tag("div", "ngp", tag("p", "ngp-empty", text))
 
 

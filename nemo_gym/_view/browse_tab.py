@@ -2,7 +2,7 @@
 """The Browse tab in Gradio: inputs for the filters above a table that `tables.py` writes."""
 
 from collections.abc import Sequence
-from html import escape
+from dataclasses import replace
 from typing import Any
 
 import gradio as gr
@@ -25,18 +25,26 @@ _SORT_NAMES = {
 _ANY = ("any", "")
 _OUTCOMES = [("All", "all"), ("Scored", "scored"), ("Failed", "failed")]
 
+# Gradio's own field does not notice what is pasted or deleted; this one is read and written by `page.js`.
+_SEARCH = tag(
+    "div",
+    "ngp ngp-search-field",
+    '<label for="ngp-text">Search</label><input id="ngp-text" type="search" placeholder="Any text of a row">',
+)
+
 
 class BrowseTab:
     """Its components, and what they show at a place."""
 
     def __init__(self) -> None:
-        with gr.Row(elem_classes="ngp-filters"):
+        with gr.Row(elem_classes="ngp-filters", equal_height=True):
             with gr.Column(scale=3, min_width=220, elem_classes="ngp-search"):
-                self.search = panel("ngp-search")
-            self.outcome = gr.Radio(_OUTCOMES, value="all", label="Outcome", scale=2, min_width=290)
-            self.sort = gr.Dropdown([], label="Sort by", scale=2, min_width=150, allow_custom_value=True)
-            self.descending = gr.Checkbox(label="Highest first", scale=1, min_width=140, elem_classes="ngp-check")
-            self.grouped = gr.Checkbox(label="Group by task", scale=1, min_width=150, elem_classes="ngp-check")
+                panel("ngp-search", _SEARCH)
+            self.outcome = gr.Radio(_OUTCOMES, value="all", label="Outcome", scale=3, min_width=300)
+            self.sort = gr.Dropdown([], label="Sort by", scale=2, min_width=140, allow_custom_value=True)
+            with gr.Column(scale=1, min_width=160, elem_classes="ngp-checks"):
+                self.descending = gr.Checkbox(label="Highest first")
+                self.grouped = gr.Checkbox(label="Group by task")
         with gr.Accordion("More filters", open=False, elem_id="ngp-more-filters"):
             with gr.Row(elem_classes="ngp-filters"):
                 self.agents = gr.Dropdown([], label="Agents", multiselect=True, min_width=180, allow_custom_value=True)
@@ -55,6 +63,15 @@ class BrowseTab:
             *(self.outcome, self.sort, self.descending, self.grouped),
             *(self.agents, self.task, self.low, self.high, self.tool, self.finish, self.failure),
         ]
+
+    @property
+    def outputs(self) -> list[Any]:
+        """Every component that may be set."""
+        return [self.table, *self.inputs]
+
+    def place_searched(self, place: Place, text: str) -> Place:
+        """`place` where only rows that hold a text are left."""
+        return place.at(filters=replace(place.filters, text=text), page=0)
 
     def place_of(self, place: Place, values: Sequence[Any]) -> Place:
         """`place` with what the inputs say, on the first page if that is something new."""
@@ -94,12 +111,6 @@ class BrowseTab:
             self.failure: gr.Dropdown([_ANY, *offered.failure_kinds], value=chosen.failure_kind or ""),
         }
 
-    def search_html(self, text: str) -> str:
-        """The field for the text to search; Gradio's own does not notice what is pasted or deleted."""
-        label = '<label for="ngp-text">Search</label>'
-        field = f'<input id="ngp-text" type="search" value="{escape(text)}" placeholder="Any text of a row">'
-        return tag("div", "ngp ngp-search-field", label, field)
-
-    def shown(self, file: OpenFile, place: Place) -> Listing:
+    def listed(self, file: OpenFile, place: Place) -> Listing:
         """The table at a place."""
         return listing(file, place)

@@ -13,7 +13,7 @@ from nemo_gym._view.links import chips, count, link, plural, reward_text, short,
 from nemo_gym._view.place import Place
 from nemo_gym._view.shelf import OpenFile
 from nemo_gym._view.tables import noun
-from nemo_gym._view.widgets import bars, drawn, panel, points
+from nemo_gym._view.widgets import HIDDEN, bars, drawn, panel, points
 
 
 class OverviewTab:
@@ -49,7 +49,7 @@ class OverviewTab:
             self.failures: drawn(plots.failures(report)),
         }
         if agent is None:
-            return updates | {plot: gr.update(visible=False) for plot in self.outputs[1:-2]}
+            return updates | dict.fromkeys(self.outputs[1:-2], HIDDEN)
         sample = [point for point in report.points if agent.agent in (point.agent, "all")]
         few = plots.are_few(sample)
         named = [one for one in report.agents if one.agent != "all"] if agent.agent == "all" else [agent]
@@ -70,6 +70,8 @@ def _chosen(report: Overview, name: str) -> AgentOverview | None:
 
 def numbers_html(file: OpenFile, report: Overview, agent: AgentOverview | None, place: Place) -> str:
     """The agents to choose from, the numbers that sum it up, and the metrics with their intervals."""
+    if not report.n_rows and report.complete:
+        return tag("div", "ngp", tag("p", "ngp-empty", "The file holds no rows that can be shown."))
     parts = []
     if len(report.agents) > 1:
         chosen = agent.agent if agent else ""

@@ -1,15 +1,49 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page does by itself: in-page links and keys become places, and the place becomes the URL.
-// Runs once, as the component that carries the place is loaded: `element`, `trigger` and `watch` are Gradio's.
+// What the page does by itself: links, keys and fields become questions to the server, and its answer becomes the URL.
+// One question at a time, so that no answer overtakes another. Runs once, as the component that carries the place is
+// loaded: `element`, `trigger` and `watch` are Gradio's.
 
 const root = document.documentElement;
 const THEME = "__theme";
+const PATIENCE_MS = 10_000; // after which a reader is not kept waiting for an answer that may never come
 
-const go = (query, { remember = false, typed = false } = {}) => {
+let number = 0; // of the latest question
+let asked = false; // whether its answer is awaited
+let late = null; // the timer of the reader's patience
+let wishes = []; // what to ask after that
+let pressed = []; // keys that wait for the answer, whose links they mean
+let place = location.search; // the place that the page shows
+let seen = ""; // what of the file it shows
+let view = null; // what a change of makes a reader start at the top again
+let look = null; // the timer of the next look at the file
+let typed = null; // the timer of what is being typed
+
+const ask = (question) => {
+  if (question.kind !== "look") root.classList.add("ngp-busy");
+  if (!asked) send(question);
+  // A place makes all earlier wishes void; of wishes that change a place, the latest of each kind counts.
+  else wishes = question.kind === "visit" ? [question] : [...wishes.filter(({ kind }) => kind !== question.kind), question];
+};
+
+const send = (question) => {
+  number += 1;
+  asked = true;
+  clearTimeout(look);
+  clearTimeout(late);
+  late = setTimeout(onwards, PATIENCE_MS);
+  trigger("input", { query: place, seen, number, ...question });
+};
+
+const onwards = () => {
+  asked = false;
+  if (wishes.length) send(wishes.shift());
+  return asked;
+};
+
+const go = (query, { remember = false } = {}) => {
   const address = withTheme(query);
   if (remember && address !== location.search) history.pushState(null, "", address);
-  root.classList.add("ngp-busy");
-  trigger("input", { query, typed });
+  ask({ query, kind: "visit" });
 };
 
 const withTheme = (query) => {
@@ -17,47 +51,55 @@ const withTheme = (query) => {
   return theme ? `${query}&${THEME}=${encodeURIComponent(theme)}` : query;
 };
 
-let shown = null;
-const arrived = () => {
-  const { place, view } = element.querySelector("[data-place]")?.dataset ?? {};
-  if (place === undefined) return;
+const answered = () => {
+  const told = element.querySelector("[data-place]")?.dataset;
+  if (!told) return;
+  if (Number(told.number) !== number) {
+    // It came after the patience was over, and has overwritten what was answered since.
+    if (!asked) go(place);
+    return;
+  }
+  clearTimeout(late);
+  ({ place, seen } = told);
+  // The other parts of the page are drawn in the same frame, in no certain order.
+  requestAnimationFrame(() => requestAnimationFrame(() => onwards() || shown(told)));
+};
+
+const shown = (told) => {
   const address = withTheme(place);
   if (address !== location.search) history.replaceState(null, "", address);
-  if (shown !== null && shown !== view) window.scrollTo({ top: 0 });
-  shown = view;
-  // The other parts of the page are drawn in the same frame, in no certain order.
-  requestAnimationFrame(() => requestAnimationFrame(() => {
-    root.dataset.ngpPlace = place;
-    root.classList.remove("ngp-busy");
-    const next = waiting;
-    waiting = null;
-    next?.();
-  }));
+  if (view !== null && view !== told.view) window.scrollTo({ top: 0 });
+  view = told.view;
+  const field = document.getElementById("ngp-text");
+  const text = new URLSearchParams(place).get("q") ?? "";
+  if (field && typed === null && field.value !== text) field.value = text;
+  root.dataset.ngpPlace = place;
+  root.classList.remove("ngp-busy");
+  pressed.shift()?.();
+  if (!asked) look = setTimeout(lookAgain, Number(told.lookMs));
 };
 
-let waiting = null;
-const act = (action) => {
-  // A link that is about to be replaced leads to where the page is already.
-  if (root.classList.contains("ngp-busy")) waiting = action;
-  else action();
+const lookAgain = () => {
+  if (document.hidden) look = setTimeout(lookAgain, 1000);
+  else ask({ kind: "look" });
 };
+
+// Called by the fields of the filters.
+window.ngpFilter = (...values) => ask({ kind: "filter", values });
 
 const typing = (target) => target.closest("input, textarea, select, [contenteditable], [role=listbox]");
-const press = (...names) => names.map((name) => document.getElementById(name)).find(Boolean)?.click();
-const KEYS = {
-  j: () => press("ngp-next", "ngp-next-page"),
-  ArrowRight: () => press("ngp-next", "ngp-next-page"),
-  k: () => press("ngp-previous", "ngp-previous-page"),
-  ArrowLeft: () => press("ngp-previous", "ngp-previous-page"),
-  "/": () => document.getElementById("ngp-text")?.focus(),
+const follow = (...names) => {
+  const link = names.map((name) => document.getElementById(name)).find(Boolean);
+  if (link) go(link.getAttribute("href"), { remember: true });
 };
-
-let awaited;
-const search = (text) => {
-  const query = new URLSearchParams(root.dataset.ngpPlace);
-  query.delete("page");
-  text ? query.set("q", text) : query.delete("q");
-  go(`?${query}`, { typed: true });
+const onward = () => follow("ngp-next", "ngp-next-page");
+const back = () => follow("ngp-previous", "ngp-previous-page");
+const KEYS = {
+  j: onward,
+  ArrowRight: onward,
+  k: back,
+  ArrowLeft: back,
+  "/": () => document.getElementById("ngp-text")?.focus(),
 };
 
 const said = (button, text) => {
@@ -66,30 +108,39 @@ const said = (button, text) => {
   setTimeout(() => (button.textContent = before), 1200);
 };
 
-document.addEventListener("click", (event) => {
-  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
-  const target = event.target.closest("a[href^='?'], [data-theme-switch], [data-copy-link], [data-first-difference], tr[data-href]");
-  if (!target) return;
-  if (target.matches("a")) {
-    event.preventDefault();
-    go(target.getAttribute("href"), { remember: true });
-  } else if (target.matches("tr")) {
-    if (!getSelection().toString()) go(target.dataset.href, { remember: true });
-  } else if (target.matches("[data-theme-switch]")) {
+const CLICKED = {
+  "a[href^='?']": (link) => go(link.getAttribute("href"), { remember: true }),
+  "tr[data-href]": (row) => getSelection().toString() || go(row.dataset.href, { remember: true }),
+  "[data-theme-switch]": () => {
     const query = new URLSearchParams(location.search);
     query.set(THEME, document.body.classList.contains("dark") ? "light" : "dark");
     location.search = query.toString();
-  } else if (target.matches("[data-copy-link]")) {
-    navigator.clipboard?.writeText(location.href).then(() => said(target, "Copied"));
-  } else {
-    document.getElementById("ngv-first-difference")?.scrollIntoView({ behavior: "smooth", block: "center" });
+  },
+  "[data-copy-link]": (button) =>
+    navigator.clipboard?.writeText(location.href).then(() => said(button, "Copied")),
+  "[data-first-difference]": () =>
+    document.getElementById("ngv-first-difference")?.scrollIntoView({ behavior: "smooth", block: "center" }),
+};
+
+document.addEventListener("click", (event) => {
+  if (event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  for (const [selector, action] of Object.entries(CLICKED)) {
+    const target = event.target.closest(selector);
+    if (target) {
+      event.preventDefault();
+      action(target);
+      return;
+    }
   }
 });
 
 document.addEventListener("input", (event) => {
   if (event.target.id !== "ngp-text") return;
-  clearTimeout(awaited);
-  awaited = setTimeout(() => search(event.target.value), 150);
+  clearTimeout(typed);
+  typed = setTimeout(() => {
+    typed = null;
+    ask({ kind: "search", text: event.target.value });
+  }, 150);
 });
 
 document.addEventListener("keydown", (event) => {
@@ -99,12 +150,13 @@ document.addEventListener("keydown", (event) => {
     return;
   }
   const action = KEYS[event.key];
-  if (action) {
-    event.preventDefault();
-    act(action);
-  }
+  if (!action) return;
+  event.preventDefault();
+  // While an answer is awaited, the links of the page lead to where it is going already.
+  if (asked && event.key !== "/") pressed.push(action);
+  else action();
 });
 
 window.addEventListener("popstate", () => go(location.search));
-watch("value", arrived);
+watch("value", answered);
 go(location.search);

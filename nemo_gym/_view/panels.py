@@ -190,22 +190,28 @@ def _choice(shelf: Shelf, place: Place, label: str, chosen: Spot, other: Spot) -
     task = shelf.files[chosen.file].browser.summary(chosen.row).task
     lines: dict[str, list[str]] = {}
     for number, file in enumerate(shelf.files):
-        rows = file.browser.results(Filters(task=task), "rollout").rows[:_MOST_DOTS]
+        if file.index.kind not in ("rollouts", "failures"):
+            continue
+        rows, scale = (
+            file.browser.results(Filters(task=task), "rollout").rows[:_MOST_DOTS],
+            RewardScale.of(file.browser),
+        )
         for one in map(file.browser.summary, rows):
             name = " · ".join(filter(None, (file.name if len(shelf.files) > 1 else "", one.agent)))
-            item = _side(place, label, Spot(number, one.row), one, chosen, other)
+            item = _side(place, label, Spot(number, one.row), one, chosen, other, scale)
             lines.setdefault(name, []).append(item)
     return tag(
         "div", "ngp-side", *(chips(f"{label} · {name}" if name else label, items) for name, items in lines.items())
     )
 
 
-def _side(place: Place, label: str, spot: Spot, one: RowSummary, chosen: Spot, other: Spot) -> str:
+def _side(place: Place, label: str, spot: Spot, one: RowSummary, chosen: Spot, other: Spot, scale: RewardScale) -> str:
     said = reward_text(one.reward) if one.reward is not None else (one.failure_kind or one.outcome)
     left, right = (spot, other) if label == "Left" else (other, spot)
     there = place.at(file=left.file, row=left.row, beside=right)
     title = f"rollout {one.rollout}, {said if one.reward is None else f'reward {said}'}"
-    return link(there, escape(f"{one.rollout} · {said}"), kind="ngp-chip", title=title, current=spot == chosen)
+    shown = f"#{one.rollout} {scale.outcome(one)}"
+    return link(there, shown, kind="ngp-chip", title=title, current=spot == chosen)
 
 
 def _two_files(shelf: Shelf, place: Place) -> str:

@@ -15,6 +15,10 @@ _MOST_NAMED = 12
 _GROUPS = 8
 _FEW_REWARDS = 5
 _MOST_CHARACTERS, _SHORTEST = 45, 10
+_SHARES = ("pass rate", "mean reward")
+_HEADROOM = 0.05
+_FEWEST = 5
+"""Below so many, the axis of a count would be marked with fractions."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,19 @@ class Plot:
     def order(self) -> list[Any]:
         """What stands along x, in its order."""
         return list(dict.fromkeys(self.columns[self.x]))
+
+    @property
+    def y_range(self) -> tuple[float, float]:
+        """From where to where bars are drawn: shares on the scale of all shares, counts up to a whole number."""
+        heights: dict[Any, float] = defaultdict(float)
+        for x, y in zip(self.columns[self.x], self.columns[self.y], strict=True):
+            heights[x] += y
+        low, high = min(0.0, *heights.values()), max(0.0, *heights.values())
+        if self.y in _SHARES and low >= 0 and high <= 1:
+            return 0.0, 1.0
+        room = _HEADROOM * (high - low)
+        high = high if self.y in _SHARES else max(high, _FEWEST)
+        return low - (room if low < 0 else 0), high + room
 
 
 def rewards(agent: AgentOverview) -> Plot:

@@ -107,7 +107,9 @@ def serve(shelf: Shelf, listening: socket.socket) -> None:
             await super().shutdown(sockets)
 
     config = uvicorn.Config(application(shelf), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    Server(config).run(sockets=[listening])
+    # Where it is installed, Gradio loads it for the first answer, in case that it is a figure: half a second.
+    with _without("matplotlib"):
+        Server(config).run(sockets=[listening])
 
 
 def import_page() -> None:
@@ -170,17 +172,26 @@ def _lean_import() -> Iterator[None]:
     collecting, finder = gc.isenabled(), _WithoutStubs()
     gc.disable()
     sys.meta_path.insert(0, finder)
-    hidden = "mcp" not in sys.modules
+    try:
+        with _without("mcp"):
+            yield
+    finally:
+        sys.meta_path.remove(finder)
+        if collecting:
+            gc.enable()
+
+
+@contextmanager
+def _without(name: str) -> Iterator[None]:
+    """As if a module were not installed, unless it is loaded already."""
+    hidden = name not in sys.modules
     if hidden:
-        sys.modules["mcp"] = None  # type: ignore[assignment]  # how Python spells "not to be imported"
+        sys.modules[name] = None  # type: ignore[assignment]  # how Python spells "not to be imported"
     try:
         yield
     finally:
-        sys.meta_path.remove(finder)
         if hidden:
-            del sys.modules["mcp"]
-        if collecting:
-            gc.enable()
+            del sys.modules[name]
 
 
 class _WithoutStubs(importlib.abc.MetaPathFinder):

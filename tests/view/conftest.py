@@ -9,35 +9,54 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests.view import rows
 
+PATIENCE_MS = 90_000
+"""No test is about speed: on a busy machine a page may take its time."""
+expect.set_options(timeout=PATIENCE_MS)
 SCREENSHOTS = Path(__file__).parents[2] / "test-results" / "view"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 READY = "() => document.documentElement.dataset.ngpPlace && !document.documentElement.classList.contains('ngp-busy')"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test may wait more than once."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(4 * PATIENCE_MS // 1000))
+
+
+@dataclass(frozen=True)
+class Viewer:
+    """A running `gym view`, and the address that it printed."""
+
+    process: subprocess.Popen[str]
+    address: str
+
+
 @contextmanager
-def gym_view(*arguments: str, cwd: Path) -> Iterator[str]:
-    """`gym view` as a user runs it; yields the address that it prints."""
+def gym_view(*arguments: str, cwd: Path, stderr: int | None = None) -> Iterator[Viewer]:
+    """`gym view` as a user runs it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nemo_gym.cli.main", "view", *arguments],
         cwd=cwd,
         env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""},
         stdout=subprocess.PIPE,
+        stderr=stderr,
         text=True,
     )
     try:
         said = process.stdout.readline()
         assert " at http://" in said, f"ended with {process.wait()} and said {said!r}"
-        yield said.split(" at ")[1].strip()
+        yield Viewer(process, said.split(" at ")[1].strip())
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -56,7 +75,8 @@ class Files:
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("runs")
     run = rows.run(12, 4, seed=1, skill=0.4, agents=("weather_agent", "careful_agent"))
-    run[0] = rows.with_tokens(rows.rollout(0, 9, agent="careful_agent"))
+    run = [rows.with_calls(row) if row["_ng_task_index"] == 3 else row for row in run]
+    run[0] = rows.with_tokens(run[0])
     rows.write(folder / "run.jsonl", [*run[:3], '{"broken": ', *run[3:], '["not an object"]'])
     rows.write(
         folder / "run_failures.jsonl",
@@ -69,6 +89,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     rows.write(folder / "other.jsonl", rows.run(12, 4, seed=2, skill=0.7))
     rows.write(folder / "hostile.jsonl", [rows.hostile(0), rows.hostile(0) | {"_ng_rollout_index": 1}])
     rows.write(folder / "growing.jsonl", [rows.rollout(0, 0)])
+    rows.write(folder / "empty.jsonl", [])
     inputs = [{key: row[key] for key in row if key not in ("response", "reward", "format_reward")} for row in run[:5]]
     rows.write(folder / "inputs.jsonl", inputs)
     rows.write(folder / "dataset.jsonl", [{"responses_create_params": row["responses_create_params"]} for row in run])
@@ -79,15 +100,15 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
             for task, row in enumerate(inputs[:4])
         ],
     )
-    names = ("run", "other", "hostile", "growing", "inputs", "dataset", "profile", "run_failures")
+    names = ("run", "other", "hostile", "growing", "inputs", "dataset", "profile", "empty", "run_failures")
     return Files(folder, tuple(f"{name}.jsonl" for name in names))
 
 
 @pytest.fixture(scope="session")
 def address(files: Files) -> Iterator[str]:
     """Where the shared viewer is."""
-    with gym_view(*files.names, "--port", "0", cwd=files.folder) as url:
-        yield url
+    with gym_view(*files.names, "--port", "0", cwd=files.folder) as viewer:
+        yield viewer.address
 
 
 @pytest.fixture(scope="session")
@@ -121,6 +142,15 @@ class Visit:
         self.settle()
         return self.page
 
+    def look(self, scheme: Literal["light", "dark"], width: int) -> None:
+        """From the next load on, on a screen of this kind."""
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.set_viewport_size({"width": width, "height": 844})
+
+    def fits(self) -> bool:
+        """Whether nothing is wider than the screen."""
+        return self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
     def settle(self) -> None:
         """Wait until the page shows where it was told to go."""
         self.page.wait_for_function(READY)
@@ -137,10 +167,18 @@ class Visit:
 
 
 @pytest.fixture(scope="session")
-def loaded(chromium: Browser, address: str) -> Iterator[Visit]:
+def reader(chromium: Browser) -> Iterator[BrowserContext]:
+    """One who keeps what was loaded once: a page that is opened again is there at once."""
+    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    context.set_default_timeout(PATIENCE_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture(scope="session")
+def loaded(reader: BrowserContext, address: str) -> Visit:
     """A page of the shared viewer that is loaded once for all tests."""
-    with _visiting(chromium, address) as visit:
-        yield visit
+    return Visit(reader.new_page(), address)
 
 
 @pytest.fixture
@@ -152,16 +190,9 @@ def visit(loaded: Visit) -> Iterator[Visit]:
 
 
 @pytest.fixture
-def new_visit(chromium: Browser, address: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
-    """A page of its own; `parametrize` it with options of the browser's context."""
-    with _visiting(chromium, address, **getattr(request, "param", {})) as visit:
-        yield visit
-        assert visit.errors == []
-
-
-@contextmanager
-def _visiting(chromium: Browser, address: str, **options: Any) -> Iterator[Visit]:
-    context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-    context.set_default_timeout(15_000)
-    yield Visit(context.new_page(), address)
-    context.close()
+def new_visit(reader: BrowserContext, address: str) -> Iterator[Visit]:
+    """A page of its own."""
+    visit = Visit(reader.new_page(), address)
+    yield visit
+    visit.page.close()
+    assert visit.errors == []

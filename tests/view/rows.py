@@ -14,18 +14,28 @@ HOSTILE = (
 _CITIES = ("Oslo", "Lima", "Cairo", "Kyoto", "Quito", "Accra", "Turin", "Perth", "Hanoi", "Sofia", "Dakar", "Minsk")
 
 
+_SYSTEM = """You are a weather assistant for travellers.
+- Look a place up before you say anything about it.
+- Answer in at most five sentences, in degrees Celsius and km/h, and say whether a coat is needed."""
+_THOUGHT = """The user asks about {city} and wants to know whether to take a coat. I should not guess: the tools \
+have current data. First the temperature for today, then, if it is near the threshold of 15 degrees, the wind as well, \
+since wind makes it feel colder than it is.
+
+Then I answer briefly, the coat first."""
+_MODEL = "qwen3-8b-instruct"
+
+
 def rollout(
     task: int, repeat: int, *, agent: str = "weather_agent", reward: float = 1.0, **more: Any
 ) -> dict[str, Any]:
     """A rollout with reasoning, a tool call and an answer."""
     city = _CITIES[task % len(_CITIES)]
-    answer = f"It is {18 + task} degrees in {city}, with a light wind from the west." if reward else "I cannot say."
     called = task % 4
     output: list[dict[str, Any]] = [
         {
             "type": "reasoning",
             "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": f"The user asks about {city}. I look it up first."}],
+            "summary": [{"type": "summary_text", "text": _THOUGHT.format(city=city)}],
         }
     ]
     for step in range(called):
@@ -51,7 +61,7 @@ def rollout(
         "id": "msg_1",
         "role": "assistant",
         "status": "completed",
-        "content": [{"type": "output_text", "text": answer + " " + "More follows. " * (repeat * 3), "annotations": []}],
+        "content": [{"type": "output_text", "text": _answer(city, 18 + task, repeat, reward), "annotations": []}],
     }
     output.append(message)
     return {
@@ -60,7 +70,7 @@ def rollout(
         "agent_ref": {"type": "responses_api_agents", "name": agent},
         "responses_create_params": {
             "input": [
-                {"role": "system", "content": "You are a weather assistant. Call tools before you answer."},
+                {"role": "system", "content": _SYSTEM},
                 {"role": "user", "content": f"What is the weather in {city}, and should I take a coat?"},
             ],
             "temperature": 0.7,
@@ -76,7 +86,7 @@ def rollout(
         },
         "response": {
             "id": f"resp_{task}_{repeat}",
-            "model": "fake-model",
+            "model": _MODEL,
             "object": "response",
             "status": "completed" if repeat != 3 else "incomplete",
             "incomplete_details": None if repeat != 3 else {"reason": "max_output_tokens"},
@@ -96,10 +106,39 @@ def rollout(
     }
 
 
+def _answer(city: str, degrees: int, repeat: int, reward: float) -> str:
+    if not reward:
+        return f"I cannot say what the weather in {city} is like at the moment. Coats are a matter of taste."
+    parts = [f"No coat needed: it is {degrees} degrees in {city}, with a light wind from the west."]
+    parts += [
+        "Towards the evening it cools down to 12 degrees, so take a pullover if you stay out.",
+        "Over the week:\n\n- until Wednesday: dry, a few clouds\n- from Thursday: showers, wind up to 30 km/h",
+        "These figures are of the station at the airport, which lies 80 m higher than the old town; near the water "
+        "it is usually a degree or two warmer, and calmer.",
+    ][:repeat]
+    return "\n\n".join(parts)
+
+
+def with_calls(row: dict[str, Any]) -> dict[str, Any]:
+    """The same rollout with its calls to the model, as a run with capture writes them."""
+    calls = [
+        {
+            "model_ref": {"type": "responses_api_models", "name": "policy_model"},
+            "status_code": 200,
+            "latency_ms": 812.4 + 400 * number,
+            "latency_ttft_ms": 95.0 + number,
+            "response": {"usage": {"input_tokens": 1180 + 212 * number, "output_tokens": 64 - 9 * number}},
+        }
+        for number in range(2)
+    ]
+    calls.append({"model_ref": {"name": "policy_model"}, "status_code": 503, "error_category": "server_error"})
+    return {**row, "ng_model_call_capture": {"calls": calls}}
+
+
 def with_tokens(row: dict[str, Any]) -> dict[str, Any]:
     """The same rollout with the token ids and log-probs that training needs."""
     message = row["response"]["output"][-1]
-    words = message["content"][0]["text"].split(" ")
+    words = message["content"][0]["text"].split()
     message["prompt_token_ids"] = list(range(100, 124))
     message["generation_token_ids"] = list(range(200, 200 + len(words)))
     message["generation_log_probs"] = [-0.01 - 0.35 * (place % 9) for place in range(len(words))]

@@ -76,3 +76,17 @@ def test_failures_are_drawn_most_frequent_first():
     counted = [FailureCount("model", 1, 1, [], [], True), FailureCount("timeout", 5, 5, [], [], True)]
     report = Overview("f", "rollouts", 0, 0, 0, 6, None, True, 0, [], counted, [])
     assert plots.failures(report).columns == {"failure": ["timeout", "model"], "rollouts": [5, 1]}
+
+
+def test_shares_are_drawn_on_the_scale_of_all_shares():
+    assert plots.by_length([point(0.25)]).y_range == (0.0, 1.0)
+    assert plots.pass_rates(agent(rates=(rate(1, 0.5, 2),))).y_range == (0.0, 1.0)
+
+
+def test_rewards_below_zero_have_their_place():
+    low, high = plots.by_tool_calls([point(-2.0), point(3.0, tool_calls=1)]).y_range
+    assert (low, high) == (-2.25, 3.25)
+
+
+def test_tokens_read_and_written_stand_upon_each_other():
+    assert plots.tokens([agent("a")]).y_range == (0.0, 190 * 1.05)

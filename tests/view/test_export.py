@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A report that `gym view --export` wrote, in a browser that has no network."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.view.conftest import PATIENCE_MS, Visit
+from tests.view.rows import HOSTILE
+
+
+@pytest.fixture(scope="module")
+def report(files):
+    command = [sys.executable, "-m", "nemo_gym.cli.main", "view", "run.jsonl", "hostile.jsonl", "--export", "report"]
+    subprocess.run([*command, "--export-rollouts", "6"], cwd=files.folder, check=True, stdout=subprocess.DEVNULL)
+    return files.folder / "report"
+
+
+@pytest.fixture
+def opened(chromium, report):
+    context = chromium.new_context(offline=True)
+    context.set_default_timeout(PATIENCE_MS)
+    visit = Visit(context.new_page(), report.as_uri())
+    visit.page.goto(f"{report.as_uri()}/index.html")
+    yield visit
+    context.close()
+    assert visit.errors == []
+    assert [url for url in visit.asked if not url.startswith(report.as_uri())] == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_it_fits_the_screen_in_light_and_dark(opened, scheme, width):
+    opened.look(scheme, width)
+    opened.keep(f"report-{scheme}-{width}")
+    assert opened.fits()
+    opened.page.locator("a[href*='rollout']").first.click()
+    expect(opened.page.locator("h1")).to_have_text(re.compile(r"Task \d+ · Rollout \d"))
+    opened.keep(f"report-rollout-{scheme}-{width}")
+    assert opened.fits()
+
+
+def test_it_leads_from_the_numbers_to_a_rollout_and_back(opened):
+    page = opened.page
+    expect(page.locator("body")).to_contain_text("mean/reward")
+    expect(page.locator("svg").first).to_be_visible()
+    page.locator("a[href*='rollout']").first.click()
+    expect(page.locator(".ngv-user")).to_contain_text("should I take a coat?")
+    page.locator("nav a").first.click()
+    expect(page.locator("body")).to_contain_text("mean/reward")
+
+
+def test_what_models_write_is_text(opened):
+    page = opened.page
+    page.get_by_role("link", name="Task 0 · Rollout 1").last.click()
+    expect(page.locator(".ngv-user .ngv-text")).to_have_text(HOSTILE)
+    assert page.evaluate("window.pwned") is None
+    assert page.locator("img, strong, a[href^=javascript]").count() == 0

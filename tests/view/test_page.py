@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page as a whole: files that grow, narrow and wide, light and dark, nothing from elsewhere."""
+
+import json
+import signal
+import subprocess
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.view import rows
+from tests.view.conftest import gym_view
+
+TABS = {
+    "overview": "?tab=overview",
+    "browse": "?tab=browse",
+    "tasks": "?tab=browse&group=1",
+    "rollout": "?tab=rollout&task=3&min=1",
+    "tokens": "?tab=rollout&row=0",
+    "compare": "?tab=compare&against=1",
+}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_every_tab_fits_the_screen_in_light_and_dark(new_visit, scheme, width):
+    visit = new_visit
+    visit.look(scheme, width)
+    for name, query in TABS.items():
+        page = visit.open(query)
+        if name == "overview":
+            expect(page.locator("#ngp-overview .vega-embed svg.marks")).to_have_count(6)
+        if name == "tokens":
+            page.locator("#ngp-conversation summary", has_text="Tokens").click()
+        visit.keep(f"{name}-{scheme}-{width}")
+        assert visit.fits(), name
+    page.locator("#ngp-comparison tbody a").first.click()
+    expect(page.locator("#ngv-first-difference")).to_be_visible()
+    visit.keep(f"pair-{scheme}-{width}")
+    assert visit.fits()
+    ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
+    light = ("rgb(28, 31, 38)", "rgb(255, 255, 255)")
+    dark = ("rgb(230, 232, 238)", "rgb(16, 18, 22)")
+    assert (ink, paper) == {"light": light, "dark": dark}[scheme]
+
+
+def test_the_theme_can_be_switched_and_stays(new_visit):
+    visit = new_visit
+    page = visit.open("?tab=browse")
+    page.get_by_label("Switch between light and dark").click()
+    page.wait_for_function("() => document.body.classList.contains('dark')")
+    visit.settle()
+    page.locator("#ngp-listing tbody tr").first.click()
+    expect(page.locator("#ngp-conversation h1")).to_be_visible()
+    assert "__theme=dark" in visit.place
+    assert "row=0" in visit.place
+
+
+def test_nothing_is_loaded_from_elsewhere(visit, address):
+    for query in TABS.values():
+        visit.open(query)
+    assert [url for url in visit.asked if not url.startswith((address, "data:", "blob:"))] == []
+
+
+def test_the_page_is_held_to_its_own_server(visit):
+    page = visit.open("?tab=browse")
+    before = list(visit.asked)
+    blocked = "() => fetch('http://203.0.113.7/').then(() => 'sent', () => 'blocked')"
+    assert page.evaluate(blocked) == "blocked"
+    assert [error for error in visit.errors if "Content Security Policy" in error]
+    visit.errors.clear()
+    visit.asked[:] = before
+
+
+def test_a_growing_file_is_followed_while_the_page_is_open(visit, files):
+    number, path = files.number("growing.jsonl"), files.folder / "growing.jsonl"
+    page = visit.open(f"?tab=browse&file={number}")
+    before = len(path.read_text().splitlines())
+    with path.open("a") as file:
+        file.write(json.dumps(rows.rollout(7, before)) + "\n")
+        file.flush()
+        expect(page.locator("#ngp-listing tbody tr")).to_have_count(before + 1)
+        expect(page.locator("#ngp-header")).to_contain_text(f"{before + 1} rollouts")
+        line = json.dumps(rows.rollout(8, before)) + "\n"
+        file.write(line[:200])
+        file.flush()
+        expect(page.locator("#ngp-header")).to_contain_text("last line incomplete")
+        file.write(line[200:])
+    expect(page.locator("#ngp-listing tbody tr")).to_have_count(before + 2)
+    expect(page.locator("#ngp-header")).not_to_contain_text("last line incomplete")
+
+
+@pytest.mark.parametrize(
+    ("tab", "said"),
+    [
+        ("overview", "The file holds no rows that can be shown."),
+        ("browse", "The file holds no rows that can be shown."),
+        ("rollout", "There is nothing to show yet."),
+        ("compare&with=0.1", "There are no two rollouts of one task to compare."),
+    ],
+)
+def test_an_empty_file_says_so_on_every_tab(visit, files, tab, said):
+    page = visit.open(f"?tab={tab}&file={files.number('empty.jsonl')}")
+    expect(page.locator("main")).to_contain_text(said)
+    visit.keep(f"empty-{tab.partition('&')[0]}")
+
+
+def test_a_second_viewer_takes_the_next_port_and_ends_at_ctrl_c_with_its_page_open(address, files, chromium):
+    taken = int(address.rpartition(":")[2])
+    with gym_view("run.jsonl", "--port", str(taken), cwd=files.folder, stderr=subprocess.PIPE) as second:
+        assert int(second.address.rpartition(":")[2]) > taken
+        page = chromium.new_page()
+        page.goto(f"{second.address}/?tab=browse")
+        expect(page.locator("#ngp-listing tbody tr")).to_have_count(25)
+        second.process.send_signal(signal.SIGINT)
+        _, said = second.process.communicate(timeout=60)
+        page.close()
+    port = second.address.rpartition(":")[2]
+    assert second.process.returncode == 0
+    assert said == f"Port {taken} is taken; {port} is free.\nPress Ctrl-C to stop.\n"

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rollout in a browser, the way to the next, and links to it."""
+
+import json
+import re
+
+from playwright.sync_api import expect
+
+from tests.view.rows import HOSTILE
+
+TITLE = "#ngp-conversation h1"
+# When this one has failed to load, so have all that were there before.
+LATER_IMAGE = (
+    "() => new Promise((failed) => { const later = new Image(); later.onerror = failed; later.src = 'data:,' })"
+)
+
+
+def test_the_conversation_is_told_turn_by_turn_and_step_by_step(visit):
+    page = visit.open("?tab=browse&task=2&sort=rollout&agent=weather_agent")
+    page.locator("#ngp-listing tbody tr").first.click()
+    expect(page.locator(TITLE)).to_have_text("Task 2 · Rollout 0")
+    titles = page.locator("#ngp-conversation .ngv-title").all_inner_texts()
+    assert titles == [
+        "Turn 0 Step 0 - System message",
+        "Turn 1 Step 0 - User message",
+        "Turn 1 Step 0 - Reasoning",
+        "Turn 1 Step 1 - Function call - `get_weather` (tool call ID `call_0`)",
+        "Turn 1 Step 1 - Function call output (tool call ID `call_0`)",
+        "Turn 1 Step 2 - Function call - `get_wind` (tool call ID `call_1`)",
+        "Turn 1 Step 2 - Function call output (tool call ID `call_1`)",
+        "Turn 1 Step 2 - Assistant message",
+    ]
+    call = page.locator("#ngp-conversation .ngv-tool_call").first
+    assert '{\n  "city": "Cairo",\n  "days": 1,\n  "unit": "celsius"\n}' in call.inner_text()
+    expect(call).to_contain_text("completed")
+
+
+def test_reasoning_is_folded_until_it_is_asked_for(visit):
+    page = visit.open("?tab=rollout&row=0")
+    thought = page.locator("#ngp-conversation details.ngv-reasoning")
+    assert thought.get_attribute("open") is None
+    thought.locator("summary").click()
+    expect(thought.locator(".ngv-text")).to_be_visible()
+
+
+def test_reward_components_and_the_verifiers_fields_are_shown(visit):
+    page = visit.open("?tab=rollout&row=1")
+    shown = page.locator("#ngp-conversation")
+    expect(shown.locator(".ngv-reward")).to_have_text(re.compile(r"reward [01]"))
+    expect(shown.locator(".ngv-tile", has_text="format_reward")).to_be_visible()
+    for name in ("expected_city", "Sampling params", "Tools (1)"):
+        expect(shown.locator("summary", has_text=name)).to_be_visible()
+    shown.locator("summary", has_text="Sampling params").click()
+    expect(shown).to_contain_text('"temperature": 0.7')
+
+
+def test_each_call_to_the_model_has_its_time_and_tokens(visit):
+    page = visit.open("?tab=rollout&task=3")
+    calls = page.locator("#ngp-conversation tr", has_text="policy_model")
+    expect(calls).to_have_text(
+        [
+            re.compile(r"1\s*policy_model\s*200\s*812 ms\s*95 ms\s*1,180\s*64"),
+            re.compile(r"2\s*policy_model\s*200\s*1\.2 s\s*96 ms\s*1,392\s*55"),
+            re.compile(r"3\s*policy_model\s*503 server_error"),
+        ]
+    )
+
+
+def test_the_raw_row_can_be_copied(visit, files):
+    page = visit.open("?tab=rollout&row=2")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.locator("#ngp-conversation summary", has_text="Raw JSON").click()
+    page.locator("[data-ngv-copy]").click()
+    expect(page.locator("[data-ngv-copy]")).to_have_text("Copied")
+    copied = json.loads(page.evaluate("navigator.clipboard.readText()"))
+    assert copied == json.loads((files.folder / "run.jsonl").read_text().splitlines()[2])
+
+
+def test_tokens_are_coloured_by_log_prob_and_the_trained_ones_marked(visit):
+    page = visit.open("?tab=rollout&row=0")
+    page.locator("#ngp-conversation summary", has_text="Tokens").click()
+    tokens = page.locator("#ngp-conversation .ngv-tokens i")
+    expect(tokens.locator("nth=0")).to_have_attribute("title", "token 100 · context")
+    trained = page.locator("#ngp-conversation .ngv-tokens i.on")
+    assert trained.count() > 10
+    expect(trained.first).to_have_attribute("title", re.compile(r"log-prob -0\.010 .* trained on"))
+    colours = {trained.nth(at).evaluate("it => getComputedStyle(it).backgroundColor") for at in (0, 8)}
+    assert len(colours) == 2
+    visit.keep("rollout-tokens")
+
+
+def test_next_and_previous_go_by_keys_through_the_filtered_list(visit):
+    page = visit.open("?tab=rollout&task=4&sort=rollout&agent=weather_agent")
+    expect(page.locator(TITLE)).to_have_text("Task 4 · Rollout 0")
+    for key, title in (("j", "1"), ("ArrowRight", "2"), ("k", "1"), ("ArrowLeft", "0")):
+        page.keyboard.press(key)
+        expect(page.locator(TITLE)).to_have_text(f"Task 4 · Rollout {title}")
+    expect(page.locator("#ngp-bar")).to_contain_text("1 of 4")
+    page.keyboard.press("k")
+    expect(page.locator("#ngp-bar [aria-disabled]")).to_contain_text("Previous")
+
+
+def test_keys_that_are_pressed_faster_than_answers_come_all_count(visit):
+    page = visit.open("?tab=rollout&task=4&sort=rollout&agent=weather_agent")
+    for _ in range(3):
+        page.keyboard.press("j")
+    expect(page.locator(TITLE)).to_have_text("Task 4 · Rollout 3")
+    expect(page.locator("#ngp-bar")).to_contain_text("4 of 4")
+
+
+def test_keys_that_are_typed_into_a_field_stay_there(visit):
+    page = visit.open("?tab=browse")
+    page.keyboard.press("/")
+    page.keyboard.type("jk")
+    expect(page.get_by_label("Search")).to_have_value("jk")
+    expect(page.locator("#ngp-listing")).to_contain_text("0 rollouts found")
+
+
+def test_a_link_opens_the_same_rollout_and_the_way_back_is_kept(visit):
+    page = visit.open("?tab=browse&q=Kyoto&sort=-length")
+    page.locator("#ngp-listing tbody tr").nth(2).click()
+    expect(page.locator("#ngp-bar")).to_contain_text("3 of 8")
+    title, address = page.locator(TITLE).inner_text(), page.url
+    other = page.context.new_page()
+    other.goto(address)
+    expect(other.locator(TITLE)).to_have_text(title)
+    expect(other.locator("#ngp-bar")).to_contain_text("3 of 8")
+    other.close()
+    page.go_back()
+    expect(page.locator("#ngp-listing .ngp-found")).to_contain_text("8 rollouts found")
+
+
+def test_a_link_to_what_is_not_there_opens_what_is(visit):
+    page = visit.open("?tab=rollout&file=99&row=123456&with=7.7&sort=nonsense")
+    expect(page.locator(TITLE)).to_be_visible()
+
+
+def test_what_models_write_is_text_wherever_it_is_shown(visit, files):
+    number = files.number("hostile.jsonl")
+    for tab in ("overview", "browse", "browse&group=1", "rollout&row=0", f"compare&row=0&with={number}.1"):
+        page = visit.open(f"?tab={tab}&file={number}")
+        for summary in page.locator("#ngp-rollout summary").filter(visible=True).all():
+            summary.click()
+        page.evaluate(LATER_IMAGE)
+        assert page.evaluate("window.pwned") is None
+        assert page.locator("main img, main script, main a[href^=javascript]").count() == 0
+    visit.open(f"?tab=rollout&row=0&file={number}")
+    assert HOSTILE in visit.page.locator("#ngp-conversation .ngv-user .ngv-text").inner_text()
+    assert HOSTILE in visit.page.locator("#ngp-conversation .ngv-assistant .ngv-text").inner_text()
+    expect(visit.page.locator("#ngp-conversation strong")).to_have_count(0)
+    visit.keep("rollout-hostile")
