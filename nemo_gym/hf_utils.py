@@ -6,18 +6,25 @@ the public one is set as that library has it, with the environment variable `HF_
 """
 
 import logging
+import tempfile
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import hub_download, hub_upload
 from nemo_gym._data.hub import Hub as Hub
 from nemo_gym._data.hub import HubError as HubError
 from nemo_gym._data.hub_names import collection_name, domain_of, repository_name, server_of
+from nemo_gym._data.hub_rows import lines_of
+from nemo_gym._data.hub_splits import is_data_file
 from nemo_gym._data.hub_upload import Destination as Destination
 from nemo_gym._data.hub_upload import Upload as Upload
 from nemo_gym._data.hub_upload import Uploaded as Uploaded
 from nemo_gym._data.hub_upload import check_rows as check_rows
+from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.config_types import (
     BaseUploadJsonlDatasetHuggingFaceConfig,
     ConfigError,
@@ -91,6 +98,28 @@ def download_jsonl_dataset(
         target = _target(config, f"{config.split}.jsonl")
         return {target: hub_download.download_split(hub, config.repo_id, config.split, target, revision)}
     return dict(hub_download.download_splits(hub, config.repo_id, Path(config.output_dirpath or ""), revision, notice))
+
+
+def load_hub_rows(
+    repo_id: str, files: str, *, token: str | None = None, revision: str | None = None
+) -> list[dict[str, Any]]:
+    """The rows of the data files whose paths in a dataset match the pattern `files`, in the order of their names."""
+    hub = Hub(token)
+    found = hub.dataset(repo_id, revision)
+    paths = sorted(sibling.rfilename for sibling in found.siblings or () if is_data_file(sibling.rfilename))
+    wanted = [path for path in paths if fnmatchcase(path, files)]
+    if not wanted:
+        raise HubError(
+            f"the dataset {repo_id!r} has no data file {files!r}. {did_you_mean(files, paths)}\n"
+            "hint: its owners may have moved its files; an older `revision` may still have them"
+        )
+    rows = list[dict[str, Any]]()
+    with tempfile.TemporaryDirectory() as folder:
+        for path in wanted:
+            target = Path(folder) / PurePosixPath(path).name
+            local = hub_download.download_artifact(hub, repo_id, path, target, found.sha)
+            rows += [loads_line(line, path, number) for number, line in enumerate(lines_of(path, local), start=1)]
+    return rows
 
 
 def _target(config: DownloadJsonlDatasetHuggingFaceConfig, name: str) -> Path:

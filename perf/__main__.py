@@ -19,6 +19,8 @@ _BENCHMARKS = {
     "rollouts": "a rollout from its row to its line in the journal, in bare POSTs",
     "results": "aggregating and profiling 100,000 rollouts",
     "datasets": "checking, measuring and collating 100,000 rows, in bare orjson",
+    "environments": "verifications a second of every environment, beside bare computation for those that compute",
+    "viewer": "a 1 GB rollouts file in the viewer, in a real browser; takes a minute",
     "eval_run": "from `gym eval run` to its first model request, and from its last rollout to its exit",
 }
 _ON_REQUEST = {

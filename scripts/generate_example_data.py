@@ -29,8 +29,6 @@ EXAMPLES = (
     "example_multi_step",
     "example_session_state_mgmt",
     "first_steps",
-    "mcqa",
-    "string_match",
 )
 
 Turn = tuple[str, dict[str, Any]] | str

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 INSTALL = 'pip install "nemo-gym[viewer]"'
 _PORTS_TRIED = 100
 _BACKLOG = 128
+_SWITCH_INTERVAL_S = 0.001
 _POLICY = (
     b"default-src 'self' 'unsafe-inline' 'unsafe-eval' data: blob:; form-action 'self'; "
     b"base-uri 'self'; frame-ancestors 'self'; object-src 'none'"
@@ -107,6 +108,8 @@ def serve(shelf: Shelf, listening: socket.socket) -> None:
             await super().shutdown(sockets)
 
     config = uvicorn.Config(application(shelf), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    # A thread that indexes holds the interpreter this long at a time, and an answer takes it many times over.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # Where it is installed, Gradio loads it for the first answer, in case that it is a figure: half a second.
     with _without("matplotlib"):
         Server(config).run(sockets=[listening])

@@ -55,7 +55,7 @@ def test_where_there_is_no_answer_the_shell_is_left_to_its_files(words):
 def test_a_search_dir_on_the_line_is_looked_in(root, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     write_config(other, "benchmarks/mine/config.yaml", "{}")
-    assert set(candidates(["eval", "run", "--search-dir", str(other), "--benchmark", "m"])) == {"mine"}
+    assert set(candidates(["eval", "run", "--search-dir", str(other), "--benchmark", "mi"])) == {"mine"}
 
 
 def test_bash_completes_with_the_script_it_is_given():

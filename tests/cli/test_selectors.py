@@ -76,7 +76,7 @@ def test_all_of_them_make_one_list_in_a_fixed_order(root):
 @pytest.mark.parametrize(
     ("flag", "value", "implied", "meant"),
     [
-        ("--benchmark", "aime42", "benchmarks/aime42/config.yaml", "aime24"),
+        ("--benchmark", "aime24x", "benchmarks/aime24x/config.yaml", "aime24"),
         ("--benchmark", "aime24/herd", "benchmarks/aime24/herd.yaml", "aime24/hard"),
         ("--benchmark", "suite", "benchmarks/suite/config.yaml", "suite/one"),
         ("--environment", "ches", "environments/ches/config.yaml", "chess"),

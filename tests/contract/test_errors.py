@@ -20,6 +20,7 @@ from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailur
 INTERNAL = {
     "nemo_gym._config.plain_values.NotPlain",
     "nemo_gym._data.rows.BadRow",
+    "nemo_gym._execution.inside.watching.ServerGone",
     "nemo_gym._mcp.protocol.RpcError",
     "nemo_gym._mcp.schema.NotAnObject",
     "nemo_gym._rollouts.bad_rows.BadRow",

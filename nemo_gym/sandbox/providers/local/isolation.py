@@ -16,25 +16,16 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from nemo_gym._execution.bubblewrap import ETC_FILES, system_view
+
 Isolation = Literal["bubblewrap", "rlimits"]
 
 SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
 DEFAULT_WORKDIR = "/workspace"
 STATE_FILE = "state.json"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-ETC_FILES = (
-    "alternatives",
-    "group",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "localtime",
-    "mime.types",
-    "nsswitch.conf",
-    "passwd",
-    "ssl",
-)
+# For commands that look up kinds of files, or check certificates.
+OWN_ETC_FILES = ("mime.types", "ssl")
 
 
 @dataclass(frozen=True)
@@ -97,18 +88,7 @@ def _within(path: str, folder: str) -> bool:
 def bubblewrap_prefix(executable: str, sandbox: LocalSandbox, cwd: str, read_only_paths: Sequence[str]) -> list[str]:
     """The `bwrap` call that goes before a command."""
     prefix = [executable, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    prefix += ["--hostname", "sandbox", "--ro-bind", "/usr", "/usr"]
-    for name in SYSTEM_LINKS:
-        folder = f"/{name}"
-        if os.path.islink(folder):
-            prefix += ["--symlink", os.readlink(folder), folder]
-        elif os.path.isdir(folder):
-            prefix += ["--ro-bind", folder, folder]
-    for name in ETC_FILES:
-        prefix += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    for path in read_only_paths:
-        prefix += ["--ro-bind", path, path]
-    prefix += ["--proc", "/proc", "--dev", "/dev"]
+    prefix += ["--hostname", "sandbox", *system_view((*ETC_FILES, *OWN_ETC_FILES), read_only_paths)]
     prefix += ["--bind", str(sandbox.tmp), "/tmp", "--bind", str(sandbox.work), sandbox.workdir]
     return [*prefix, "--chdir", cwd, "--"]
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HumanEval: functions to be completed, tested by assertions."""

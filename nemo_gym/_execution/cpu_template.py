@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A clean process that forks CPU workers, each of which then answers calls. A script of its own: see `main`.
+
+It has no threads and no event loop, so a fork of it is safe, and it has imported what the calls need, so a fork is
+ready at once. It uses the standard library only. What the calls do is trusted; that they end is not.
+"""
+
+import contextlib
+import ctypes
+import importlib
+import io
+import os
+import pickle
+import runpy
+import signal
+import socket
+import struct
+import sys
+import traceback
+from types import ModuleType
+from typing import Any
+
+LENGTH = struct.Struct(">Q")
+COMMAND = struct.Struct(">cQ")
+START, KILL = b"s", b"k"
+PR_SET_PDEATHSIG = 1
+# The name under which a worker loads the parent's main module, so that its `if __name__ == "__main__"` is not run.
+MAIN_ALIAS = "__mp_main__"
+
+
+def main(control_fd: int) -> None:
+    """Obey: first the import path and the modules to import, then commands to start and to kill workers."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the server, which then ends us
+    control = socket.socket(fileno=control_fd)
+    (size,) = LENGTH.unpack(control.recv(LENGTH.size, socket.MSG_WAITALL))
+    settings = pickle.loads(control.recv(size, socket.MSG_WAITALL))
+    sys.path[:] = settings["sys_path"]
+    for name in settings["preload"]:
+        importlib.import_module(name)
+    workers: set[int] = set()
+    while True:
+        command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
+        if len(command) < COMMAND.size:
+            return
+        kind, pid = COMMAND.unpack(command)
+        if kind == START:
+            control.sendall(LENGTH.pack(start_worker(control, fds[0], workers)))
+        elif pid in workers:
+            os.kill(pid, signal.SIGKILL)
+        reap(workers)
+
+
+def start_worker(control: socket.socket, fd: int, workers: set[int]) -> int:
+    """Fork a worker that answers calls over `fd`; its process id."""
+    template = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            control.close()
+            die_with(template)
+            answer_calls(socket.socket(fileno=fd))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(fd)
+    workers.add(pid)
+    return pid
+
+
+def reap(workers: set[int]) -> None:
+    """Collect those that have ended."""
+    for pid in list(workers):
+        if os.waitpid(pid, os.WNOHANG)[0] == pid:
+            workers.discard(pid)
+
+
+def die_with(parent: int) -> None:
+    """Be killed when `parent` ends, even in the middle of a call."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux only; elsewhere the closed socket has to do
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:
+            os._exit(1)
+
+
+def answer_calls(sock: socket.socket) -> None:
+    """Answer until nobody asks any more."""
+    stream = sock.makefile("rwb")
+    while True:
+        head = stream.read(LENGTH.size)
+        if len(head) < LENGTH.size:
+            return
+        (size,) = LENGTH.unpack(head)
+        answer = outcome_of(stream.read(size))
+        stream.write(LENGTH.pack(len(answer)))
+        stream.write(answer)
+        stream.flush()
+
+
+def outcome_of(request: bytes) -> bytes:
+    """`(True, result)`, or `(False, error, traceback)`, of a pickled call."""
+    try:
+        call = CallUnpickler(request).load()
+        answer: tuple[Any, ...] = (True, call())
+    except Exception as error:
+        answer = (False, error, traceback.format_exc())
+    try:
+        packed = pickle.dumps(answer)
+        if not answer[0]:
+            pickle.loads(packed)  # errors whose arguments do not fit their constructor fail only here
+        return packed
+    except Exception as error:
+        text = f"the outcome of a call cannot be sent between processes: {answer[1]!r} ({error})"
+        return pickle.dumps((False, TypeError(text), answer[-1] if not answer[0] else ""))
+
+
+class CallUnpickler(pickle.Unpickler):
+    """Loads a call: where its modules are, then the pickled call itself."""
+
+    def __init__(self, request: bytes) -> None:
+        (size,) = LENGTH.unpack_from(request)
+        where = pickle.loads(request[LENGTH.size : LENGTH.size + size])
+        self._main_path: str | None = where["main_path"]
+        if where["root"] is not None and where["root"] not in sys.path:
+            sys.path.append(where["root"])
+        super().__init__(io.BytesIO(memoryview(request)[LENGTH.size + size :]))
+
+    def find_class(self, module: str, name: str) -> Any:
+        """What `name` stands for, in the parent's main module too."""
+        if module == "__main__" and MAIN_ALIAS not in sys.modules and self._main_path is not None:
+            names = runpy.run_path(self._main_path, run_name=MAIN_ALIAS)
+            loaded = ModuleType(MAIN_ALIAS)
+            loaded.__dict__.update(names)
+            sys.modules[MAIN_ALIAS] = sys.modules["__main__"] = loaded
+        return super().find_class(module, name)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of CPU workers: start the template that forks them, and call one."""
+
+import asyncio
+import contextlib
+import io
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nemo_gym._execution import cpu_template
+from nemo_gym._execution.cpu_template import COMMAND, KILL, LENGTH, MAIN_ALIAS, START
+from nemo_gym._execution.errors import PoolClosed, WorkerDied
+from nemo_gym._execution.frames import Channel
+
+START_TIMEOUT_S = 120.0
+_END_TIMEOUT_S = 5.0
+
+
+class Template:
+    """The process that forks workers; started again should it die."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._preload = tuple(preload)
+        self._lock = threading.Lock()
+        self._stop: Callable[[], object] | None = None
+        self._control: socket.socket | None = None
+        self._is_ended = False
+
+    def start_worker(self) -> "CpuWorker":
+        """Fork a worker. Blocks: the first one waits for an interpreter and its imports."""
+        with self._lock:
+            if self._is_ended:
+                raise PoolClosed("the CPU pool was closed while it started a worker")
+            try:
+                return self._start_worker()
+            except OSError:
+                self._stop_process()  # it may have been killed since the last time
+            try:
+                return self._start_worker()
+            except OSError as error:
+                raise WorkerDied(
+                    f"the process that starts CPU workers ended at once: {error}\n"
+                    f"hint: can all of {', '.join(self._preload) or 'nothing'} be imported? It said why on stderr"
+                ) from error
+
+    def kill(self, pid: int) -> None:
+        """Kill a worker, unless the template is gone and its workers with it."""
+        if self._control is not None:
+            with contextlib.suppress(OSError):
+                self._control.sendall(COMMAND.pack(KILL, pid))
+
+    def end(self) -> None:
+        """End the template and, with it, all workers, for good."""
+        with self._lock:
+            self._is_ended = True
+            self._stop_process()
+
+    def _stop_process(self) -> None:
+        if self._stop is not None:
+            self._stop()
+        self._stop = self._control = None
+
+    def _start_worker(self) -> "CpuWorker":
+        control = self._control or self._start()
+        ours, theirs = socket.socketpair()
+        try:
+            with theirs:
+                socket.send_fds(control, [COMMAND.pack(START, 0)], [theirs.fileno()])
+            answer = control.recv(LENGTH.size, socket.MSG_WAITALL)
+            if len(answer) < LENGTH.size:
+                raise ConnectionResetError("the process that starts CPU workers has ended")
+        except BaseException:
+            ours.close()
+            raise
+        return CpuWorker(self, LENGTH.unpack(answer)[0], ours)
+
+    def _start(self) -> socket.socket:
+        control, theirs = socket.socketpair()
+        control.settimeout(START_TIMEOUT_S)
+        script = cpu_template.__file__
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, script, str(theirs.fileno())], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        self._control, self._stop = control, weakref.finalize(self, _end_template, process, control)
+        settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload})
+        control.sendall(LENGTH.pack(len(settings)) + settings)
+        return control
+
+
+def _end_template(process: "subprocess.Popen[bytes]", control: socket.socket) -> None:
+    control.close()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(0.2)
+        return
+    process.kill()  # busy importing
+    process.wait(_END_TIMEOUT_S)
+
+
+class CpuWorker:
+    """A process that answers one call after the other."""
+
+    def __init__(self, template: Template, pid: int, sock: socket.socket) -> None:
+        self._template, self._pid, self._channel = template, pid, Channel(sock)
+        self._is_between_calls = True
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it waits for a call, and is alive."""
+        return self._is_between_calls and self._channel.is_quiet
+
+    async def call(self, request: bytes, what: str, timeout_s: float) -> Any:
+        """The result of a call made by `packed`; whatever stops it half-way makes the worker unusable."""
+        self._is_between_calls = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer = await self._channel.ask(request)
+        except TimeoutError as error:
+            raise TimeoutError(f"{what} gave no answer within {timeout_s:g} s and was killed") from error
+        except (EOFError, OSError) as error:
+            raise WorkerDied(
+                f"the process that ran {what} ended without an answer: it crashed, was killed, or ran out of memory"
+            ) from error
+        self._is_between_calls = True
+        return _result(answer)
+
+    def end(self) -> None:
+        """Kill the process."""
+        self._is_between_calls = False
+        self._template.kill(self._pid)
+        self._channel.close()
+
+
+def packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """A call as bytes, with a word on where its modules are."""
+    call = pickle.dumps(partial(fn, *args, **kwargs))
+    where = pickle.dumps({"main_path": _main_path(), "root": _root_of(fn)})
+    return LENGTH.pack(len(where)) + where + call
+
+
+def _main_path() -> str | None:
+    path = getattr(sys.modules["__main__"], "__file__", None)
+    return None if path is None else os.path.abspath(path)
+
+
+def _root_of(fn: Callable[..., Any]) -> str | None:
+    """The folder from which `fn`'s module is imported: servers import what lies beside them by its bare name."""
+    name = getattr(fn, "__module__", None)
+    file = getattr(sys.modules.get(name or ""), "__file__", None)
+    if name is None or name == "__main__" or file is None:
+        return None
+    path = Path(file).absolute()
+    parents = path.parent.parents if path.name == "__init__.py" else path.parents
+    return str(parents[name.count(".")])
+
+
+def _result(answer: bytes) -> Any:
+    succeeded, value, *where = _AnswerUnpickler(io.BytesIO(answer)).load()
+    if succeeded:
+        return value
+    value.add_note(f"in a worker process:\n{where[0]}")
+    raise value
+
+
+class _AnswerUnpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        return super().find_class("__main__" if module == MAIN_ALIAS else module, name)

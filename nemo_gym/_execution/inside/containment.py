@@ -1,0 +1,277 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The limits that a piece of untrusted code runs under, and how all of it is found, weighed, stopped and killed."""
+
+import contextlib
+import ctypes
+import itertools
+import os
+import resource
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nemo_gym._execution.inside.file_rules import new_rules, obey
+from nemo_gym._execution.inside.syscall_filter import filter_calls, prepare_filter
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
+KILL_PATIENCE_S = 5.0
+WIPE_PATIENCE_S = 5.0
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+RESTORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How a sandbox is set up, and what code in it may use."""
+
+    has_own_pids: bool
+    """Whether this is the first process of a PID namespace, so that all others in it are the code's."""
+    uid: int | None
+    """The user to become, if we may; nobody else has this number, so limits on it are exact."""
+    other_tasks: int
+    """How many processes and threads the user has already, where the kernel counts them all."""
+    folders: tuple[str, ...]
+    """Where code may write; the first is its working folder."""
+    readable: tuple[str, ...]
+    """What else code may see, where the whole machine would be in sight."""
+    memory_bytes: int
+    max_processes: int
+    max_file_bytes: int
+    max_open_files: int
+    max_output_bytes: int
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the trusted process has ready for its children."""
+
+    file_rules: int | None
+    """Where bubblewrap does not hide files: the file descriptor of the kernel's rules for them, if it knows any."""
+    resident_bytes: int
+    """Its own memory, of which every child begins with a copy that costs nothing."""
+
+
+def prepare(rules: Rules) -> Prepared:
+    """In the trusted process: be out of reach of its children, and adopt what they leave behind."""
+    if rules.has_own_pids and os.getpid() != 1:
+        raise SystemExit("not the first process of a PID namespace: killing all processes would go too far")
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_DUMPABLE, 0)  # so that nobody with our user's rights looks into our memory
+    _open_to_all(rules)
+    prepare_filter()
+    file_rules = None if rules.has_own_pids else new_rules(rules.readable, rules.folders)
+    return Prepared(file_rules, _resident_bytes(os.getpid()))
+
+
+def confine(rules: Rules, prepared: Prepared) -> None:
+    """In a new child: take the limits on and give rights up, for good."""
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_MSGQUEUE, 0)
+    _limit(resource.RLIMIT_FSIZE, rules.max_file_bytes)
+    _limit(resource.RLIMIT_NOFILE, rules.max_open_files)
+    # Not the address space: runtimes reserve far more of that than they ever use. This counts writable memory.
+    _limit(resource.RLIMIT_DATA, rules.memory_bytes)
+    _limit(resource.RLIMIT_NPROC, rules.other_tasks + rules.max_processes)
+    _become(rules.uid)
+    # After the change of user, which undoes both.
+    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _prctl(PR_SET_DUMPABLE, 1)
+    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
+        score.write(b"1000")  # should the machine run out of memory, this is what may go
+    for number in RESTORED_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if prepared.file_rules is not None:
+        obey(prepared.file_rules)
+    filter_calls(own_signals_only=not rules.has_own_pids)
+
+
+def kill_all(rules: Rules) -> bool:
+    """Kill and collect every process of the code; False if some are left."""
+    give_up = time.monotonic() + KILL_PATIENCE_S
+    while time.monotonic() < give_up:
+        signal_all(rules, signal.SIGKILL)
+        if _reap_all():
+            return True
+        time.sleep(0.001)
+    return False
+
+
+def signal_all(rules: Rules, number: signal.Signals) -> None:
+    """Send a signal to every process of the code."""
+    if rules.has_own_pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1, number)
+        return
+    if number == signal.SIGKILL:
+        _stop_all(rules)  # so that nothing forks while we look
+    for pid in processes(rules):
+        _send(pid, number)
+
+
+def exceeded(rules: Rules, prepared: Prepared) -> str | None:
+    """Which limit all processes of the code together have passed, if any."""
+    pids = processes(rules)
+    if len(pids) > rules.max_processes:
+        return "killed"
+    # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
+    limit = rules.memory_bytes
+    own = sum(max(_resident_bytes(pid) - prepared.resident_bytes, 0) for pid in pids)
+    if own > limit and sum(map(_proportional_bytes, pids)) > limit:
+        return "memory"
+    return None
+
+
+def waited_s(pid: int) -> float:
+    """How long a process was ready to run while others had the processors."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as schedstat:
+            return int(schedstat.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
+
+
+def wipe(rules: Rules) -> bool:
+    """Empty the folders that code may write to; False if something is left in them."""
+    _open_to_all(rules)  # where code runs as our user, it may have closed them
+    if not any(map(os.listdir, rules.folders)):
+        return True
+    wiper = os.fork()
+    if wiper == 0:
+        # As the user who owns the files: without rights over others', we could not remove them ourselves.
+        try:
+            _become(rules.uid)
+            signal.alarm(int(WIPE_PATIENCE_S))
+            for folder in rules.folders:
+                empty(folder)
+        finally:
+            os._exit(0)
+    os.waitpid(wiper, 0)
+    return not any(map(os.listdir, rules.folders))
+
+
+def remove_folders(rules: Rules) -> None:
+    """At the end: leave nothing of the folders, unless they are in memory and go by themselves."""
+    if not rules.has_own_pids and wipe(rules):
+        for folder in rules.folders:
+            os.rmdir(folder)
+
+
+def empty(folder: str) -> None:
+    """Remove all that is in a folder, however deep, and whatever rights were taken away."""
+    numbers = itertools.count()
+    while entries := list(os.scandir(folder)):
+        for entry in entries:
+            if not entry.is_dir(follow_symlinks=False):
+                os.unlink(entry.path)
+                continue
+            # What is in it moves up, so that no path grows long.
+            os.chmod(entry.path, 0o700)
+            for child in list(os.scandir(entry.path)):
+                if child.is_dir(follow_symlinks=False):
+                    os.chmod(child.path, 0o700)
+                os.rename(child.path, os.path.join(folder, f".{next(numbers)}-{os.getpid()}"))
+            os.rmdir(entry.path)
+
+
+def processes(rules: Rules) -> list[int]:
+    """Every process of the code."""
+    me = os.getpid()
+    if rules.has_own_pids:
+        return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != me]
+    found: list[int] = []
+    parents = [me]
+    children_of = _children if os.path.exists(f"/proc/self/task/{me}/children") else _scan()
+    while parents:
+        children = children_of(parents.pop())
+        found += children
+        parents += children
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    children: list[int] = []
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as listing:
+                children += map(int, listing.read().split())
+    return children
+
+
+def _scan() -> Callable[[int], list[int]]:
+    """The same from a table of all processes, for kernels that do not list the children of one."""
+    by_parent: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as status:
+                parent = int(status.read().rpartition(b")")[2].split()[1])
+                by_parent.setdefault(parent, []).append(int(entry))
+    return lambda pid: by_parent.get(pid, [])
+
+
+def _open_to_all(rules: Rules) -> None:
+    for folder in rules.folders:
+        os.chmod(folder, 0o1777)
+
+
+def _become(uid: int | None) -> None:
+    if uid is not None:
+        os.setgroups([])
+        os.setresgid(uid, uid, uid)
+        os.setresuid(uid, uid, uid)
+
+
+def _reap_all() -> bool:
+    """Collect all that has ended; True if there is nothing left that could end."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _stop_all(rules: Rules) -> None:
+    stopped: set[int] = set()
+    give_up = time.monotonic() + KILL_PATIENCE_S
+    while (running := set(processes(rules)) - stopped) and time.monotonic() < give_up:
+        for pid in running:
+            _send(pid, signal.SIGSTOP)
+        stopped |= running
+
+
+def _resident_bytes(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb", buffering=0) as statm:
+            return int(statm.read().split()[1]) * PAGE_BYTES
+    except (OSError, IndexError):
+        return 0
+
+
+def _proportional_bytes(pid: int) -> int:
+    """Memory of a process with shared pages divided among those that share them."""
+    try:
+        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
+            return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith(b"Pss:"))
+    except (OSError, StopIteration):
+        return _resident_bytes(pid)
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def _limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (bound, bound))
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), f"prctl({option})")

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Follow a child while untrusted code runs in it: take what it writes, and say when it must be stopped."""
+
+import contextlib
+import json
+import os
+import select
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym._execution.inside.containment import Prepared, Rules, exceeded, waited_s
+
+CHECK_INTERVAL_S = 0.02
+CHUNK_BYTES = 1 << 16
+STDERR_TAIL_BYTES = 1 << 16
+# Time that went to others does not count against the code, within bounds.
+MAX_EXTENSION = 2.0
+
+
+class ServerGone(Exception):
+    """Nobody waits for an answer any more."""
+
+
+@dataclass
+class Child:
+    """A process with code in it, and our ends of its streams."""
+
+    pid: int
+    pidfd: int
+    stdout: int
+    stderr: int
+    report: int
+    written: dict[int, bytearray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for fd in self.streams:
+            os.set_blocking(fd, False)
+        self.forget_written()
+
+    @property
+    def streams(self) -> tuple[int, int, int]:
+        """What it writes to."""
+        return self.stdout, self.stderr, self.report
+
+    def forget_written(self) -> None:
+        """Start over with empty streams."""
+        self.written = {fd: bytearray() for fd in self.streams}
+
+    def close(self) -> None:
+        """Let go of the file descriptors."""
+        for fd in (self.pidfd, *self.streams):
+            os.close(fd)
+
+
+def watch(
+    child: Child, rules: Rules, prepared: Prepared, timeout_s: float, control: int, *, until_report: bool
+) -> str | None:
+    """Wait until the child ends or, if asked for, reports; None then, else why it has to be stopped."""
+    begin = time.monotonic()
+    waited_before = waited_s(child.pid)
+    poll = select.poll()
+    for fd in (child.pidfd, *child.streams):
+        poll.register(fd, select.POLLIN)
+    poll.register(control, select.POLLRDHUP)
+    deadline, next_check = begin + timeout_s, begin + CHECK_INTERVAL_S
+    while True:
+        pause_s = min(deadline, next_check) - time.monotonic()
+        ready = {fd for fd, _ in poll.poll(max(pause_s, 0) * 1000 + 0.5)}
+        if control in ready:
+            raise ServerGone
+        for fd in ready.intersection(child.streams):
+            if not take(child, fd):
+                poll.unregister(fd)
+        if child.pidfd in ready or (until_report and child.written[child.report].endswith(b"\n")):
+            return None
+        if size_of(child) > rules.max_output_bytes:
+            return "output"
+        now = time.monotonic()
+        if now >= deadline:
+            extension = min(waited_s(child.pid) - waited_before, MAX_EXTENSION * timeout_s)
+            deadline = begin + timeout_s + extension
+            if now >= deadline:
+                return "timeout"
+        if now >= next_check:
+            if cause := exceeded(rules, prepared):
+                return cause
+            next_check = time.monotonic() + CHECK_INTERVAL_S
+
+
+def take(child: Child, fd: int) -> bool:
+    """Take one piece of what the child wrote; False at the end of the stream."""
+    try:
+        piece = os.read(fd, CHUNK_BYTES)
+    except BlockingIOError:
+        return True
+    except ConnectionError:  # it closed its end without having read all
+        return False
+    child.written[fd] += piece
+    return bool(piece)
+
+
+def take_rest(child: Child, rules: Rules) -> None:
+    """Take what is left in the streams now, as far as the limit allows."""
+    for fd in child.streams:
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while size_of(child) <= rules.max_output_bytes and (piece := os.read(fd, CHUNK_BYTES)):
+                child.written[fd] += piece
+
+
+def size_of(child: Child) -> int:
+    """How much the child has written."""
+    return sum(map(len, child.written.values()))
+
+
+def outcome(child: Child, rules: Rules, cause: str | None, exit_code: int | None) -> dict[str, Any]:
+    """How a run ended, in the words of the answer."""
+    report = _report_of(child)
+    if cause is None and size_of(child) > rules.max_output_bytes:
+        cause = "output"
+    if cause is None and report.get("memory"):
+        cause = "memory"
+    if cause is None and exit_code is not None and exit_code < 0:
+        cause = "killed"
+    stderr = bytes(child.written[child.stderr][-STDERR_TAIL_BYTES:])
+    return {
+        "status": cause or ("ok" if not exit_code else "error"),
+        "exit_code": exit_code,
+        "stdout": bytes(child.written[child.stdout][: rules.max_output_bytes]).decode(errors="replace"),
+        "stderr": stderr.decode(errors="replace"),
+        "value": value if isinstance(value := report.get("value"), str) else None,
+        "cell_status": report.get("status"),
+    }
+
+
+def _report_of(child: Child) -> dict[str, Any]:
+    """All that the child said about itself; what makes no sense is left out, for it may come from anyone."""
+    said: dict[str, Any] = {}
+    for line in bytes(child.written[child.report]).splitlines():
+        with contextlib.suppress(ValueError, RecursionError):
+            one = json.loads(line)
+            if isinstance(one, dict):
+                said.update(one)
+    return said

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trusted process of a sandbox: forks a child for every piece of code, watches it, and leaves nothing of it behind.
+
+It has loaded what most programs import, so that a child is ready at once. Its one socket leads to the server; children
+never hold it. Answers say whether all traces of the code are gone: if not, the server replaces the sandbox.
+"""
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import site
+import socket
+import struct
+import sys
+import time
+from typing import Any
+
+from nemo_gym._execution.inside import containment, programs, watching
+from nemo_gym._execution.inside.containment import Prepared, Rules
+from nemo_gym._execution.inside.watching import Child, ServerGone
+
+LENGTH = struct.Struct(">Q")
+INTERRUPT_GRACE_S = 1.0
+SEND_PATIENCE_S = 5
+
+
+def main(control_fd: int) -> None:
+    """Read the rules, then answer requests until the server is gone."""
+    control = socket.socket(fileno=control_fd)
+    try:
+        settings = _receive(control)
+    except EOFError:  # the server ended before it could say more; our folder may be there already
+        with contextlib.suppress(OSError):
+            os.rmdir(os.environ["HOME"])
+        return
+    rules = Rules(**settings["rules"])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    sys.path[:] = [entry for entry in sys.path if entry] + settings["sys_path"]
+    site.setquit()
+    for name in settings["preload"]:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    for folder in rules.folders:
+        containment.empty(folder)  # of caches that modules wrote while they were loaded
+    gc.collect()
+    gc.freeze()
+    prepared = containment.prepare(rules)
+    zygote = Zygote(control, rules, prepared)
+    try:
+        _send(control, {"has_file_rules": rules.has_own_pids or prepared.file_rules is not None})
+        while True:
+            _send(control, zygote.answer(_receive(control)))
+    except (ServerGone, EOFError, OSError):
+        containment.kill_all(rules)
+        containment.remove_folders(rules)
+
+
+class Zygote:
+    """One piece of code at a time, or one session."""
+
+    def __init__(self, control: socket.socket, rules: Rules, prepared: Prepared) -> None:
+        self._control, self._rules, self._prepared = control, rules, prepared
+        self._session: Child | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Do what is asked for."""
+        begin = time.monotonic()
+        if request["op"] == "end_session":
+            self._end_session()
+            return {"is_clean": self._clean()}
+        answer = self._cell(request) if request["op"] == "cell" else self._run(request)
+        if self._session is None:
+            answer["is_clean"] = self._clean()
+        return {"is_clean": True, "elapsed_s": time.monotonic() - begin, **answer}
+
+    def _run(self, request: dict[str, Any]) -> dict[str, Any]:
+        child = self._start(request, request["stdin"])
+        try:
+            return self._ended(child, self._watch(child, request["timeout_s"]))
+        finally:
+            child.close()
+
+    def _cell(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Run a cell of the session, which is started if there is none; `state_lost` says whether it survived."""
+        if self._session is None:
+            self._session = self._start({"op": "session"}, "")
+        child = self._session
+        child.forget_written()
+        containment.signal_all(self._rules, signal.SIGCONT)
+        cause = self._cell_cause(child, request)
+        watching.take_rest(child, self._rules)
+        is_alive = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        if is_alive and cause in (None, "interrupted"):
+            # Nothing of the session runs between two cells.
+            containment.signal_all(self._rules, signal.SIGSTOP)
+            answer = watching.outcome(child, self._rules, "timeout" if cause else None, None)
+            if answer["status"] == "ok" and answer["cell_status"] != 0:
+                answer["status"] = "error"
+            if answer["status"] != "memory":
+                return {**answer, "exit_code": answer["cell_status"], "state_lost": False}
+            cause = "memory"  # which its variables would go on to take from the next cells
+        answer = self._ended(child, cause)
+        self._end_session()
+        return {**answer, "status": "error" if answer["status"] == "ok" else answer["status"], "state_lost": True}
+
+    def _cell_cause(self, child: Child, request: dict[str, Any]) -> str | None:
+        """Send a cell and wait for its end; one that takes too long is interrupted before it is killed."""
+        source = request["source"].encode(errors="replace")
+        try:
+            _send_all(child.report, LENGTH.pack(len(source)) + source)
+        except OSError:
+            return "killed"
+        cause = self._watch(child, request["timeout_s"], until_report=True)
+        if cause != "timeout":
+            return cause
+        os.kill(child.pid, signal.SIGINT)
+        cause = self._watch(child, INTERRUPT_GRACE_S, until_report=True)
+        return "interrupted" if cause is None else cause
+
+    def _watch(self, child: Child, timeout_s: float, *, until_report: bool = False) -> str | None:
+        control = self._control.fileno()
+        return watching.watch(child, self._rules, self._prepared, timeout_s, control, until_report=until_report)
+
+    def _ended(self, child: Child, cause: str | None) -> dict[str, Any]:
+        """Collect a child that ended, or end it; then all else."""
+        if cause is not None:
+            os.kill(child.pid, signal.SIGKILL)
+        status = os.waitpid(child.pid, 0)[1]
+        containment.kill_all(self._rules)
+        watching.take_rest(child, self._rules)
+        exit_code = os.waitstatus_to_exitcode(status)
+        return watching.outcome(child, self._rules, cause, exit_code)
+
+    def _end_session(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _clean(self) -> bool:
+        return containment.kill_all(self._rules) and containment.wipe(self._rules)
+
+    def _start(self, request: dict[str, Any], stdin: str) -> Child:
+        stdin_fd = os.memfd_create("stdin")
+        _write_all(stdin_fd, stdin.encode(errors="replace"))
+        os.lseek(stdin_fd, 0, os.SEEK_SET)
+        (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
+        ours, theirs = socket.socketpair()
+        # A child that does not read must not hold us up.
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_PATIENCE_S, 0))
+        report, report_theirs = ours.detach(), theirs.detach()
+        child_fds = (stdin_fd, out_theirs, err_theirs, report_theirs)
+        pid = os.fork()
+        if pid == 0:
+            try:
+                _take_over(child_fds, self._rules, self._prepared)
+                programs.become_program(request)
+            except OSError as error:
+                os.write(2, f"cannot confine the code: {error}\n".encode())
+            finally:
+                os._exit(1)
+        for fd in child_fds:
+            os.close(fd)
+        return Child(pid, os.pidfd_open(pid), out, err, report)
+
+
+def _take_over(fds: tuple[int, ...], rules: Rules, prepared: Prepared) -> None:
+    """In the child: hold nothing but its own streams, and be confined."""
+    os.setsid()
+    # None of them has one of the first three numbers, so no step overwrites what a later one needs.
+    for number, fd in enumerate(fds):
+        os.dup2(fd, number, inheritable=number <= 2)
+    os.chdir(rules.folders[0])
+    containment.confine(rules, prepared)
+    os.closerange(len(fds), 1 << 16)
+
+
+def _receive(control: socket.socket) -> Any:
+    (size,) = LENGTH.unpack(_exactly(control, LENGTH.size))
+    return json.loads(_exactly(control, size))
+
+
+def _exactly(control: socket.socket, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = control.recv(min(size - len(data), 1 << 20))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)
+
+
+def _send(control: socket.socket, message: Any) -> None:
+    data = json.dumps(message).encode()
+    control.sendall(LENGTH.pack(len(data)) + data)
+
+
+def _send_all(fd: int, data: bytes) -> None:
+    os.set_blocking(fd, True)
+    try:
+        _write_all(fd, data)
+    finally:
+        os.set_blocking(fd, False)
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server's side of a sandbox for code: start it, send it requests, and end it."""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+from nemo_gym._execution import inside
+from nemo_gym._execution.bubblewrap import ETC_FILES, SYSTEM_LINKS, bubblewrap_prefix, writable_folders
+from nemo_gym._execution.errors import SandboxUnavailable, WorkerDied
+from nemo_gym._execution.frames import Channel
+from nemo_gym._execution.inside.containment import Rules, empty
+from nemo_gym._execution.inside.watching import MAX_EXTENSION
+
+Isolation = Literal["bubblewrap", "rlimits"]
+
+START_TIMEOUT_S = 60.0
+CLEANING_TIMEOUT_S = 30.0
+END_PATIENCE_S = 3.0
+MIB = 1024 * 1024
+FOLDER_PREFIX = "nemo-gym-code-"
+# Numbers that no real user has; one for every sandbox of every server on the machine, as far as they go.
+_FIRST_UID = 1_800_000_000
+_NOBODY = 65534
+_counter = itertools.count()
+
+_BOOTSTRAP = """
+import sys, types
+for name, path in (("nemo_gym", sys.argv[1]), ("nemo_gym._execution", sys.argv[1] + "/_execution")):
+    sys.modules[name] = types.ModuleType(name)
+    sys.modules[name].__path__ = [path]
+from nemo_gym._execution.inside.zygote import main
+main(int(sys.argv[2]))
+"""
+_PACKAGE = Path(inside.__file__).parents[2]
+_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a sandbox is like; equal for all of a pool."""
+
+    isolation: Isolation
+    bubblewrap: str
+    memory_mib: int
+    max_processes: int
+    files_mib: int
+    max_open_files: int
+    max_output_bytes: int
+    preload: tuple[str, ...]
+    import_paths: tuple[str, ...]
+
+
+class SandboxWorker:
+    """A sandbox that runs one piece of code after the other."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", sock: socket.socket, folder: str | None) -> None:
+        self._channel = Channel(sock)
+        self.folder = folder
+        self.hides_files = False
+        """Whether code in it sees no files but its own and those of the system."""
+        self._is_between_requests = True
+        # Also when nobody ends it: the sandbox goes when this object does.
+        self._finalizer = weakref.finalize(self, _end, process, self._channel, folder)
+        self._ending: threading.Thread | None = None
+
+    @classmethod
+    async def start(cls, setup: Setup) -> "SandboxWorker":
+        """Start a sandbox, and wait until it takes requests.
+
+        In the thread of the event loop, because bubblewrap ends when the thread that started it does.
+        """
+        worker, problems = cls._launch(setup)
+        with problems:
+            try:
+                ready = await worker.ask(_settings(setup, worker.folder), START_TIMEOUT_S)
+                worker.hides_files = ready["has_file_rules"]
+            except (WorkerDied, TimeoutError) as error:
+                worker.end()
+                problems.seek(0)
+                said = problems.read().decode(errors="replace").strip().splitlines()
+                raise SandboxUnavailable(said[-1] if said else str(error)) from error
+            except BaseException:
+                worker.end()
+                raise
+        return worker
+
+    @classmethod
+    def _launch(cls, setup: Setup) -> tuple["SandboxWorker", IO[bytes]]:
+        """The process, and the file that it writes its problems to."""
+        ours, theirs = socket.socketpair()
+        folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if setup.isolation == "rlimits" else None
+        problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+        with theirs:
+            process = subprocess.Popen(
+                _command(setup, theirs.fileno()),
+                env=_environment(_folders(setup, folder)[0]),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=problems,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+            )
+        return cls(process, ours, folder), problems
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it waits for a request, alive and clean."""
+        return self._is_between_requests and self._channel.is_quiet
+
+    async def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """The answer to a request. If there is none, or what ran left traces, the sandbox is not used again."""
+        self._is_between_requests = False
+        try:
+            async with asyncio.timeout(timeout_s):
+                answer: dict[str, Any] = json.loads(await self._channel.ask(json.dumps(request).encode()))
+        except (EOFError, OSError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise WorkerDied("a sandbox ended without an answer") from error
+        self._is_between_requests = answer.get("is_clean", True)
+        return answer
+
+    def end(self) -> None:
+        """Kill it and all that runs in it."""
+        self._is_between_requests = False
+        self._ending = self._finalizer() or self._ending
+
+    def wait_until_gone(self) -> None:
+        """Block until nothing is left of a sandbox that was ended."""
+        if self._ending is not None:
+            self._ending.join()
+
+
+def patience_for(timeout_s: float) -> float:
+    """How long to wait for the answer to a request with a time limit, before the sandbox itself is given up."""
+    return timeout_s * (1 + MAX_EXTENSION) + CLEANING_TIMEOUT_S
+
+
+def _command(setup: Setup, fd: int) -> list[str]:
+    # Equal hashes in every run: programs whose output depends on the order of a set are at least the same each time.
+    command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(_PACKAGE), str(fd)]
+    if setup.isolation == "rlimits":
+        return command
+    return [
+        *bubblewrap_prefix(setup.bubblewrap, _shown(setup), setup.files_mib * MIB, is_root=os.geteuid() == 0),
+        *command,
+    ]
+
+
+def _own_paths(setup: Setup) -> list[str]:
+    """Where the interpreter is, which may be reported through a link, and what else can be imported."""
+    interpreter = [sys.base_prefix, sys.base_exec_prefix, str(Path(_PYTHON).parents[1])]
+    return [path for path in dict.fromkeys([*interpreter, *setup.import_paths]) if os.path.exists(path)]
+
+
+def _shown(setup: Setup) -> list[str]:
+    return [*_own_paths(setup), str(_PACKAGE / "_execution")]
+
+
+def _folders(setup: Setup, folder: str | None) -> tuple[str, ...]:
+    return (folder,) if folder is not None else writable_folders(_shown(setup))
+
+
+def _environment(home: str) -> dict[str, str]:
+    path = "/usr/local/bin:/usr/bin:/bin"
+    return {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
+
+
+def _settings(setup: Setup, folder: str | None) -> dict[str, Any]:
+    return {"rules": asdict(_rules(setup, folder)), "preload": setup.preload, "sys_path": setup.import_paths}
+
+
+def _rules(setup: Setup, folder: str | None) -> Rules:
+    uid = _unused_uid() if os.geteuid() == 0 else None
+    return Rules(
+        has_own_pids=setup.isolation == "bubblewrap",
+        uid=uid,
+        other_tasks=0 if uid is not None else _tasks_of(os.getuid()),
+        folders=_folders(setup, folder),
+        readable=(
+            *_own_paths(setup),
+            "/usr",
+            *(f"/{name}" for name in SYSTEM_LINKS),
+            *(f"/etc/{name}" for name in ETC_FILES),
+        ),
+        memory_bytes=setup.memory_mib * MIB,
+        max_processes=setup.max_processes,
+        max_file_bytes=setup.files_mib * MIB,
+        max_open_files=setup.max_open_files,
+        max_output_bytes=setup.max_output_bytes,
+    )
+
+
+def _unused_uid() -> int:
+    uid = _FIRST_UID + (os.getpid() % 100_000) * 1000 + next(_counter) % 1000
+    with contextlib.suppress(OSError, ValueError), open("/proc/self/uid_map", encoding="ascii") as ranges:
+        for line in ranges:
+            first, _, count = map(int, line.split())
+            if first <= uid < first + count:
+                return uid
+    return _NOBODY
+
+
+def _tasks_of(uid: int) -> int:
+    count = 0
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            with contextlib.suppress(OSError):
+                if os.stat(f"/proc/{entry}").st_uid == uid:
+                    count += len(os.listdir(f"/proc/{entry}/task"))
+    return count
+
+
+def _end(process: "subprocess.Popen[bytes]", channel: Channel, folder: str | None) -> threading.Thread:
+    """Hang up, upon which the sandbox kills what runs in it, removes its folder and ends; a thread waits for that."""
+    channel.close()
+    waiting = threading.Thread(target=_see_it_end, args=(process, folder), name="end-of-sandbox", daemon=True)
+    waiting.start()
+    return waiting
+
+
+def _see_it_end(process: "subprocess.Popen[bytes]", folder: str | None) -> None:
+    try:
+        process.wait(END_PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    if folder is not None and os.path.exists(folder):
+        with contextlib.suppress(OSError):
+            empty(folder)
+            os.rmdir(folder)

@@ -1,0 +1,355 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run Python code that a model wrote, contained: what it does reaches neither the server nor the next piece of code.
+
+A pool keeps a few sandboxes warm, each with an interpreter that forks for every piece of code, so that a check costs
+milliseconds. Bubblewrap keeps them apart where it works; otherwise resource limits, a user of their own (for root) and
+a filter on system calls do what they can, and the log says which. For commands in images or folders that last, see
+`nemo_gym.sandbox`. Linux only.
+"""
+
+import asyncio
+import json
+import logging
+import shutil
+import site
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from types import TracebackType
+from typing import Any, Literal
+
+from nemo_gym._execution.errors import PoolClosed as PoolClosed
+from nemo_gym._execution.errors import PoolFull as PoolFull
+from nemo_gym._execution.errors import SandboxUnavailable as SandboxUnavailable
+from nemo_gym._execution.errors import WorkerDied
+from nemo_gym._execution.lifespan import at_shutdown
+from nemo_gym._execution.sandbox_workers import Isolation, SandboxWorker, Setup, patience_for
+from nemo_gym._execution.slots import Slots
+
+LOG = logging.getLogger(__name__)
+
+Status = Literal["ok", "error", "timeout", "memory", "output", "killed"]
+IsolationChoice = Literal["auto", "bubblewrap", "rlimits"]
+
+COMMON_MODULES = (
+    "abc", "array", "ast", "base64", "bisect", "calendar", "cmath", "collections.abc", "contextlib", "copy", "csv",
+    "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "io",
+    "itertools", "json", "math", "numbers", "operator", "os", "queue", "random", "re", "statistics", "string", "struct",
+    "sys", "textwrap", "threading", "time", "traceback", "types", "typing", "unicodedata", "uuid", "zlib",
+    "encodings.ascii", "encodings.latin_1",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a piece of code may use."""
+
+    memory_mib: int = 1024
+    """Of all its processes together."""
+    max_processes: int = 64
+    """Threads included."""
+    files_mib: int = 64
+    """Of all its files; without bubblewrap, of each."""
+    max_open_files: int = 256
+    max_output_bytes: int = 4 * 1024 * 1024
+    """Of stdout, stderr and the result of a call together."""
+
+
+@dataclass(frozen=True)
+class CodeResult:
+    """How a piece of code ended. What it did wrong is a value here, never an exception."""
+
+    status: Status
+    """`ok`: exit code 0. `error`: another one, as after an exception. `timeout`, `memory`, `output`: the limit that it
+    was stopped at. `killed`: ended by a signal, as after a crash, or stopped for having too many processes."""
+    stdout: str
+    stderr: str
+    """The end of it, if it is long."""
+    exit_code: int | None
+    """Negative: the signal that ended it. None: it still runs, as a session does."""
+    elapsed_s: float
+    value: Any = None
+    """Of a call: what the function returned. Of a session: the `repr` of the last expression, if it gave something."""
+    state_lost: bool = False
+    """Of a session: whether its variables are gone, because its process is."""
+
+    @property
+    def error(self) -> str:
+        """What went wrong in a line; empty if nothing did."""
+        if self.status == "error":
+            return next(reversed(self.stderr.strip().splitlines()), f"ended with exit code {self.exit_code}")
+        return _SAID[self.status]
+
+
+_SAID = {
+    "ok": "",
+    "timeout": "took too long",
+    "memory": "used too much memory",
+    "output": "wrote too much output",
+    "killed": "crashed, or was stopped for having too many processes",
+}
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Why code cannot run in some way, None if it can, and whether it sees the machine's files."""
+
+    problem: str | None
+    hides_files: bool
+
+
+# The code itself cannot end its sandbox, as far as we know; if a second one is lost too, it found a way.
+_SANDBOXES_FOR_ONE = 2
+
+
+class CodePool:
+    """`await pool.run(source, stdin=…)` runs a program; `call` calls a function of it; `session` keeps its variables.
+
+    Sandboxes start with the first use and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
+    """
+
+    def __init__(
+        self,
+        workers: int = 2,
+        limits: Limits = Limits(),
+        *,
+        timeout_s: float = 10.0,
+        max_queue: int = 10_000,
+        max_sessions: int = 256,
+        preload: Sequence[str] = COMMON_MODULES,
+        import_paths: Sequence[str] = (),
+        isolation: IsolationChoice = "auto",
+        bubblewrap: str = "bwrap",
+    ) -> None:
+        """`workers` programs run at a time and up to `max_queue` wait; beside them up to `max_sessions` sessions live.
+
+        `timeout_s` is for each run or call, and does not count the time for which other processes had the processors.
+        `import_paths` are folders that code may import from, beside the standard library; see `installed_packages`.
+        """
+        self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
+        self._timeout_s, self._choice = timeout_s, isolation
+        self._setup = Setup(
+            "bubblewrap", bubblewrap, preload=tuple(preload), import_paths=tuple(import_paths), **asdict(limits)
+        )
+        self._isolation: Isolation | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._programs: Slots[SandboxWorker] | None = None
+        self._sessions: Slots[SandboxWorker] | None = None
+        self._deciding: asyncio.Lock | None = None
+        self._is_closed = False
+
+    @property
+    def isolation(self) -> Isolation | None:
+        """What keeps the code apart; None as long as nothing ran."""
+        return self._isolation
+
+    async def start(self, count: int | None = None) -> None:
+        """Have sandboxes ready before they are needed, all of them unless `count` says less."""
+        await self._slots()[0].start(self._size if count is None else count)
+
+    async def run(
+        self, source: str, *, stdin: str = "", prelude: str = "", timeout_s: float | None = None
+    ) -> CodeResult:
+        """Run a program from its start to its end, with the names that the trusted code `prelude` defines."""
+        return await self._once({"op": "run", "source": source, "stdin": stdin, "prelude": prelude}, timeout_s)
+
+    async def call(
+        self,
+        source: str,
+        function: str,
+        arguments: Sequence[Any] = (),
+        *,
+        prelude: str = "",
+        timeout_s: float | None = None,
+    ) -> CodeResult:
+        """Run a program, then call a function that it defines, or a method of its class `Solution`.
+
+        Arguments and result pass as JSON, so a tuple comes back as a list.
+        """
+        request = {"op": "call", "source": source, "function": function, "arguments": list(arguments)}
+        result = await self._once({**request, "stdin": "", "prelude": prelude}, timeout_s)
+        return _with_value(result, function) if result.status == "ok" else result
+
+    async def open_session(self) -> "CodeSession":
+        """A sandbox for one caller, in which variables last from one piece of code to the next; close it after use."""
+        lent = AsyncExitStack()
+        worker = await lent.enter_async_context(self._slots()[1].lend())
+        return CodeSession(worker, lent, self._timeout_s)
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator["CodeSession"]:
+        """As `open_session`, closed at the end of the block."""
+        session = await self.open_session()
+        try:
+            yield session
+        finally:
+            await session.aclose()
+
+    def close_with(self, app: Any) -> None:
+        """Close the pool when `app` (FastAPI, Starlette) shuts down."""
+        at_shutdown(app, self.aclose)
+
+    async def aclose(self) -> None:
+        """End all sandboxes; what runs in them is killed."""
+        self._is_closed = True
+        for worker in self._end():
+            await asyncio.to_thread(worker.wait_until_gone)
+
+    async def __aenter__(self) -> "CodePool":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _once(self, request: dict[str, Any], timeout_s: float | None) -> CodeResult:
+        """Run something in a sandbox, and in another one if the first is lost, which need not be the code's fault."""
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        for _ in range(_SANDBOXES_FOR_ONE):
+            async with self._slots()[0].lend() as worker:
+                with suppress(WorkerDied):
+                    return await _ask(worker, request, limit_s)
+        self._refuse_if_closed()
+        return _lost(limit_s)
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise PoolClosed("the code pool is closed: nothing can run any more")
+
+    def _slots(self) -> tuple[Slots[SandboxWorker], Slots[SandboxWorker]]:
+        self._refuse_if_closed()
+        loop = asyncio.get_running_loop()
+        if self._programs is None or self._sessions is None or self._loop is not loop:
+            self._end()  # of a loop that has ended
+            self._loop, self._deciding = loop, asyncio.Lock()
+            self._programs = Slots("code pool", self._start_worker, size=self._size, max_queue=self._max_queue)
+            self._sessions = Slots(
+                "code sessions", self._start_worker, size=self._max_sessions, max_queue=self._max_queue
+            )
+        return self._programs, self._sessions
+
+    async def _start_worker(self) -> SandboxWorker:
+        if self._isolation is None and self._deciding is not None:
+            async with self._deciding:
+                self._isolation = self._isolation or await self._decide()
+        return await SandboxWorker.start(replace(self._setup, isolation=self._isolation or "rlimits"))
+
+    async def _decide(self) -> Isolation:
+        """Bubblewrap if it is wanted and works here; found out once, and logged."""
+        _refuse_other_systems()
+        problem = await self._bubblewrap_problem()
+        if problem is None:
+            LOG.info("model-written code runs under bubblewrap: no network, read-only system, private files")
+            return "bubblewrap"
+        if self._choice == "bubblewrap":
+            raise SandboxUnavailable(
+                f"cannot run model-written code under bubblewrap: {problem}\n"
+                "hint: install the package `bubblewrap` and allow user namespaces, or choose another isolation"
+            )
+        trial = await self._try("rlimits")
+        if trial.problem is not None:
+            raise SandboxUnavailable(f"cannot run model-written code: {problem}; and with limits only: {trial.problem}")
+        files = "sees no files but the system's" if trial.hides_files else "can read this machine's files"
+        LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
+        return "rlimits"
+
+    async def _bubblewrap_problem(self) -> str | None:
+        if self._choice == "rlimits":
+            return "the config asks for it"
+        executable = shutil.which(self._setup.bubblewrap)
+        if executable is None:
+            return f"the program {self._setup.bubblewrap!r} is not installed"
+        self._setup = replace(self._setup, bubblewrap=executable)
+        return (await self._try("bubblewrap")).problem
+
+    async def _try(self, isolation: Isolation) -> "_Trial":
+        try:
+            worker = await SandboxWorker.start(replace(self._setup, isolation=isolation, preload=()))
+        except (SandboxUnavailable, OSError) as error:
+            return _Trial(str(error), False)
+        try:
+            result = await _ask(worker, {"op": "run", "source": "print('works')", "stdin": "", "prelude": ""}, 30.0)
+        except WorkerDied as error:
+            return _Trial(str(error), False)
+        finally:
+            worker.end()
+        problem = None if result.stdout == "works\n" else f"a first program failed: {result.error}"
+        return _Trial(problem, worker.hides_files)
+
+    def _end(self) -> list[SandboxWorker]:
+        ended = [worker for slots in (self._programs, self._sessions) if slots is not None for worker in slots.end()]
+        self._programs = self._sessions = None
+        return ended
+
+
+class CodeSession:
+    """An interpreter that keeps its variables. Nothing of it runs between two pieces of code."""
+
+    def __init__(self, worker: SandboxWorker, lent: AsyncExitStack, timeout_s: float) -> None:
+        self._worker, self._lent, self._timeout_s = worker, lent, timeout_s
+        self._turn = asyncio.Lock()
+
+    async def run(self, source: str, *, timeout_s: float | None = None) -> CodeResult:
+        """Run a piece of code; after one that took its process down, the next one begins without variables.
+
+        Code that takes too long is interrupted first, which keeps the variables, and killed if that does not help.
+        """
+        async with self._turn:
+            limit_s = self._timeout_s if timeout_s is None else timeout_s
+            try:
+                return await _ask(self._worker, {"op": "cell", "source": source}, limit_s)
+            except WorkerDied:
+                return _lost(limit_s)
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether more can be run; not if even the sandbox around the interpreter was lost."""
+        return self._turn.locked() or self._worker.is_usable
+
+    async def aclose(self) -> None:
+        """End the interpreter; the sandbox is for others then."""
+        async with self._turn, self._lent:
+            if self._worker.is_usable:
+                # A sandbox that does not answer is not lent again.
+                with suppress(WorkerDied, TimeoutError):
+                    await self._worker.ask({"op": "end_session"}, patience_for(0.0))
+
+
+def installed_packages() -> list[str]:
+    """The folders of the packages that are installed here, as `import_paths` of a pool."""
+    return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
+
+
+async def _ask(worker: SandboxWorker, request: dict[str, Any], timeout_s: float) -> CodeResult:
+    try:
+        answer = await worker.ask({**request, "timeout_s": timeout_s}, patience_for(timeout_s))
+    except WorkerDied as error:
+        LOG.warning("a sandbox for model-written code is replaced: %s", error)
+        raise
+    except TimeoutError:
+        LOG.warning("a sandbox for model-written code is replaced: it did not answer in time")
+        return _lost(timeout_s)
+    return CodeResult(**{name: answer[name] for name in CodeResult.__dataclass_fields__ if name in answer})
+
+
+def _lost(timeout_s: float) -> CodeResult:
+    """Of code that took its sandbox down."""
+    return CodeResult("killed", "", "", None, timeout_s, state_lost=True)
+
+
+def _with_value(result: CodeResult, function: str) -> CodeResult:
+    if result.value is None:
+        return replace(result, status="error", stderr=f"{result.stderr}{function} ended the program\n")
+    try:
+        return replace(result, value=json.loads(result.value))
+    except (ValueError, RecursionError):
+        return replace(result, status="error", value=None, stderr=f"{result.stderr}{function} gave no JSON value\n")
+
+
+def _refuse_other_systems() -> None:
+    if not sys.platform.startswith("linux"):
+        raise SandboxUnavailable(
+            f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
+        )

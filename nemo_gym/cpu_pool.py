@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Worker processes for verifiers that compute: warm, bounded in number, and killed when a call takes too long.
+
+For trusted code that may hang or crash, such as a computer algebra system given what a model wrote. Code that a model
+wrote belongs into `nemo_gym.code_execution`, which contains it.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+from nemo_gym._execution.cpu_workers import CpuWorker, Template, packed
+from nemo_gym._execution.errors import PoolClosed as PoolClosed
+from nemo_gym._execution.errors import PoolFull as PoolFull
+from nemo_gym._execution.errors import WorkerDied as WorkerDied
+from nemo_gym._execution.lifespan import at_shutdown
+from nemo_gym._execution.slots import Slots
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class CpuPool:
+    """`await pool.run(fn, *args)` runs `fn` in one of a few worker processes.
+
+    Workers start with the first call and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
+    """
+
+    def __init__(
+        self,
+        workers: int | None = None,
+        max_queue: int = 10_000,
+        timeout_s: float = 30.0,
+        preload: Sequence[str] = (),
+    ) -> None:
+        """`workers` is the number of processes, by default that of the CPUs this process may use. `timeout_s` bounds
+        the time a call runs, not the time it waits; up to `max_queue` calls wait. `preload` names modules to import
+        once, so that a worker that replaces a killed one has them at once."""
+        self._size = workers or usable_cpus()
+        self._max_queue, self._timeout_s = max_queue, timeout_s
+        self._preload = tuple(preload)
+        self._template: Template | None = None
+        self._slots: Slots[CpuWorker] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_closed = False
+
+    async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """`fn(*args, **kwargs)` in a worker process; `fn`, its arguments and its result must be picklable.
+
+        What `fn` raises is raised here. TimeoutError: it took too long, and was killed. WorkerDied: it took its process
+        down. PoolFull: too many calls wait already. PoolClosed: the pool was closed before it had an answer.
+        """
+        return await self.run_for(self._timeout_s, fn, *args, **kwargs)
+
+    async def run_for(self, timeout_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As `run`, with a time limit for this call."""
+        request, what = packed(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
+        async with self._slots_of_this_loop().lend() as worker:
+            try:
+                result: T = await worker.call(request, what, timeout_s)
+            except WorkerDied:
+                self._refuse_if_closed()
+                raise
+            return result
+
+    def close_with(self, app: Any) -> None:
+        """Close the pool when `app` (FastAPI, Starlette) shuts down."""
+        at_shutdown(app, self.aclose)
+
+    async def aclose(self) -> None:
+        """End all workers; calls under way fail."""
+        self._is_closed = True
+        template = self._end_workers()
+        if template is not None:
+            await asyncio.to_thread(template.end)
+
+    async def __aenter__(self) -> "CpuPool":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _slots_of_this_loop(self) -> Slots[CpuWorker]:
+        self._refuse_if_closed()
+        loop = asyncio.get_running_loop()
+        if self._slots is None or self._loop is not loop:
+            if (old := self._end_workers()) is not None:  # of a loop that has ended
+                old.end()
+            self._loop, template = loop, Template(self._preload)
+
+            async def start() -> CpuWorker:
+                return await asyncio.to_thread(template.start_worker)
+
+            self._template = template
+            self._slots = Slots("CPU pool", start, size=self._size, max_queue=self._max_queue)
+        return self._slots
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise PoolClosed("the CPU pool is closed: calls cannot run any more")
+
+    def _end_workers(self) -> Template | None:
+        """Kill all workers; what is left to end is the process that forked them, which may take a moment."""
+        slots, template = self._slots, self._template
+        self._slots = self._template = None
+        if slots is not None:
+            slots.end()
+        return template
+
+
+def usable_cpus() -> int:
+    """How many CPUs this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every system
+        return os.cpu_count() or 1

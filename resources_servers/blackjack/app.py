@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Blackjack, played step by step by `gymnasium_agent`: hit or stand until the hand is over, for +1, 0 or -1.
+
+The cards are decided by the task: by its `seed`, or else by what the task is and which rollout of it this is. So a run
+can be repeated, and the repeats of a task without a seed are different hands.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import HTTPException
+
+from nemo_gym import grading
+from nemo_gym.base_resources_server import BaseResourcesServerConfig
+from nemo_gym.openai_utils import NeMoGymResponse
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.session_store import UnknownSession
+from resources_servers.blackjack.game import REWARDS, Game
+from resources_servers.gymnasium import GymnasiumServer, extract_text
+
+_PLACE = ("_ng_task_index", "_ng_rollout_index")
+_NOT_THE_TASK = ("agent_ref", "response")
+
+
+class BlackjackResourcesServerConfig(BaseResourcesServerConfig):
+    """Config of the environment; it has no settings of its own."""
+
+
+class BlackjackResourcesServer(GymnasiumServer):
+    """A dealer; `session_state` holds the hands that are being played."""
+
+    config: BlackjackResourcesServerConfig
+
+    async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str | None, dict[str, Any]]:
+        """Deal."""
+        game = Game.dealt(seed_of(metadata))
+        self.session_state[session_id] = game
+        return _observed(game), game.seen()
+
+    async def step(
+        self, action: NeMoGymResponse, metadata: dict[str, Any], session_id: str
+    ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
+        """Hit or stand. A hand that is over is forgotten."""
+        try:
+            game: Game = self.session_state[session_id]
+        except UnknownSession as error:
+            raise HTTPException(400, "no hand is being played in this session.\nhint: call /reset first") from error
+        result = game.hit() if hits(extract_text(action)) else game.stand()
+        if result is None:
+            return _observed(game), 0.0, False, False, game.seen()
+        del self.session_state[session_id]
+        return None, REWARDS[result], True, False, game.shown(result)
+
+
+def hits(text: str) -> bool:
+    """Whether the last `<action>` says hit; anything else, or none, is to stand."""
+    said = grading.tagged(grading.strip_thinking(text), "action")
+    return said is not None and said.lower() == "hit"
+
+
+def seed_of(metadata: Mapping[str, Any]) -> str:
+    """What decides the cards of a rollout."""
+    if metadata.get("seed") is not None:
+        return f"seed {json.dumps(metadata['seed'], sort_keys=True)}"
+    task = {key: field for key, field in metadata.items() if not key.startswith("_ng_") and key not in _NOT_THE_TASK}
+    place = [metadata.get(key) for key in _PLACE]
+    return f"task {json.dumps([task, place], sort_keys=True)}"
+
+
+def _observed(game: Game) -> str:
+    seen = game.seen()
+    return (
+        f"Your hand: {', '.join(seen['player'])} (value {seen['player_value']}). "
+        f"The dealer shows: {', '.join(seen['dealer'])}. Hit or stand?"
+    )
+
+
+if __name__ == "__main__":
+    BlackjackResourcesServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = BlackjackResourcesServer.run_webserver()

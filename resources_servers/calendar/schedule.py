@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times of a day, what an event must keep to, and whether a calendar that a model wrote keeps to it.
+
+Times are minutes after midnight. A model's calendar is the first JSON list of objects in its text; it is read in time
+that grows with the text, whatever the text is.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+_DAY = 24 * 60
+_TIME = re.compile(r"(\d{1,2})(?::(\d{2}))?(?::00)?\s*(?:([ap])\.?m\.?)?", re.IGNORECASE | re.ASCII)
+_CONSTRAINT = re.compile(r"(before|after|at)\s+(.+)|(between)\s+(.+?)\s+and\s+(.+)", re.IGNORECASE)
+_LIST_OF_OBJECTS = re.compile(r"\[\s*+\{")
+_MOST_LISTS = 100
+"""How many places of a text are tried, so that one that is full of brackets takes no time."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """An event that must be in the calendar, somewhere within its bounds."""
+
+    event_id: str
+    duration: int
+    earliest: int
+    """The first minute at which it may begin."""
+    latest: int
+    """The minute by which it must be over."""
+    start: int | None = None
+    """When it must begin, if that is fixed."""
+
+    def allows(self, start: int) -> bool:
+        """Whether the event may begin at `start`."""
+        return self.earliest <= start and start + self.duration <= self.latest and self.start in (None, start)
+
+
+def minutes(text: str) -> int:
+    """A time of day such as `9am`, `10:30 pm` or `14:00`; ValueError if it is none."""
+    found = _TIME.fullmatch(text.strip())
+    if found is None or (found[2] is None and found[3] is None):
+        raise ValueError(f"{text[:40]!r} is not a time like '9am', '10:30pm' or '14:00'")
+    hour, minute, half = int(found[1]), int(found[2] or 0), (found[3] or "").lower()
+    if half and not 1 <= hour <= 12:
+        raise ValueError(f"{text!r}: there is no such hour")
+    total = (hour % 12 + 12 * (half == "p") if half else hour) * 60 + minute
+    if minute > 59 or total > _DAY:
+        raise ValueError(f"{text!r}: there is no such time of day")
+    return total
+
+
+def wish(event_id: str, duration: int, constraint: str | None, min_time: str, max_time: str) -> Wish:
+    """An event as a row describes it; ValueError if that cannot be understood."""
+    earliest, latest = minutes(min_time), minutes(max_time)
+    if constraint is None:
+        return Wish(event_id, duration, earliest, latest)
+    found = _CONSTRAINT.fullmatch(constraint.strip())
+    if found is None:
+        raise ValueError(f"{constraint!r} is not 'before T', 'after T', 'between A and B' or 'at T'")
+    kind = (found[1] or found[3]).lower()
+    if kind == "between":
+        return Wish(event_id, duration, max(earliest, minutes(found[4])), min(latest, minutes(found[5])))
+    time = minutes(found[2])
+    if kind == "before":
+        return Wish(event_id, duration, earliest, min(latest, time))
+    if kind == "after":
+        return Wish(event_id, duration, max(earliest, time), latest)
+    return Wish(event_id, duration, earliest, latest, start=time)
+
+
+def is_fulfilled(text: str, wishes: Sequence[Wish]) -> bool:
+    """Whether the calendar in `text` has exactly the wished events, each as wished, and none at the same time."""
+    if not wishes:
+        return True
+    if "<think>" in text:
+        return False
+    events = first_list(text)
+    if events is None or len(events) != len(wishes):
+        return False
+    try:
+        starts = {str(event["event_id"]): _start(event) for event in events}
+    except (KeyError, ValueError):
+        return False
+    if starts.keys() != {one.event_id for one in wishes}:
+        return False
+    spans = sorted((starts[one.event_id], starts[one.event_id] + one.duration) for one in wishes)
+    durations = {str(event["event_id"]): event.get("duration") for event in events}
+    return (
+        all(one.allows(starts[one.event_id]) for one in wishes)
+        and all(_whole(durations[one.event_id]) == one.duration for one in wishes)
+        and all(before[1] <= after[0] for before, after in pairwise(spans))
+    )
+
+
+def first_list(text: str) -> list[Mapping[str, Any]] | None:
+    """The first JSON list of objects in `text`."""
+    return next(_lists(text), None)
+
+
+def _lists(text: str) -> Iterator[list[Mapping[str, Any]]]:
+    decoder = json.JSONDecoder()
+    for count, found in enumerate(_LIST_OF_OBJECTS.finditer(text)):
+        if count == _MOST_LISTS:
+            return
+        try:
+            value, _ = decoder.raw_decode(text, found.start())
+        except (ValueError, RecursionError):  # no JSON, a number of thousands of digits, or nested too deep
+            continue
+        if all(isinstance(one, dict) for one in value):
+            yield value
+
+
+def _start(event: Mapping[str, Any]) -> int:
+    if not isinstance(event["start_time"], str):
+        raise ValueError("a start time is a text")
+    return minutes(event["start_time"])
+
+
+def _whole(value: Any) -> int | None:
+    """A number of minutes, also one that was written as a text."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
+        return int(value)
+    return (
+        int(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value // 1 else None
+    )

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programming tasks: the model writes a program, and it passes if all unit tests do.
+
+Programs run in sandboxes of `nemo_gym.code_execution`. There is no credit for some of the tests, and a program that
+does harm is one that fails.
+"""
+
+import json
+import logging
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
+
+from nemo_gym import grading
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseRunRequest,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.code_execution import CodePool, Limits
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from resources_servers.code_gen.checking import check, extract_code
+
+LOG = logging.getLogger(__name__)
+MEMORY_MIB = 4096
+
+
+class CodeGenResourcesServerConfig(BaseResourcesServerConfig):
+    """Config of the environment."""
+
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+
+    num_processes: int = Field(8, ge=1)
+    """How many programs run at a time."""
+    unit_test_timeout_secs: float = Field(10, gt=0)
+    """How long a program may take for one unit test."""
+    debug: bool = False
+    """Log how every unit test went."""
+    reasoning_format_penalty: float = Field(0.0, ge=0)
+    """What a response loses whose messages hold reasoning tags; in proportion, if only some of them do."""
+
+
+class UnitTests(BaseModel):
+    """Inputs and the outputs they should lead to."""
+
+    inputs: list[str] = Field(min_length=1)
+    """What a program reads; or, with `fn_name`, the arguments of a function as JSON, one a line."""
+    outputs: list[str]
+    """What a program prints; or, with `fn_name`, what the function returns, as JSON."""
+    fn_name: str | None = None
+    harness: str | None = None
+    """Code that runs after the program, in the same sandbox; `fn_name` is then a function of it."""
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "UnitTests":
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"there are {len(self.inputs)} inputs, but {len(self.outputs)} outputs")
+        if self.harness is not None and self.fn_name is None:
+            raise ValueError("a harness needs `fn_name`, its function that makes a test")
+        if self.fn_name is not None:
+            for number, (given, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+                _parse(given.split("\n"), f"inputs[{number}]")
+                _parse([expected], f"outputs[{number}]")
+        return self
+
+
+class VerifierMetadata(BaseModel):
+    """What a task is scored by."""
+
+    unit_tests: UnitTests
+    difficulty: str | None = None
+
+
+class CodeGenRunRequest(BaseRunRequest):
+    """A task, and where it comes from."""
+
+    verifier_metadata: VerifierMetadata
+    hash_id: str | None = None
+    dataset: str | None = None
+    source: str | None = None
+
+
+class CodeGenVerifyRequest(CodeGenRunRequest, BaseVerifyRequest):
+    """A task and the response to it."""
+
+
+class CodeGenVerifyResponse(CodeGenVerifyRequest, BaseVerifyResponse):
+    """The reward, and what it rests on."""
+
+    extracted_model_output: str | None = None
+    """All that the model said; None if it said nothing."""
+    extracted_model_code: str | None = None
+    """The program in it; None if there is none."""
+    result: list[bool | int] | None = None
+    """A value for each unit test up to the first that failed: true, or -2 (wrong answer), -3 (took too long),
+    -4 (error). For all tests -1 (its sandbox did not answer), should that ever be."""
+    metadata: dict[str, Any] | None = None
+    """Of a failure: `error_code`, `error_message`, and the unit test it is about."""
+    unit_tests_time_taken: float | None = None
+    reasoning_format_violation_rate: float = 0.0
+    """The share of the model's messages that hold reasoning tags, which belong into reasoning items."""
+    difficulty: str | None = None
+
+
+class CodeGenResourcesServer(SimpleResourcesServer):
+    """No tools, and a verifier that runs programs."""
+
+    config: CodeGenResourcesServerConfig
+    _pool: CodePool = PrivateAttr()
+
+    def model_post_init(self, context: Any) -> None:
+        """Have sandboxes, of which none is started before there is something to run."""
+        super().model_post_init(context)
+        limits = Limits(memory_mib=MEMORY_MIB)
+        self._pool = CodePool(self.config.num_processes, limits, timeout_s=self.config.unit_test_timeout_secs)
+
+    def setup_webserver(self) -> FastAPI:
+        """The app, with which the sandboxes end."""
+        app = super().setup_webserver()
+        self._pool.close_with(app)
+        return app
+
+    async def verify(self, body: CodeGenVerifyRequest) -> CodeGenVerifyResponse:
+        """1 if the program passes all unit tests, less the penalty for reasoning where it does not belong."""
+        text = grading.assistant_text(body.response)
+        code = extract_code(text)
+        violations = _violation_rate(body.response.output)
+        passed, extras = False, dict[str, Any]()
+        if code is not None:
+            tests = body.verifier_metadata.unit_tests
+            timeout_s = self.config.unit_test_timeout_secs
+            program = code if tests.harness is None else f"{code}\n\n{tests.harness}"
+            report = await check(self._pool, program, tests.inputs, tests.outputs, tests.fn_name, timeout_s)
+            passed = report.has_passed
+            extras = {
+                "result": report.result,
+                "metadata": report.metadata,
+                "unit_tests_time_taken": report.elapsed_s,
+            }
+            if self.config.debug:
+                LOG.info("task %r: %s %s", body.hash_id, report.result, report.metadata)
+        return CodeGenVerifyResponse(
+            **dict(body),
+            **extras,
+            reward=float(passed) - self.config.reasoning_format_penalty * violations,
+            extracted_model_output=text or None,
+            extracted_model_code=code,
+            reasoning_format_violation_rate=violations,
+            difficulty=body.verifier_metadata.difficulty,
+        )
+
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """The mean reward of every difficulty, each task counting alike."""
+        means: dict[str, list[float]] = {}
+        for rollouts in tasks:
+            difficulty = rollouts[0].get("difficulty") if rollouts else None
+            if difficulty is not None:
+                mean = sum(rollout["reward"] for rollout in rollouts) / len(rollouts)
+                means.setdefault(difficulty, []).append(mean)
+        return {f"mean/reward/{level}": sum(of_level) / len(of_level) for level, of_level in sorted(means.items())}
+
+    def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
+        """The mean reward, overall and of every difficulty."""
+        return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
+
+
+def _violation_rate(output: list[Any]) -> float:
+    texts = [grading.assistant_text({"output": [item]}) for item in output]
+    said = [text for text in texts if text]
+    return sum("<think" in text or "</think" in text for text in said) / len(said) if said else 0.0
+
+
+def _parse(texts: list[str], where: str) -> None:
+    for text in texts:
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{where} is not JSON, as it must be for a call of a function: {error}") from None
+
+
+if __name__ == "__main__":
+    CodeGenResourcesServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = CodeGenResourcesServer.run_webserver()

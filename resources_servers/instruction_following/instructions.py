@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All instructions by id: what arguments each takes, and whether a reply follows it.
+
+A row that asks for an instruction that is not known, or leaves an argument out, cannot be graded, and says so here,
+before anything is graded.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from pydantic import TypeAdapter, ValidationError
+
+from resources_servers.instruction_following import further, ifeval
+from resources_servers.instruction_following.languages import LANGUAGES
+
+CHECKS: dict[str, Callable[..., bool]] = {**ifeval.CHECKS, **further.CHECKS}
+
+
+class Instruction:
+    """One instruction of a row, with the arguments that it needs."""
+
+    def __init__(self, instruction_id: str, arguments: Mapping[str, Any] | None) -> None:
+        """ValueError for what cannot be graded. Arguments that are null, or that the instruction does not take, are
+        left out, because data sets give every instruction all of them."""
+        check = CHECKS.get(instruction_id)
+        if check is None:
+            raise ValueError(f"instruction {instruction_id!r} is not known; known are: {', '.join(sorted(CHECKS))}")
+        self.instruction_id, self._check = instruction_id, check
+        given = {name: value for name, value in (arguments or {}).items() if value is not None}
+        self._arguments: dict[str, Any] = {}
+        for name, (adapter, is_required) in _parameters(check).items():
+            if name in given:
+                self._arguments[name] = self._validated(name, adapter, given[name])
+            elif is_required:
+                raise ValueError(f"instruction {instruction_id!r} needs the argument {name!r} in its kwargs")
+
+    def is_followed(self, text: str) -> bool:
+        """Whether the reply does what it was told; an empty one never does."""
+        return bool(text.strip()) and self._check(text, **self._arguments)
+
+    def _validated(self, name: str, adapter: "TypeAdapter[Any]", value: Any) -> Any:
+        try:
+            valid = adapter.validate_python(value)
+        except ValidationError as error:
+            problem = error.errors()[0]["msg"]
+            raise ValueError(f"instruction {self.instruction_id!r}: {name} = {value!r}: {problem}") from error
+        if name == "language" and valid.strip().lower() not in LANGUAGES:
+            raise ValueError(f"language {valid!r} cannot be told; those that can: {', '.join(sorted(LANGUAGES))}")
+        return valid
+
+
+def instructions_of(ids: Sequence[str], kwargs: Sequence[Mapping[str, Any] | None]) -> list[Instruction]:
+    """The instructions of a row."""
+    if kwargs and len(kwargs) != len(ids):
+        raise ValueError(f"there are {len(ids)} instructions, but kwargs for {len(kwargs)}")
+    return [Instruction(one, kwargs[number] if kwargs else None) for number, one in enumerate(ids)]
+
+
+@cache
+def _parameters(check: Callable[..., bool]) -> dict[str, tuple["TypeAdapter[Any]", bool]]:
+    """Type of every argument, and whether it must be given."""
+    return {
+        name: (TypeAdapter(parameter.annotation), parameter.default is inspect.Parameter.empty)
+        for name, parameter in inspect.signature(check, eval_str=True).parameters.items()
+        if name != "text"
+    }

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Odd calculators: their laws, and a verifier that wants every result in the last message."""
+
+import asyncio
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_gym.server_utils import get_response_json
+from nemo_gym.testing import asked, message, reasoning, reply, running, scripted_model, tool_call
+from resources_servers.math_advanced_calculations import generate_data
+from resources_servers.math_advanced_calculations.app import MathAdvancedCalculationsResourcesServer as Server
+from resources_servers.math_advanced_calculations.app import numbers_in
+from responses_api_agents.simple_agent.app import SimpleAgent
+
+TRUTH = [2.75, -1234.5]
+
+
+async def score(said: Any, config: dict[str, Any] | None = None, **row: Any) -> float:
+    response = reply(said) if isinstance(said, str) else said
+    body = {"responses_create_params": asked("?"), "response": response, "ground_truth": TRUTH, **row}
+    async with running(calculators=(Server, config or {})) as client:
+        answer = await client.post("calculators", "/verify", json=body)
+        assert answer.status == 200, await answer.text()
+        result = await get_response_json(answer)
+        assert set(result) == {"responses_create_params", "response", "reward"}
+        return result["reward"]
+
+
+@pytest.mark.parametrize(
+    ("said", "reward"),
+    [
+        ("They are 2.75 and -1234.5.", 1.0),
+        ("2.75 and -1,234.50", 1.0),
+        ("-1.2345e3, then 2.75", 1.0),
+        ("2.75001 and \u22121234.5", 1.0),
+        ("2.75", 0.0),
+        ("2.8 and -1234.5", 0.0),
+        ("2.75 and 1234.5", 0.0),
+        ("<think>2.75 and -1234.5</think>I do not know.", 0.0),
+        ("x2.75 and v-1234.5", 0.0),
+        ("", 0.0),
+    ],
+)
+async def test_every_result_must_be_said(said, reward):
+    assert await score(said) == reward
+
+
+async def test_only_the_last_message_counts():
+    assert await score(reply("2.75 and -1234.5", "Or so.")) == 0.0
+    assert await score(reply(message("Let me see."), "2.75 and -1234.5")) == 1.0
+    for nothing in (reply(), reply(reasoning("2.75 -1234.5")), reply(tool_call("add", "{no"))):
+        assert await score(nothing) == 0.0
+
+
+async def test_how_close_is_close_can_be_set():
+    assert await score("2.8 and -1234.5", {"relative_tolerance": 0.05}) == 1.0
+
+
+@pytest.mark.parametrize("truth", [2.75, "2.75", "[2.75]", [2.75], ["2.75"]])
+async def test_results_may_be_one_or_several_or_json(truth):
+    assert await score("2.75", ground_truth=truth) == 1.0
+    assert await score("3", ground_truth=truth) == 0.0
+
+
+@pytest.mark.parametrize("truth", [[], "two", "[", None, "[null]", "NaN"])
+async def test_what_is_no_result_is_refused(truth):
+    body = {"responses_create_params": asked("?"), "response": reply("2"), "ground_truth": truth}
+    async with running(calculators=Server) as client:
+        assert (await client.post("calculators", "/verify", json=body)).status == 422
+
+
+LAWS = [
+    ("add", {"a": 1, "b": 2}, 4.2),
+    ("subtract", {"a": 5, "b": 1}, 1.0),
+    ("multiply", {"a": 2, "b": 3}, 6.6),
+    ("divide", {"a": 6, "b": 3}, 1.0),
+    ("power", {"a": 2, "b": 1}, 8.0),
+    ("log", {"a": 8, "base": 0.5}, 3.0),
+    ("sin", {"radians": 0}, 1.0),
+    ("cos", {"radians": 0}, 0.0),
+    ("negate", {"a": 3}, 3.0),
+    ("return_constant", {"a": 3}, 3.0),
+    ("pi", {}, math.e),
+]
+
+
+async def test_the_laws_of_the_tools():
+    assert {name for name, _, _ in LAWS} == {tool["name"] for tool in generate_data.tools()}
+    async with running(calculators=Server) as client:
+        for name, arguments, result in LAWS:
+            said = await get_response_json(await client.post("calculators", f"/{name}", json=arguments))
+            assert said["solution"] == pytest.approx(result)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("divide", {"a": 1, "b": 0}),
+        ("log", {"a": -1, "base": 2}),
+        ("log", {"a": 2, "base": -0.5}),
+        ("power", {"a": 1e300, "b": 9}),
+        ("power", {"a": -8, "b": 0.5}),
+        ("power", {"a": 0, "b": -3}),
+        ("multiply", {"a": 1e300, "b": 1e300}),
+    ],
+)
+async def test_what_has_no_result_is_said_to_the_model(name, arguments):
+    async with running(calculators=Server) as client:
+        answer = await client.post("calculators", f"/{name}", json=arguments)
+        said = await get_response_json(answer)
+        assert (answer.status, said["solution"]) == (200, None)
+        assert said["error"].startswith(f"{name} has no ")
+
+
+async def test_arguments_that_are_no_numbers_are_refused():
+    async with running(calculators=Server) as client:
+        for wrong in ({"a": "x", "b": 1}, {"a": 1}, {"a": [1], "b": 1}):
+            assert (await client.post("calculators", "/add", json=wrong)).status == 422
+
+
+async def test_rollouts_at_once_find_their_results_with_the_tools():
+    refs = {
+        "resources_server": {"type": "resources_servers", "name": "calculators"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+
+    async def played(row: dict[str, Any]) -> float:
+        turns = [reply(turn if isinstance(turn, str) else tool_call(*turn)) for turn in generate_data.solution(row)]
+        servers = {"calculators": Server, "agent": (SimpleAgent, refs), "policy_model": scripted_model(*turns)}
+        async with running(**servers) as client:
+            return (await get_response_json(await client.post("agent", "/run", json=row)))["reward"]
+
+    rewards = await asyncio.gather(*map(played, generate_data.all_rows()[:12]))
+    assert rewards == [1.0] * 12
+
+
+@given(st.text() | st.from_regex(r"([-+.,eE]|[0-9]|\s){0,100}"))
+@settings(max_examples=80, deadline=None)
+def test_whatever_a_model_says_has_numbers_or_none(said):
+    assert all(isinstance(number, float) for number in numbers_in(said))
+
+
+async def test_a_long_reply_is_read():
+    assert await score("9," * 500_000 + " 2.75 -1234.5") == 1.0

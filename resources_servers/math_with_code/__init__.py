@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Calculations with a Python interpreter at hand, which keeps its variables from call to call."""

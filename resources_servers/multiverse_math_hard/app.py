@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The older name of `math_advanced_calculations`, for configs and imports that still use it."""
+
+from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from resources_servers.math_advanced_calculations.app import (
+    MathAdvancedCalculationsResourcesServer as MultiverseMathHardResourcesServer,
+)
+from resources_servers.math_advanced_calculations.app import (
+    MathAdvancedCalculationsResourcesServerConfig as MultiverseMathHardResourcesServerConfig,
+)
+
+__all__ = ["MultiverseMathHardResourcesServer", "MultiverseMathHardResourcesServerConfig"]
+
+if __name__ == "__main__":
+    MultiverseMathHardResourcesServer.run_webserver()
+elif is_nemo_gym_fastapi_entrypoint(__file__):
+    app = MultiverseMathHardResourcesServer.run_webserver()

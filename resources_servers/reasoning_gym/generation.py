@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the tasks of `reasoning-gym`, with a seed, and what a prompt asks for beside the question.
+
+The library is loaded with the first call. What rows a seed gives is up to its version.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from nemo_gym.errors import GymError
+
+Row = dict[str, Any]
+SYSTEM = (
+    "Think the task through. Then write your final answer, and nothing else, between <answer> and </answer>, in "
+    "exactly the form that the task asks for."
+)
+MIXTURE = "composite"
+
+
+class UnknownTasks(GymError):
+    """Tasks are asked for that the library does not have."""
+
+
+def task_names(category: str | None = None) -> list[str]:
+    """All tasks, or those of a category; a mixture is none."""
+    by_category = tasks_by_category()
+    if category is None:
+        return sorted(name for names in by_category.values() for name in names)
+    if category not in by_category:
+        raise UnknownTasks(f"there is no category {category!r}.\navailable: {', '.join(by_category)}")
+    return by_category[category]
+
+
+def tasks_by_category() -> dict[str, list[str]]:
+    """The tasks of every category, which is the package of the library that they are in."""
+    from reasoning_gym.factory import DATASETS
+
+    found: dict[str, list[str]] = {}
+    for name, (dataset, _) in sorted(DATASETS.items()):
+        if name != MIXTURE:
+            found.setdefault(dataset.__module__.split(".")[1], []).append(name)
+    return dict(sorted(found.items()))
+
+
+def generate(
+    tasks: Sequence[str], size: int, seed: int, configs: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[Row]:
+    """`size` rows, in which the tasks take turns; `configs` are settings of tasks."""
+    from reasoning_gym import create_dataset
+
+    known, configs = set(task_names()), configs or {}
+    if unknown := sorted({*tasks, *configs} - known):
+        raise UnknownTasks(f"there is no task {', '.join(map(repr, unknown))}.\navailable: {', '.join(sorted(known))}")
+    rounds = -(-size // len(tasks))
+    datasets = [create_dataset(name, **{"size": rounds, "seed": seed, **configs.get(name, {})}) for name in tasks]
+    for number in range(size):
+        yield row_of(datasets[number % len(tasks)][number // len(tasks)])
+
+
+def row_of(entry: Mapping[str, Any]) -> Row:
+    """An entry of a task as a row."""
+    return {
+        "responses_create_params": {
+            "input": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": entry["question"]}]
+        },
+        "question": entry["question"],
+        "answer": entry["answer"],
+        "metadata": json.loads(json.dumps(entry["metadata"])),
+    }

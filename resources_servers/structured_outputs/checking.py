@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in a worker process: one text or value against one schema."""
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from resources_servers.structured_outputs.formats import ParseError, SchemaType, parsed
+from resources_servers.structured_outputs.schemas import SchemaError, problem_with, strict_schema, types_of
+
+
+class Finding(NamedTuple):
+    """What is wrong; nothing, if both are None."""
+
+    error_type: str | None = None
+    error_message: str | None = None
+
+
+def text_finding(text: str, schema_type: SchemaType, schema_str: str) -> Finding:
+    """All of `text` must be in the format and fit the schema."""
+    try:
+        schema = _strict(schema_str)
+        problem = problem_with(parsed(text, schema_type, schema), schema)
+    except SchemaError as error:
+        return Finding("schema_error", str(error))
+    except ParseError as error:
+        return Finding("parse_error", str(error))
+    return Finding() if problem is None else Finding("validation_error", problem)
+
+
+def value_finding(value: Any, schema_type: SchemaType, schema_str: str) -> Finding:
+    """A value must fit the schema; a text that stands for one is read first."""
+    try:
+        schema = _strict(schema_str)
+        is_text = isinstance(value, str) and (schema_type != "json" or "string" not in types_of(schema, schema))
+        if is_text:
+            return text_finding(value, schema_type, schema_str)
+        problem = problem_with(value, schema)
+    except SchemaError as error:
+        return Finding("schema_error", str(error))
+    return Finding() if problem is None else Finding("validation_error", problem)
+
+
+@lru_cache(maxsize=512)
+def _strict(schema_str: str) -> Any:
+    return strict_schema(schema_str)

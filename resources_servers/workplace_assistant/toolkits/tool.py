@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all toolkits share: a tool with its schema, its arguments checked, dates, words and pages of a search.
+
+Arguments come from a model. They are texts, or numbers that are taken as texts; anything else is refused in words that
+the model can act on.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from resources_servers.workplace_assistant.company import company
+from resources_servers.workplace_assistant.world import Row, Rows, World, position
+
+PAGE_SIZE = 5
+LARGEST_PAGE = 1000
+PAGING = {"page": "Number of the page, from 1.", "page_size": f"Results per page; {PAGE_SIZE} if not given."}
+_INTEGERS = frozenset(PAGING)
+
+
+class ToolError(Exception):
+    """A tool could not do what it was asked to; the text is for the model."""
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A function on the world that a model can call by name."""
+
+    name: str
+    description: str
+    function: Callable[..., Any]
+    arguments: Mapping[str, str]
+    """What each argument is."""
+    required: tuple[str, ...]
+    writes: bool
+    """Whether it can change the world."""
+
+    def __call__(self, world: World, arguments: Mapping[str, Any]) -> Any:
+        """Run it; arguments that are null are as if not given."""
+        unknown = [name for name in arguments if name not in self.arguments]
+        if unknown:
+            raise ToolError(f"{self.name} has no argument {unknown[0]!r}. Its arguments: {', '.join(self.arguments)}.")
+        given = {name: _checked(name, value) for name, value in arguments.items() if value is not None}
+        missing = [name for name in self.required if not given.get(name)]
+        if missing:
+            raise ToolError(f"{_spoken(missing[0])} not provided.")
+        return self.function(world, **given)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """The tool as the Responses API describes it."""
+        return {
+            "type": "function",
+            "name": self.name,
+            "description": self.description,
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    name: {"type": "integer" if name in _INTEGERS else "string", "description": text}
+                    for name, text in self.arguments.items()
+                },
+                "required": list(self.required),
+                "additionalProperties": False,
+            },
+            "strict": False,
+        }
+
+
+def reads(function: Callable[..., Any], name: str, description: str, /, **about: str) -> Tool:
+    """A tool that changes nothing, from a function on a world; `about` describes the function's other parameters."""
+    return _tool(function, name, description, about, writes=False)
+
+
+def writes(function: Callable[..., Any], name: str, description: str, /, **about: str) -> Tool:
+    """A tool that can change the world."""
+    return _tool(function, name, description, about, writes=True)
+
+
+def _tool(function: Callable[..., Any], name: str, description: str, about: Mapping[str, str], *, writes: bool) -> Tool:
+    _, *parameters = inspect.signature(function).parameters.values()
+    if [parameter.name for parameter in parameters] != list(about):
+        raise TypeError(f"{name}: describes {list(about)}, but its function takes {parameters}")
+    required = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
+    return Tool(name, description, function, about, required, writes)
+
+
+# --- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _checked(name: str, value: Any) -> Any:
+    if name in _INTEGERS:
+        return _positive(name, value)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ToolError(f"{_spoken(name)} must be a string.")
+    try:
+        text = str(value)
+        text.encode()
+    except ValueError:  # an integer of thousands of digits, or half of a surrogate pair: neither can be written
+        raise ToolError(f"{_spoken(name)} cannot be written as a text.") from None
+    return text
+
+
+def _positive(name: str, value: Any) -> int:
+    text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if number < 1:
+        raise ToolError(f"{_spoken(name)} must be a whole number from 1.")
+    return number
+
+
+def _spoken(name: str) -> str:
+    words = name.replace("_", " ").removesuffix(" id")
+    return f"{words.capitalize()} ID" if name.endswith("_id") else words.capitalize()
+
+
+def mail_address(value: str, what: str) -> str:
+    """An address, in lower case as addresses are kept."""
+    local, at, domain = value.partition("@")
+    if not (local and at and "." in domain.strip(".")):
+        raise ToolError(f"Invalid {what} email address.")
+    return value.lower()
+
+
+def colleague(value: str) -> str:
+    """The address of someone who works here."""
+    if value.lower() not in company().addresses:
+        raise ToolError("Assignee email not valid. Please choose the email address of a colleague.")
+    return value.lower()
+
+
+def one_of(value: str, choices: Sequence[str], what: str) -> str:
+    """A value of a fixed set."""
+    if value not in choices:
+        raise ToolError(f"{what} not valid. Please choose from: {', '.join(map(repr, choices))}.")
+    return value
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def found(rows: Rows, key: str, value: str, what: str) -> int:
+    """Where the row with this id is."""
+    place = position(rows, key, value)
+    if place is None:
+        raise ToolError(f"{what} not found.")
+    return place
+
+
+def information(row: Row, field: str) -> dict[str, str]:
+    """One column of a row."""
+    if field not in row:
+        raise ToolError(f"Column not found. Please choose from: {', '.join(map(repr, row))}.")
+    return {field: row[field]}
+
+
+def writable(row: Row, field: str, key: str) -> str:
+    """A column that may be changed: any but the id."""
+    columns = [column for column in row if column != key]
+    return one_of(field, columns, "Field")
+
+
+# --- searching --------------------------------------------------------------------------------------------------------
+
+
+def has_words(query: str) -> Callable[[Iterable[str]], bool]:
+    """Whether texts contain all words of `query` between them, in any case."""
+    wanted = query.lower().split()
+
+    def matches(texts: Iterable[str]) -> bool:
+        text = "\n".join(texts).lower()
+        return all(word in text for word in wanted)
+
+    return matches
+
+
+def earliest(text: str | None, name: str) -> str:
+    """A lower bound as tables write times; a day begins at midnight."""
+    return "" if not text else str(_moment(text, name)[0])
+
+
+def latest(text: str | None, name: str) -> str:
+    """An upper bound as tables write times; a day counts to its end."""
+    if not text:
+        return "9999"
+    moment, is_day = _moment(text, name)
+    return f"{moment.date()} 23:59:59" if is_day else str(moment)
+
+
+def earliest_day(text: str | None, name: str) -> str:
+    """A lower bound as tables write days."""
+    return earliest(text, name)[:10]
+
+
+def latest_day(text: str | None, name: str) -> str:
+    """An upper bound as tables write days."""
+    return latest(text, name)[:10]
+
+
+def _moment(text: str, name: str) -> tuple[datetime, bool]:
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ToolError(f"{_spoken(name)} {text[:40]!r} is not a date like '2023-11-30'.") from None
+    return moment.replace(tzinfo=None, microsecond=0), len(text.strip()) <= len("2023-11-30")
+
+
+def paged(rows: Sequence[Row], what: str, page: int, page_size: int) -> dict[str, Any]:
+    """One page of a search, and how many there are."""
+    if not rows:
+        raise ToolError(f"No {what} found.")
+    size = min(page_size, LARGEST_PAGE)
+    start = (page - 1) * size
+    return {
+        what: list(rows[start : start + size]),
+        "pagination": {
+            f"total_{what}": len(rows),
+            "page": page,
+            "page_size": size,
+            "total_pages": -(-len(rows) // size),
+        },
+    }

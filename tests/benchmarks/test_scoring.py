@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Prepared rows in the servers that the configs name: right answers are worth 1, wrong and empty ones 0."""
+
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+
+from nemo_gym._serving.entrypoint import load_server_class
+from nemo_gym.base_resources_server import SimpleResourcesServer
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.launch import server_folder
+from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
+from nemo_gym.server_utils import get_response_json
+from nemo_gym.testing import reply, running
+from tests.benchmarks.samples import SAMPLES, boxed, program
+
+WRONG_LETTER = {"A": "B", "B": "C", "C": "D", "D": "A"}
+
+
+def parsed(name: str) -> Any:
+    """The config of a benchmark, merged and resolved as a run has it."""
+    paths = {"config_paths": [f"benchmarks/{name}/config.yaml"]}
+    return GlobalConfigDictParser().parse(
+        GlobalConfigDictParserConfig(
+            initial_global_config_dict=OmegaConf.merge(GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, paths),
+            skip_load_from_cli=True,
+            skip_load_from_dotenv=True,
+            offline=True,
+        )
+    )
+
+
+async def rewards(name: str, row: dict[str, Any], *replies: str) -> list[float]:
+    """What the server of a benchmark says of replies to a row, asked with the prompt of the benchmark."""
+    servers = GlobalConfigDictParser().filter_for_server_instance_configs(parsed(name))
+    (server,) = (one for one in servers if one.SERVER_TYPE == "resources_servers")
+    (agent,) = (one.get_inner_run_server_config_dict() for one in servers if one.SERVER_TYPE == "responses_api_agents")
+    assert agent["resources_server"] == {"type": "resources_servers", "name": server.name}
+    ((impl, fields),) = server.server_type_config_dict["resources_servers"].items()
+    (dataset,) = agent["datasets"]
+    asked = apply_prompt_to_row(load_prompt_config(dataset["prompt_config"]), row)
+    cls = load_server_class(server_folder("resources_servers", impl), fields["entrypoint"], SimpleResourcesServer)
+    made = {key: value for key, value in OmegaConf.to_container(fields).items() if key not in ("host", "port")}
+    given = []
+    async with running(server=(cls, made)) as client:
+        for said in replies:
+            answer = await client.post("server", "/verify", json={**asked, "response": reply(said)})
+            assert answer.status == 200, await answer.text()
+            given.append((await get_response_json(answer))["reward"])
+    return given
+
+
+@pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if sample.right])
+async def test_right_answers_are_worth_one_and_wrong_ones_nothing(prepare, name):
+    sample = SAMPLES[name]
+    for row, right, wrong in zip(prepare(name), sample.right, sample.wrong, strict=True):
+        assert await rewards(name, row, right, wrong, "") == [1.0, 0.0, 0.0]
+
+
+async def test_the_right_letter_of_gpqa_is_worth_one(prepare):
+    for row in prepare("gpqa"):
+        letter = row["expected_answer"]
+        assert await rewards("gpqa", row, *boxed(letter, WRONG_LETTER[letter]), "") == [1.0, 0.0, 0.0]
+
+
+async def test_a_solution_that_ends_the_process_has_passed_nothing(prepare):
+    for name in ("human_eval", "mbpp"):
+        row = prepare(name)[0]
+        ends = [program(f"import {module}\n{module}.{exit}(0)") for module, exit in (("sys", "exit"), ("os", "_exit"))]
+        assert await rewards(name, row, *ends) == [0.0, 0.0]
+
+
+async def test_a_failed_assertion_is_a_wrong_answer_and_an_exception_an_error(prepare):
+    row = prepare("mbpp")[0]
+    cls = load_server_class(server_folder("resources_servers", "code_gen"), "app.py", SimpleResourcesServer)
+    asked = {**row, "responses_create_params": {"input": "?"}}
+    async with running(server=cls) as client:
+        results = []
+        for source in ("def swap(pair): return pair[1], 'x'", "def swap(pair): return pair[2]", "def other(): pass"):
+            answer = await client.post("server", "/verify", json={**asked, "response": reply(program(source))})
+            results.append((await get_response_json(answer))["result"])
+    assert results == [[-2], [-4], [-4]]
+
+
+async def test_a_harness_without_a_function_is_refused(prepare):
+    row = prepare("mbpp")[0]
+    tests = {**row["verifier_metadata"]["unit_tests"], "fn_name": None}
+    cls = load_server_class(server_folder("resources_servers", "code_gen"), "app.py", SimpleResourcesServer)
+    body = {"responses_create_params": {"input": "?"}, "verifier_metadata": {"unit_tests": tests}}
+    async with running(server=cls) as client:
+        answer = await client.post("server", "/verify", json={**body, "response": reply("x")})
+        assert answer.status == 422
+        assert "fn_name" in await answer.text()
