@@ -24,6 +24,12 @@ EXPECTED = {
     ],
     "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
     "look-at-rollouts": ["20 scored of 20 requested", "Wrote report/index.html: 10 rollouts", "report/index.html\n"],
+    "run-environments-and-benchmarks": [
+        "workplace_assistant    agent",
+        "mmlu_pro        knowledge",
+        "math_with_judge",
+        "5 scored of 5 requested",
+    ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
     "prepare-data": [

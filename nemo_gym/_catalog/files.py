@@ -29,7 +29,9 @@ def server_configs(servers: Path) -> dict[str, list[Path]]:
     found = {}
     for folder in sorted(servers.iterdir()) if servers.is_dir() else ():
         if folder.is_dir() and ((folder / "app.py").is_file() or (folder / "configs").is_dir()):
-            found[folder.name] = sorted((folder / "configs").rglob("*.yaml"))
+            own = f"{folder.name}.yaml"
+            # The one that goes by the server's own name speaks for it.
+            found[folder.name] = sorted((folder / "configs").rglob("*.yaml"), key=lambda path: (path.name != own, path))
     return found
 
 
