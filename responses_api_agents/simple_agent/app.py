@@ -162,7 +162,8 @@ class ModelAgent(EnvironmentAgent):
         tool_cookies, model_cookies = self._cookies_of(request)
         answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, body)
         tool_cookies.put_on(response)
-        model_cookies.put_on(response)
+        if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
+            model_cookies.put_on(response)
         return answer
 
     async def _ask(
@@ -172,7 +173,7 @@ class ModelAgent(EnvironmentAgent):
         server = self.config.model_server.name
         reply = await self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies.current)
         await raise_for_status(reply)
-        cookies.add(reply.cookies)
+        cookies.add_of(reply)
         return await model_reply(reply, server, path)
 
     def _cookies_of(self, request: Request) -> tuple[CookieJar, CookieJar]:
@@ -205,7 +206,8 @@ class SimpleAgent(ModelAgent):
         ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         tool_cookies.put_on(response)
-        model_cookies.put_on(response)
+        if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
+            model_cookies.put_on(response)
         return answer
 
 

@@ -145,14 +145,29 @@ class CookieJar:
     """The cookies of one server during a rollout: what a reply sets is added, what was there stays."""
 
     def __init__(self, cookies: Mapping[str, Any] | None = None) -> None:
-        self.current = cookies
+        self._known = cookies
+        self._last: ClientResponse | None = None
+
+    @property
+    def current(self) -> Mapping[str, Any] | None:
+        """The cookies as they are now."""
+        if self._last is not None:
+            reply, self._last = self._last, None
+            self.add(reply.cookies)
+        return self._known
 
     def add(self, cookies: Mapping[str, Any]) -> None:
         """Keep what a reply set."""
-        if not self.current:
-            self.current = cookies
-        elif cookies and cookies is not self.current:
-            self.current = {**dict(self.current.items()), **dict(cookies.items())}
+        current = self.current
+        if not current:
+            self._known = cookies
+        elif cookies and cookies is not current:
+            self._known = {**dict(current.items()), **dict(cookies.items())}
+
+    def add_of(self, reply: ClientResponse) -> None:
+        """Keep what `reply` set; to make a cookie takes the server some work, which nobody may ever ask for."""
+        _ = self.current
+        self._last = reply
 
     def texts(self) -> dict[str, str]:
         """The values by name."""
