@@ -2,7 +2,7 @@
 """The input of create params in numbers: how many words, tokens and turns it has, and which user messages are new."""
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nemo_gym._data.distinct import Distinct
@@ -31,48 +31,54 @@ class Conversations:
         self._repeated: dict[str, tuple[int, int]] = {}
         self._batches = text_batches(count_tokens) if count_tokens is not None else None
         self._texts = list[str]()
-        self._rows = array("q")
+        self._rows = list[int]()
         self._characters = 0
 
-    def add(self, params: Mapping[str, Any], asked: Asked) -> None:
-        """Measure `params`, which have been taken apart already."""
-        settings, messages = asked
-        tokens = 0 if settings.instructions is None else self._of_repeated_text(settings.instructions)[1]
-        words, turns, parts = settings.words, 0, [settings.identity]
-        if "input" in params:
-            more_words, more_tokens, turns = (
-                self._of_messages(messages, parts) if messages else self._of_input(params["input"], parts)
-            )
-            # The key `input` is a word too.
-            words, tokens = words + 1 + more_words, tokens + more_tokens
-        self.words.append(words or 1)
-        self.tokens.append(tokens)
-        if turns:
-            self.turns.append(turns)
-        self.create_params.add_hash(hash(tuple(parts)))
-        if self._characters >= BATCH_CHARACTERS:
-            self.settle()
+    def add_all(self, given: Iterable[tuple[Mapping[str, Any], Asked]]) -> None:
+        """Measure create params; each comes with the parts it was taken apart into."""
+        identities = list[int]()
+        for params, (settings, messages) in given:
+            words, tokens, turns, parts = settings.words, 0, 0, [settings.identity]
+            if settings.instructions is not None:
+                tokens = self._of_repeated_text(settings.instructions)[1]
+            if "input" in params:
+                more_words, more_tokens, turns = (
+                    self._of_messages(messages, parts) if messages else self._of_input(params["input"], parts)
+                )
+                # The key `input` is a word too.
+                words, tokens = words + 1 + more_words, tokens + more_tokens
+            self.words.append(words or 1)
+            self.tokens.append(tokens)
+            if turns:
+                self.turns.append(turns)
+            identities.append(hash(tuple(parts)))
+            if self._characters >= BATCH_CHARACTERS:
+                self.settle()
+        self.create_params.add_hashes(identities)
+        for seen in (self.create_params, self.user_messages):
+            seen.settle()
 
     def settle(self) -> None:
         """Measure the texts that wait to be measured together; the numbers are complete only then."""
         if self._texts and self._batches is not None:
             self.user_messages.add_all(self._texts)
+            all_words, all_tokens = self.words, self.tokens
             for row, words, tokens in zip(self._rows, *self._batches.of(self._texts), strict=True):
-                self.words[row] += words
-                self.tokens[row] += tokens
-        self._texts, self._rows, self._characters = [], array("q"), 0
+                all_words[row] += words
+                all_tokens[row] += tokens
+        self._texts, self._rows, self._characters = [], [], 0
 
     def _of_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
         """As `_of_input`, of nothing but plain messages."""
-        words, tokens, turns = _WORDS_AROUND_CONTENT * len(messages), 0, 0
+        words, tokens, turns, known = _WORDS_AROUND_CONTENT * len(messages), 0, 0, self._repeated
         for role, content in messages:
             if role == "user":
                 turns += 1
-                more_words, more_tokens = self._of_user_text(content)
+                of_text = self._of_user_text(content)
             else:
-                more_words, more_tokens = self._of_repeated_text(content)
-            words += more_words
-            tokens += more_tokens
+                of_text = known.get(content) or self._of_repeated_text(content)
+            words += of_text[0]
+            tokens += of_text[1]
         parts += messages
         return words, tokens, turns
 

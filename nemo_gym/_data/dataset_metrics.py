@@ -16,7 +16,7 @@ from nemo_gym._data.conversation import Conversations
 from nemo_gym._data.distinct import Distinct
 from nemo_gym._data.fields import Fields, Values
 from nemo_gym._data.metrics_file import metrics_file as metrics_file
-from nemo_gym._data.params import SAMPLING, Asked, KnownSettings, Settings, plain_messages
+from nemo_gym._data.params import SAMPLING, Asked, KnownSettings, plain_messages
 from nemo_gym._data.statistics import Chunk, rounded, statistics
 from nemo_gym._data.tokens import CountTokens
 from nemo_gym._util.keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
@@ -89,7 +89,7 @@ class DatasetMetrics:
         self.conversations = Conversations(count_tokens)
         self._known = KnownSettings()
         self._rows = list[Mapping[str, Any]]()
-        self._settings = list[Settings]()
+        self._asked = list[tuple[Mapping[str, Any], Asked]]()
         self._bytes = 0
 
     def add(self, row: Mapping[str, Any], asked: Asked | None = None, size_bytes: int = 0) -> None:
@@ -99,10 +99,9 @@ class DatasetMetrics:
         """
         params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}
         if asked is None:
-            asked = Asked(self._known.of(params), plain_messages(params.get("input")))
-        self.conversations.add(params, asked)
-        self._settings.append(asked.settings)
+            asked = self._known.of(params), plain_messages(params.get("input"))
         self._rows.append(row)
+        self._asked.append((params, asked))
         self._bytes += size_bytes
         if len(self._rows) >= _ROWS_TOGETHER or self._bytes >= _BYTES_TOGETHER:
             self._measure_together()
@@ -118,15 +117,14 @@ class DatasetMetrics:
 
     def _measure_together(self) -> None:
         self.examples += len(self._rows)
-        for settings, count in Counter(self._settings).items():
+        for settings, count in Counter(settings for _, (settings, _) in self._asked).items():
             if settings.tools is not None:
                 self.tools.extend([settings.tools] * count)
             for name, number in settings.sampling.items():
                 self.sampling[name].extend([number] * count)
         self.fields.add_all(self._rows)
-        for seen in (self.conversations.create_params, self.conversations.user_messages):
-            seen.settle()
-        self._rows, self._settings, self._bytes = [], [], 0
+        self.conversations.add_all(self._asked)
+        self._rows, self._asked, self._bytes = [], [], 0
 
 
 def _fields(parts: Sequence[DatasetMetrics]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Collection
 from itertools import pairwise
 from typing import Any
 
-_MANY = 1 << 16
+_MANY = 1 << 18
 _ROOM = 64
 _BUCKETS = 64
 _BORDERS = [number * (1 << 64) // _BUCKETS - (1 << 63) for number in range(_BUCKETS + 1)]
@@ -24,43 +24,48 @@ class Distinct:
     def __init__(self) -> None:
         self.total = 0
         """How many values were added, equal ones too."""
-        self._new = set[int]()
+        # As they come, because a set of so many numbers is slow to reach: it does not fit a processor's cache.
+        self._new = array("q")
         self._buckets: list[array[int]] = []
         self._limits: list[int] = []
 
     def add(self, value: str | bytes) -> None:
         self.total += 1
-        self._new.add(hash(value))
+        self._new.append(hash(value))
 
     def add_all(self, values: Collection[str | bytes]) -> None:
         self.total += len(values)
-        self._new.update(map(hash, values))
+        self._new.extend(map(hash, values))
 
-    def add_hash(self, number: int) -> None:
-        """Add a value whose hash is known."""
-        self.total += 1
-        self._new.add(number)
+    def add_hashes(self, numbers: Collection[int]) -> None:
+        """Add values whose hashes are known."""
+        self.total += len(numbers)
+        self._new.extend(numbers)
 
     def settle(self) -> None:
         """To be called now and then: packs what was added, once it is much."""
         if len(self._new) > _MANY:
-            self._pack()
+            self._new = _different(self._new)
+            # Few that come again and again stay as they are.
+            if len(self._new) > _MANY // 2:
+                self._pack()
 
     def __or__(self, other: "Distinct") -> "Distinct":
         """What either has seen."""
         both = Distinct()
         both.total = self.total + other.total
         for numbers in (self._new, other._new, *self._buckets, *other._buckets):
-            both._new.update(numbers)
+            both._new.extend(numbers)
             both.settle()
         return both
 
     def __len__(self) -> int:
         """How many of the values differ."""
+        new = _different(self._new)
         if not self._buckets:
-            return len(self._new)
-        new = _by_bucket(self._new)
-        return sum(len({*bucket, *numbers}) for bucket, numbers in zip(self._buckets, new, strict=True))
+            return len(new)
+        parts = zip(self._buckets, _by_bucket(new), strict=True)
+        return sum(len(_different(bucket + numbers)) for bucket, numbers in parts)
 
     def _pack(self) -> None:
         if not self._buckets:
@@ -70,21 +75,23 @@ class Distinct:
             bucket.extend(numbers)
             # Only once it has doubled, so that every number is looked at a few times at most.
             if len(bucket) > self._limits[place]:
-                kept = self._buckets[place] = array("q", set(bucket))
+                kept = self._buckets[place] = _different(bucket)
                 self._limits[place] = 2 * len(kept) + _ROOM
-        self._new.clear()
+        self._new = array("q")
 
 
-def _by_bucket(numbers: set[int]) -> "list[array[int]]":
-    """Numbers, divided by size into as many parts as there are buckets."""
+def _different(numbers: "array[int]") -> "array[int]":
+    """Each of the numbers once, in order."""
     if (np := _numpy()) is not None:
         # The same as below: to sort numbers of 64 bits takes Python long.
-        found = np.fromiter(numbers, np.int64, len(numbers))
-        found.sort()
-        return [array("q", part.tobytes()) for part in np.split(found, np.searchsorted(found, _BORDERS[1:-1]))]
-    ordered = sorted(numbers)
+        return array("q", np.unique(np.asarray(numbers)).tobytes())
+    return array("q", sorted(set(numbers)))
+
+
+def _by_bucket(ordered: "array[int]") -> "list[array[int]]":
+    """Numbers in order, divided by size into as many parts as there are buckets."""
     ends = [bisect_left(ordered, border) for border in _BORDERS]
-    return [array("q", ordered[begin:end]) for begin, end in pairwise(ends)]
+    return [ordered[begin:end] for begin, end in pairwise(ends)]
 
 
 @functools.cache

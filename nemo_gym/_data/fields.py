@@ -54,9 +54,9 @@ class Fields(dict[str, Values]):
         It is the same for rows that all have the same fields in the same order. A field that is new must have a value
         that counts in the first row, or none at all: else it could come before one that had a value earlier.
         """
-        names = tuple(rows[0]) if rows else ()
-        if any(tuple(row) != names for row in rows):
+        if len(set(map(tuple, rows))) != 1:
             return False
+        names = tuple(rows[0])
         columns = list(zip(*(row.values() for row in rows), strict=True))
         kinds = [set(map(type, column)) for column in columns]
         for name, column, types in zip(names, columns, kinds, strict=True):

@@ -7,7 +7,7 @@ What has been found out about settings is remembered, so that the same tools are
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -19,7 +19,7 @@ _ROLES = frozenset({"user", "assistant", "system", "developer"})
 SAMPLING = ("temperature", "top_p", "max_output_tokens", "max_tool_calls", "top_logprobs")
 
 
-# Compared as objects: there is one for all create params with the same settings, and it can be counted.
+# Compared as objects: there is one for all create params whose settings are written alike, and it can be counted.
 @dataclass(slots=True, eq=False)
 class Settings:
     """What is known about create params apart from their input."""
@@ -38,12 +38,8 @@ Messages = list[tuple[str, str]]
 """Roles and texts."""
 
 
-class Asked(NamedTuple):
-    """Create params taken apart."""
-
-    settings: Settings
-    messages: Messages | None
-    """The input, if it is plain messages."""
+Asked = tuple[Settings, Messages | None]
+"""Create params taken apart: their settings, and their input, if it is plain messages."""
 
 
 def plain_messages(given: Any) -> Messages | None:
@@ -54,13 +50,15 @@ def plain_messages(given: Any) -> Messages | None:
     if type(given) is not list:
         return None
     messages = []
-    for item in given:
-        if type(item) is not dict or len(item) != 2:
-            return None
-        role, content = item.get("role"), item.get("content")
-        if type(content) is not str or type(role) is not str or role not in _ROLES:
-            return None
-        messages.append((role, content))
+    try:
+        for item in given:
+            role, content = item["role"], item["content"]
+            if type(item) is not dict or len(item) != 2 or type(content) is not str or role not in _ROLES:
+                return None
+            messages.append((role, content))
+    except (TypeError, KeyError, IndexError):
+        # Not an object, a field that is not there, or a role that is a list or an object itself.
+        return None
     return messages
 
 
@@ -71,13 +69,17 @@ class KnownSettings:
         self._known: dict[bytes, Settings] = {}
 
     def of(self, params: Mapping[str, Any]) -> Settings:
-        """The settings in `params`; the same object for equal ones, as long as they are remembered."""
+        """The settings in `params`; the same object for those that are written alike, as long as it is remembered."""
         plain = dict(params)
         plain.pop("input", None)
-        key = canonical(plain)
+        try:
+            # In the order of its keys, which is quicker: in another order, it is another object with the same identity.
+            key = orjson.dumps(plain)
+        except TypeError:
+            key = canonical(plain)
         known = self._known.get(key)
         if known is None:
-            known = _settings(plain, key)
+            known = _settings(plain)
             if len(key) <= _LONGEST_KEPT_BYTES:
                 if len(self._known) >= _MOST_KEPT:
                     self._known.clear()
@@ -99,11 +101,11 @@ def words_of(value: Any) -> int:
     return len(json.dumps(value).split())
 
 
-def _settings(plain: dict[str, Any], key: bytes) -> Settings:
+def _settings(plain: dict[str, Any]) -> Settings:
     tools, instructions = plain.get("tools"), plain.get("instructions")
     numbers = {name: finite(plain[name]) for name in SAMPLING if name in plain}
     return Settings(
-        identity=hash(key),
+        identity=hash(canonical(plain)),
         words=words_of(plain) if plain else 0,
         tools=len(tools) if isinstance(tools, list) else None,
         sampling={name: number for name, number in numbers.items() if number is not None},

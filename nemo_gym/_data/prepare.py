@@ -46,17 +46,17 @@ def ready_rows(source: Source, known: KnownSettings, offending: Offending, *, ch
 
     The others go to `offending`. Without `check` any JSON object is good.
     """
-    checker, finish = RowChecker(known), _Finisher(source.agent)
+    check_row, finish, prompt = RowChecker(known).check, _Finisher(source.agent), source.prompt
     for number, raw in read_raw_rows(source.path, source.start, source.end):
         try:
             row = parsed(raw)
-            if source.prompt is not None:
-                row = prompted(row, source.prompt)
-            asked = checker.check(row) if check else Asked(known.of({}), None)
+            if prompt is not None:
+                row = prompted(row, prompt)
+            asked = check_row(row) if check else (known.of({}), None)
         except BadRow as bad:
             offending.add(number, bad)
         else:
-            yield row, asked, finish(row, raw if source.prompt is None else None)
+            yield row, asked, finish(row, raw if prompt is None else None)
 
 
 class _Finisher:

@@ -70,7 +70,7 @@ class RowChecker:
         # Fields are checked apart from each other: the settings were valid before, and plain messages always are.
         elif messages is None and not isinstance(given, str):
             _validate({"input": given} if "input" in params else {})
-        return Asked(settings, messages)
+        return settings, messages
 
 
 def _validate(params: Row) -> None:

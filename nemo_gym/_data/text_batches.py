@@ -27,7 +27,8 @@ _TOKEN_BITS = 8
 _WINDOW_BYTES = 8
 _MIX = 0xD6E8FEB86659FD93
 _BEYOND_WHITE_SPACE = 0x3001
-_VISIBLE = bytes(not chr(code).isspace() for code in range(256))
+# The white space in ASCII: five characters from each of these on.
+_WHITE_SPACE_FROM = (ord("\t"), 0x1C)
 
 
 @functools.lru_cache(maxsize=1)
@@ -69,7 +70,7 @@ class TextBatches:
         whole = "".join(texts)
         raw, codes, is_visible = self._characters_of(whole)
         borders = np.zeros(len(texts) + 1, dtype=np.int64)
-        np.cumsum([len(text) for text in texts], out=borders[1:])
+        np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=borders[1:])
         is_space = codes == ord(" ")
         begins = self._word_begins(is_space, is_visible, borders[:-1])
         places = np.searchsorted(begins, borders)
@@ -95,7 +96,10 @@ class TextBatches:
         np = self._np
         if whole.isascii():
             raw = whole.encode()
-            return raw, np.frombuffer(raw, dtype=np.uint8), np.frombuffer(raw.translate(_VISIBLE), dtype=np.bool_)
+            codes = np.frombuffer(raw, dtype=np.uint8)
+            # Bytes wrap around: what comes before a range is far behind it too.
+            controls, separators = (codes - first > 4 for first in _WHITE_SPACE_FROM)
+            return raw, codes, controls & separators
         raw = whole.encode("utf-32-le", "surrogatepass")
         codes = np.frombuffer(raw, dtype="<u4")
         return raw, codes, self._is_visible[np.minimum(codes, _BEYOND_WHITE_SPACE)]
@@ -126,7 +130,9 @@ class TextBatches:
         tokens: Array = (found & ((1 << _TOKEN_BITS) - 1)).view(np.int64)
         if len(unknown):
             places = zip(begins[unknown].tolist(), lengths[unknown].tolist(), strict=True)
-            tokens[unknown] = [self._count(whole[begin : begin + length]) for begin, length in places]
+            words = [whole[begin : begin + length] for begin, length in places]
+            counts = {word: self._count(word) for word in set(words)}
+            tokens[unknown] = [counts[word] for word in words]
             kept = unknown[(lengths[unknown] <= _LONGEST_WORD) & (tokens[unknown] < 1 << _TOKEN_BITS)]
             self._keep(hashes[kept], tokens[kept])
         return tokens
@@ -148,22 +154,27 @@ class TextBatches:
         count, step = len(raw) // width, _WINDOW_BYTES // width
         # Copied, because numbers are taken faster from where they lie side by side than from where they overlap.
         windows = np.ndarray(count, dtype="<u8", buffer=raw + bytes(_WINDOW_BYTES), strides=(width,)).copy()
-        seeds = (lengths + (width << 32)).view(np.uint64) * _MIX
-        hashes: Array = _mixed(seeds ^ windows.take(begins) & self._mask(lengths * width))
+        hashes: Array = (lengths + (width << 32)).view(np.uint64)
+        hashes *= _MIX
+        hashes ^= self._masked(windows.take(begins), lengths * width)
+        _mix(hashes)
         longer = np.flatnonzero(lengths > step)
         for done in range(step, _LONGEST_WORD, step):
             if not len(longer):
                 break
             left = lengths.take(longer) - done
-            window = windows.take(begins.take(longer) + done) & self._mask(left * width)
-            hashes[longer] = _mixed(_mixed(hashes[longer]) ^ window)
+            mixed = hashes.take(longer)
+            _mix(mixed)
+            mixed ^= self._masked(windows.take(begins.take(longer) + done), left * width)
+            _mix(mixed)
+            hashes[longer] = mixed
             longer = longer[left > step]
         return hashes
 
-    def _mask(self, size_bytes: "Array") -> "Array":
-        """What is to be kept of windows of which so many bytes count."""
-        mask: Array = self._masks.take(size_bytes, mode="clip")
-        return mask
+    def _masked(self, windows: "Array", size_bytes: "Array") -> "Array":
+        """Windows, which are changed, of which so many bytes count."""
+        windows &= self._masks.take(size_bytes, mode="clip")
+        return windows
 
     def _slots(self, hashes: "Array") -> "Array":
         slots: Array = (hashes >> (64 - _SLOT_BITS)).view(self._np.int64)
@@ -181,8 +192,10 @@ def _differ(found: "Array", hashes: "Array") -> "Array":
     return different
 
 
-def _mixed(numbers: "Array") -> "Array":
-    """Different for different numbers; twice, and every bit of a number has a part in most bits of the result."""
-    mixed: Array = numbers * _MIX
-    mixed ^= mixed >> 32
-    return mixed
+def _mix(numbers: "Array") -> None:
+    """Different for different numbers; twice, and every bit of a number has a part in most bits of the result.
+
+    In place: arrays of their own for every step would not fit the cache of the processor.
+    """
+    numbers *= _MIX
+    numbers ^= numbers >> 32

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets into training files: all of it or nothing, wherever the datasets lie."""
 
+import gc
 import gzip
 import json
 import os
@@ -255,3 +256,21 @@ def test_an_input_for_an_evaluation_has_only_good_rows(tmp_path):
         write_rows_of([source(path)], tmp_path / "in.jsonl")
     assert not (tmp_path / "in.jsonl").exists()
     assert write_rows_of([source(path)], tmp_path / "in.jsonl", check=False) == 2
+
+
+@pytest.mark.parametrize("threshold", [700, 90_000, 0])
+def test_cycles_are_searched_for_less_often_only_while_rows_are_read(threshold, tmp_path, out):
+    before, seen = gc.get_threshold(), []
+
+    def prompt(row):
+        seen.append(gc.get_threshold())
+        raise MetricsConflict("refused")
+
+    gc.set_threshold(threshold, 11, 12)
+    try:
+        with pytest.raises(OffendingRows):
+            collate([source(write(tmp_path / "train.jsonl", asks("a")), prompt=prompt)], out)
+        assert gc.get_threshold() == (threshold, 11, 12)
+    finally:
+        gc.set_threshold(*before)
+    assert seen == [({700: 50_000}.get(threshold, threshold), 11, 12)]

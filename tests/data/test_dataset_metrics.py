@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import conversation, dataset_metrics, fields
+from nemo_gym._data import conversation, dataset_metrics, distinct, fields
 from nemo_gym._data.dataset_metrics import DatasetMetrics, combined, measure
 from nemo_gym._data.statistics import rounded
 
@@ -170,6 +170,17 @@ def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_
     words = [len(json.dumps(one["responses_create_params"]).split()) for one in rows]
     assert metrics["Input length in OpenAI tokens (o200k_base)"] == measure([row(x=n) for n in tokens])["x"]
     assert metrics["Json-dumped number of words (proxy for token count)"] == measure([row(x=n) for n in words])["x"]
+
+
+@pytest.mark.parametrize("count_tokens", [None, len])
+def test_user_messages_are_packed_while_rows_are_added(count_tokens, monkeypatch):
+    monkeypatch.setattr(distinct, "_MANY", 100)
+    monkeypatch.setattr(conversation, "BATCH_CHARACTERS", 500)
+    metrics = DatasetMetrics(count_tokens=count_tokens)
+    for number in range(2_000):
+        metrics.add(row({"input": f"question {number % 20}"}))
+    assert len(metrics.conversations.user_messages._new) < 300
+    assert metrics.summary()["Number of unique user messages"] == 20
 
 
 def test_create_params_that_differ_only_in_the_order_of_keys_are_one():

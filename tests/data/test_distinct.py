@@ -9,7 +9,7 @@ from nemo_gym._data import distinct
 from nemo_gym._data.distinct import Distinct
 
 
-@pytest.fixture(autouse=True, params=[10, 1 << 16], ids=["packed soon", "packed late"])
+@pytest.fixture(autouse=True, params=[10, 1 << 18], ids=["packed soon", "packed late"])
 def _many(request, monkeypatch):
     monkeypatch.setattr(distinct, "_MANY", request.param)
 
@@ -41,5 +41,16 @@ def test_many_values_are_counted_whether_settled_or_not():
 
 
 def test_values_seen_again_and_again_take_no_room():
-    counter = seen((str(number % 100) for number in range(200_000)), 2_000)
-    assert sum(map(len, counter._buckets)) + len(counter._new) < 10_000
+    counter = seen((str(number % 100) for number in range(400_000)), 2_000)
+    assert sum(map(len, counter._buckets)) + len(counter._new) < distinct._MANY + 10_000
+
+
+@pytest.mark.parametrize("has_numpy", [True, False])
+def test_numbers_are_told_apart_alike_with_or_without_numpy(has_numpy, monkeypatch):
+    if not has_numpy:
+        monkeypatch.setattr(distinct, "_numpy", lambda: None)
+    counter = Distinct()
+    for first in range(0, 3_000, 100):
+        counter.add_hashes([(1 << 62) - number * number * 10**12 for number in range(first, first + 150)])
+        counter.settle()
+    assert (len(counter), counter.total, len(Distinct())) == (3_050, 4_500, 0)

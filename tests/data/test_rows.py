@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nemo_gym._data.params import KnownSettings
+from nemo_gym._data.params import KnownSettings, plain_messages
 from nemo_gym._data.rows import BadRow, RowChecker, parsed
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 
@@ -106,3 +106,29 @@ def test_what_is_taken_without_a_closer_look_is_what_the_schema_takes(params):
         assert reasons_of(asks(**params), check)
     else:
         check.check(asks(**params))
+
+
+def test_settings_have_one_identity_whatever_the_order_of_their_keys():
+    known = KnownSettings()
+    one, same, other = (
+        known.of({"input": "a", "temperature": 1, "tools": [TOOL]}),
+        known.of({"tools": [dict(reversed(TOOL.items()))], "input": "b", "temperature": 1}),
+        known.of({"temperature": 1.0, "tools": [TOOL]}),
+    )
+    assert one.identity == same.identity != other.identity
+    assert known.of({"temperature": 1, "tools": [TOOL]}) is one
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        *("text", 5, None, True, [], ["role", "content"], {}, {"role": "user"}, {"content": "x"}),
+        *({"role": role, "content": "x"} for role in ("robot", None, 1, [], {})),
+        *({"role": "user", "content": content} for content in (None, 1, ["x"], {})),
+        {"role": "user", "content": "x", "type": "message"},
+    ],
+)
+def test_anything_but_a_role_and_a_text_is_no_plain_message(item):
+    good = {"role": "user", "content": "x"}
+    assert plain_messages([good, good]) == [("user", "x")] * 2
+    assert plain_messages([good, item]) is None

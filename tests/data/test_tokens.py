@@ -98,6 +98,21 @@ def test_texts_measured_together_are_measured_as_each_alone(texts):
         assert counts == [openai_tokenizer()(text) for text in texts]
 
 
+@pytest.mark.parametrize("code", range(128))
+def test_every_ascii_character_beside_a_space_is_white_or_not_as_python_says(code):
+    text = f"a{chr(code)} b {chr(code)}c"
+    words, counts = TextBatches(openai_tokenizer(), numpy).of([text, "d"])
+    assert (words, counts) == ([len(json.dumps(text).split()), 1], [openai_tokenizer()(text), 1])
+    assert bool(BATCHES._characters_of(chr(code))[2][0]) is not chr(code).isspace()
+
+
+def test_a_word_is_tokenized_once_however_often_a_batch_has_it():
+    asked = []
+    measured = TextBatches(lambda word: asked.append(word) or len(word), numpy)
+    assert measured.of(["one two two", "two one"]) == ([3, 2], [11, 7])
+    assert sorted(asked) == [" one", " two", "one", "two"]
+
+
 def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
     monkeypatch.setattr(text_batches, "_SLOT_BITS", 2)
     measured = TextBatches(openai_tokenizer(), numpy)

@@ -111,7 +111,7 @@ def address(files: Files) -> Iterator[str]:
         yield viewer.address
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     if CHROMIUM is None:
         pytest.skip("there is no Chromium; hint: apt-get install chromium")
@@ -166,7 +166,7 @@ class Visit:
         self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def reader(chromium: Browser) -> Iterator[BrowserContext]:
     """One who keeps what was loaded once: a page that is opened again is there at once."""
     context = chromium.new_context(viewport={"width": 1280, "height": 900})
@@ -175,7 +175,7 @@ def reader(chromium: Browser) -> Iterator[BrowserContext]:
     context.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def loaded(reader: BrowserContext, address: str) -> Visit:
     """A page of the shared viewer that is loaded once for all tests."""
     return Visit(reader.new_page(), address)
