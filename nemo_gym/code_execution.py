@@ -275,6 +275,7 @@ class CodePool:
             return _Trial(str(error), False)
         finally:
             worker.end()
+            await asyncio.to_thread(worker.wait_until_gone)
         problem = None if result.stdout == "works\n" else f"a first program failed: {result.error}"
         return _Trial(problem, worker.hides_files)
 

@@ -360,7 +360,7 @@ async def test_a_program_that_runs_while_its_pool_is_closed_has_no_result(others
     await pool.aclose()
     with pytest.raises(PoolClosed):
         await running
-    assert not sandboxes() - others
+    await soon(lambda: not sandboxes() - others)
 
 
 async def kill_the_sandbox(others):
@@ -371,9 +371,15 @@ async def kill_the_sandbox(others):
 
 def busy_sandboxes(others):
     """Those with bubblewrap, the interpreter in it, and a program."""
-    below = {sandbox: sandbox.children(recursive=True) for sandbox in sandboxes() - others if is_alive(sandbox)}
     depth = 2 if shutil.which("bwrap") else 1
-    return [sandbox for sandbox, children in below.items() if len(children) == depth]
+    return [sandbox for sandbox in sandboxes() - others if len(processes_below(sandbox)) == depth]
+
+
+def processes_below(process):
+    try:
+        return process.children(recursive=True) if is_alive(process) else []
+    except psutil.NoSuchProcess:
+        return []
 
 
 async def test_a_full_queue_refuses_more():
@@ -406,7 +412,7 @@ async def test_closing_leaves_no_process_and_refuses_programs(others):
     pool = CodePool(workers=2)
     await pool.run("")
     await pool.aclose()
-    assert not sandboxes() - others
+    await soon(lambda: not sandboxes() - others)
     with pytest.raises(PoolClosed):
         await pool.run("")
 
@@ -416,7 +422,7 @@ async def test_a_pool_closes_with_its_app(others):
     pool.close_with(app)
     async with app.router.lifespan_context(app):
         await pool.run("")
-    assert not sandboxes() - others
+    await soon(lambda: not sandboxes() - others)
 
 
 async def test_sandboxes_can_be_started_before_they_are_needed(others):
@@ -485,7 +491,10 @@ def enough(processes, count):
 
 
 def is_alive(process):
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def sandboxes():

@@ -253,7 +253,7 @@ def plain_measure(rows):
         "Number of turns": plain_numbers([number for number in turns if number]),
         "Temperature": plain_numbers([p["temperature"] for p in asked if p.get("temperature") is not None]),
         "Number of unique create params": len({json.dumps(params, sort_keys=True) for params in asked}),
-        "Number of unique user messages": len({json.dumps(plain_message(one)) for one in messages}),
+        "Number of unique user messages": len({json.dumps(plain_message(one), sort_keys=True) for one in messages}),
     }
     if any("top_p" in params for params in asked):
         metrics["Top p"] = plain_numbers([params["top_p"] for params in asked if "top_p" in params])
