@@ -35,8 +35,8 @@ from perf.tasks import ChoiceServer, WeatherServer, choice_task, weather_task
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.openai_model.app import SimpleModelServer
 
-_ROLLOUTS = 1024
-_ROUNDS = 7
+_ROLLOUTS = 512
+_ROUNDS = 15
 _DEADLINE_S = 600.0
 
 
@@ -55,7 +55,7 @@ class _Case:
 _CASES = (
     _Case("single-tool", "weather_agent", weather_task(), 32, bound=10.0),
     _Case("single-turn", "choice_agent", choice_task(), 32, bound=6.0),
-    _Case("single-tool", "weather_agent", weather_task(), 1024),
+    _Case("single-tool", "weather_agent", weather_task(), 512),
 )
 
 
