@@ -6,11 +6,12 @@ STAMP := $(VENV)/.installed
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
-.PHONY: help install check test demo bench format lock
+.PHONY: help install check test test-all demo bench format lock
 
 help:
 	@echo "make demo     evaluate a real model in a small environment; no key needed"
 	@echo "make test     run all tests"
+	@echo "make test-all also those that take minutes"
 	@echo "make check    formatting, lint, types, layers"
 	@echo "make bench    measure the hot paths, as ratios within one run"
 	@echo "make format   format the code"
@@ -32,6 +33,10 @@ test: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
 	@# Tests start many interpreters; compiling everything anew in each would double their time.
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal
+
+test-all: $(STAMP)
+	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
+	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal -m ""
 
 demo: $(STAMP)
 	@$(BIN)/gym demo

@@ -44,7 +44,7 @@ def test_a_server_is_a_folder_with_code_or_configs(tree):
 
 
 def test_a_server_config_goes_by_the_server_or_by_its_flavour(tree):
-    assert flavour_names(tree / "resources_servers") == ["math/easy", "math"]
+    assert flavour_names(tree / "resources_servers") == ["math", "math/easy"]
     assert flavour_names(tree / "responses_api_models") == ["local/small/tiny"]
 
 

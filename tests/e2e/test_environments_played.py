@@ -27,6 +27,7 @@ ENVIRONMENTS = (
     "workplace_assistant",
     "xlam_fc",
 )
+GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 # What is tested is the way of a reply through agent, tools and verifier: a few words will do.
 _MAX_OUTPUT_TOKENS = "8"
 
@@ -34,12 +35,14 @@ _MAX_OUTPUT_TOKENS = "8"
 @pytest.mark.slow
 @pytest.mark.local_model
 @pytest.mark.timeout(900)
-def test_a_real_model_plays_the_five_examples_of_every_environment(tmp_path):
+@pytest.mark.parametrize("rows_each", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
+def test_a_real_model_plays_examples_of_every_environment(tmp_path, rows_each):
+    (tmp_path / "rows.jsonl").write_text("".join(line for name in ENVIRONMENTS for line in rows_of(name, rows_each)))
     servers = [word for name in ENVIRONMENTS for word in ("--resources-server", name)]
     model = ["--model-type", "local_model", "--max-output-tokens", _MAX_OUTPUT_TOKENS, "--temperature", "0"]
-    how = ["--split", "example", "--output", str(tmp_path / "r.jsonl"), "--timeout", "800", "--json", "--quiet"]
+    where = ["--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "r.jsonl")]
     done = subprocess.run(
-        [sys.executable, "-m", "nemo_gym.cli.main", "eval", "run", *servers, *model, *how],
+        [*GYM, "eval", "run", *servers, *model, *where, "--timeout", "800", "--json", "--quiet"],
         cwd=PARENT_DIR,
         capture_output=True,
         text=True,
@@ -48,12 +51,22 @@ def test_a_real_model_plays_the_five_examples_of_every_environment(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     counts = json.loads(done.stdout)["counts"]
-    assert (counts["scored"], counts["requested"]) == (75, 75)
+    assert counts["scored"] == counts["requested"] == rows_each * len(ENVIRONMENTS)
     rows = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
-    played = Counter(row["agent_ref"]["name"].rsplit("_", 2)[0] for row in rows)
-    assert played == dict.fromkeys(ENVIRONMENTS, 5)
+    assert Counter(row["agent_ref"]["name"] for row in rows) == {agent_of(name): rows_each for name in ENVIRONMENTS}
     assert all(row["response"]["output"] for row in rows)
     assert all(-1 <= row["reward"] <= 3 for row in rows)
+
+
+def rows_of(name, count):
+    """The first example rows of an environment, with the agent that plays them."""
+    lines = (PARENT_DIR / "resources_servers" / name / "data" / "example.jsonl").read_text().splitlines()
+    agent = {"agent_ref": {"type": "responses_api_agents", "name": agent_of(name)}}
+    return [json.dumps({**json.loads(line), **agent}) + "\n" for line in lines[:count]]
+
+
+def agent_of(name):
+    return f"{name}_gymnasium_agent" if name == "blackjack" else f"{name}_simple_agent"
 
 
 def test_every_environment_that_has_a_verifier_is_among_them():
@@ -70,7 +83,7 @@ def test_every_environment_that_has_a_verifier_is_among_them():
 def test_every_environment_keeps_to_the_contract():
     servers = [word for name in ENVIRONMENTS for word in ("--resources-server", name)]
     done = subprocess.run(
-        [sys.executable, "-m", "nemo_gym.cli.main", "env", "check", *servers],
+        [*GYM, "env", "check", *servers],
         cwd=PARENT_DIR,
         capture_output=True,
         text=True,

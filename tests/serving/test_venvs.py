@@ -327,6 +327,7 @@ def make_venv(place: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.network
+@pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 async def test_two_servers_with_two_versions_of_math_verify(tmp_path):
     settings = VenvSettings(tmp_path / "cache", uv_cache_dir=tmp_path / "uv")
