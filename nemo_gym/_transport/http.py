@@ -38,7 +38,8 @@ class SessionSettings:
     tcp_keepalive_interval_s: int = 10
     tcp_keepalive_probes: int = 3
     total_timeout_s: float = 3600.0
-    connect_timeout_s: float = 30.0
+    # Of a process that is busy with thousands of calls, each step of connecting may take seconds.
+    connect_timeout_s: float = 60.0
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ async def send(
         attempt += 1
         try:
             return await session.request(method, url, **kwargs)
+        except aiohttp.ConnectionTimeoutError as error:
+            failure, bound = error, policy.unsent
         except TimeoutError as error:
             raise ServerDeadlineExceeded(method, str(url), _total_s(session, kwargs)) from error
         except aiohttp.ClientConnectorError as error:

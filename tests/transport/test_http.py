@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import socket
 from contextlib import asynccontextmanager
 
 import pytest
@@ -80,6 +81,21 @@ async def test_a_get_is_repeated():
         await http.send(client, "GET", url, policy=http.RetryPolicy())
         # aiohttp repeats an idempotent call once by itself when a kept connection broke.
         assert peer.seen >= 2
+
+
+async def test_a_connection_that_is_not_made_in_time_is_tried_again_and_is_no_deadline_of_the_call(monkeypatch):
+    monkeypatch.setattr(http, "_FIRST_PAUSE_S", 0.0)
+    with socket.socket() as busy, socket.socket() as first, socket.socket() as second:
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)  # takes one connection that nobody accepts, and lets the others wait
+        first.connect(busy.getsockname())
+        second.setblocking(False)
+        second.connect_ex(busy.getsockname())
+        async with session(connect_timeout_s=0.2) as client:
+            url = f"http://127.0.0.1:{busy.getsockname()[1]}/"
+            with pytest.raises(ServerUnreachable, match="3 attempts") as caught:
+                await http.send(client, "POST", url, policy=http.RetryPolicy(unsent=3))
+    assert "ConnectionTimeoutError" in str(caught.value)
 
 
 async def test_a_refused_connection_is_tried_a_bounded_number_of_times(unused_tcp_port, monkeypatch):
