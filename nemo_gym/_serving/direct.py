@@ -22,24 +22,41 @@ from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 
 
-class HandedRequest(Request):
-    """A request whose body is a value until somebody reads it."""
+class _Body:
+    """The body of a handed request, which becomes bytes for whoever reads bytes."""
 
-    def __init__(self, scope: dict[str, Any], handed: Any) -> None:
-        super().__init__(scope, self._receive_handed)
-        self.handed, self._is_received = handed, False
+    __slots__ = ("_bytes", "_handed", "_is_received")
 
-    async def body(self) -> bytes:
-        if not hasattr(self, "_body"):
-            self._body = http.json_body(self.handed)
-        return self._body
+    def __init__(self, handed: Any) -> None:
+        self._handed, self._is_received = handed, False
+        self._bytes: bytes | None = None
 
-    async def _receive_handed(self) -> Message:
+    def as_bytes(self) -> bytes:
+        if self._bytes is None:
+            self._bytes = http.json_body(self._handed)
+        return self._bytes
+
+    async def receive(self) -> Message:
         if self._is_received:
             # A local caller does not hang up half-way: it is cancelled together with the handler.
             await asyncio.get_running_loop().create_future()
         self._is_received = True
-        return {"type": "http.request", "body": await self.body(), "more_body": False}
+        return {"type": "http.request", "body": self.as_bytes(), "more_body": False}
+
+
+class HandedRequest(Request):
+    """A request whose body is a value until somebody reads it."""
+
+    def __init__(self, scope: dict[str, Any], handed: Any) -> None:
+        # Not a method of its own: a request that refers to itself is only freed when cycles are looked for.
+        self._handed_body = _Body(handed)
+        super().__init__(scope, self._handed_body.receive)
+        self.handed = handed
+
+    async def body(self) -> bytes:
+        if not hasattr(self, "_body"):
+            self._body = self._handed_body.as_bytes()
+        return self._body
 
 
 def handed_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | None:

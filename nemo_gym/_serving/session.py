@@ -25,7 +25,7 @@ OPEN_SESSION = "nemo_gym.session"
 """Key of a scope: the session, where it is open already."""
 MAX_AGE_S = 14 * 24 * 60 * 60
 _RENEW_AFTER_S = MAX_AGE_S // 2
-_REMEMBERED_COOKIES = 65_536
+_REMEMBERED_COOKIES = 8_192
 
 
 class SessionCookie:
@@ -74,8 +74,9 @@ class SessionCookie:
     def _remember(self, cookie: str, session: bytes, signed_at: float) -> tuple[bytes, float]:
         if len(self._known) >= _REMEMBERED_COOKIES:
             del self._known[next(iter(self._known))]
-        self._known[cookie] = session, signed_at
-        return session, signed_at
+        # A copy has just the size that it needs; what orjson made keeps its whole buffer, of kilobytes.
+        self._known[cookie] = kept = bytes(memoryview(session)), signed_at
+        return kept
 
 
 class _Sha1Hmac(SigningAlgorithm):
