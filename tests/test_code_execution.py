@@ -422,6 +422,7 @@ async def test_a_pool_closes_with_its_app(others):
     pool.close_with(app)
     async with app.router.lifespan_context(app):
         await pool.run("")
+        assert sandboxes() - others
     await soon(lambda: not sandboxes() - others)
 
 

@@ -176,6 +176,7 @@ def test_metrics_with_tokens_agree_with_a_run_that_cannot_count_them(tmp_path, o
     path = write(tmp_path / "t.jsonl", asks("a b"))
     collate([source(path)], out, count_tokens=len)
     collate([source(path)], out).raise_on_conflict()
+    assert not (tmp_path / "t_metrics_conflict.json").exists()
 
 
 def test_a_field_may_hold_numbers_in_one_dataset_and_texts_in_another(tmp_path, out):

@@ -604,6 +604,8 @@ def test_an_entry_in_netrc_does_not_take_the_place_of_the_token(at_gitlab: Place
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
     at_gitlab.with_rows().download()
+    asked = [headers for _, path, headers in at_gitlab.proxy.requests if path.startswith("/api/")]
+    assert {headers["Authorization"] for headers in asked} == {f"Bearer {TOKEN}"}
 
 
 def test_a_server_that_repeats_the_token_does_not_get_it_into_a_message(at_gitlab: Place):
