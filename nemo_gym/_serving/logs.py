@@ -33,6 +33,28 @@ class InServer:
         finally:
             _current_server.reset(token)
 
+    def direct(self, method: str, path: str) -> "_HandlerInServer | None":
+        """The app's own short way to the handler of `path`, if it has one."""
+        ways = getattr(self.app, "direct", None)
+        handler = ways(method, path) if ways is not None else None
+        return _HandlerInServer(handler, self._name) if handler is not None else None
+
+
+class _HandlerInServer:
+    """Calls a handler as the server `name`."""
+
+    __slots__ = ("_handler", "_name")
+
+    def __init__(self, handler: Any, name: str) -> None:
+        self._handler, self._name = handler, name
+
+    async def answer(self, call: Any) -> Any:
+        token = _current_server.set(self._name)
+        try:
+            return await self._handler.answer(call)
+        finally:
+            _current_server.reset(token)
+
 
 @contextmanager
 def working_for(name: str) -> Iterator[None]:

@@ -7,13 +7,19 @@ from contextlib import asynccontextmanager
 
 import pytest
 from fastapi import FastAPI
+from omegaconf import OmegaConf
 
 from nemo_gym._serving import host
 from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_off_loop, serve_inline
 from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.processes import ServerDied
+from nemo_gym._transport.calls import call_app
+from nemo_gym._transport.handed import HandedResponse
+from nemo_gym._transport.local import hosted_app
 from nemo_gym._transport.probe import status_of
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.errors import ConfigError
+from nemo_gym.testing import asked, build_server, reply
 from tests.support.small_servers import free_port, is_free
 
 
@@ -111,6 +117,31 @@ async def test_each_is_told_when_it_is_up_and_all_are_up_at_the_end():
         statuses = [await asyncio.to_thread(status_of, f"http://127.0.0.1:{s.port}", 5) for s in servers]
         assert statuses == ["success", "success"]
     assert all(is_free(server.port) for server in servers)
+
+
+class Chatty(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        print("scored")
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+
+
+async def test_servers_that_run_together_call_each_other_the_short_way_and_print_under_their_names(capsys):
+    server = build_server(Chatty, name="chatty")
+    here = InlineServer("chatty", "127.0.0.1", free_port(), server.finished_app(OmegaConf.create({})))
+    answered = {"responses_create_params": asked("2 + 2?"), "response": reply("4")}
+    with routed_output(None):
+        async with serve_inline([here]):
+            app = hosted_app(here.host, here.port)
+            where = f"http://{here.host}:{here.port}"
+            verified = await call_app(app, "POST", where, "/verify", server=(here.host, here.port), json=answered)
+            print("between")
+            other = await call_app(app, "POST", where, "/nowhere", server=(here.host, here.port), json={})
+    assert isinstance(verified, HandedResponse)
+    assert (await verified.json())["reward"] == 1.0
+    assert other.status == 404
+    out, err = capsys.readouterr()
+    assert "(chatty) scored" in err.splitlines()
+    assert out == "between\n"
 
 
 async def test_one_that_cannot_start_stops_the_others_and_is_explained(caplog):
