@@ -21,6 +21,7 @@ _BENCHMARKS = {
     "datasets": "checking, measuring and collating 100,000 rows, in bare orjson",
     "environments": "verifications a second of every environment, beside bare computation for those that compute",
     "viewer": "a 1 GB rollouts file in the viewer, in a real browser; takes a minute",
+    "eval_rollouts": "a rollout of `gym eval run`, all of it, in bare POSTs",
     "eval_run": "from `gym eval run` to its first model request, and from its last rollout to its exit",
 }
 _ON_REQUEST = {
@@ -41,7 +42,7 @@ def main() -> int:
 
 def _arguments() -> argparse.Namespace:
     listing, on_request = (
-        "\n".join(f"  {name:10} {text}" for name, text in group.items()) for group in (_BENCHMARKS, _ON_REQUEST)
+        "\n".join(f"  {name:13} {text}" for name, text in group.items()) for group in (_BENCHMARKS, _ON_REQUEST)
     )
     parser = argparse.ArgumentParser(
         prog="python -m perf",

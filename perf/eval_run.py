@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym eval run` as a user waits for it: from the command to the first request that reaches the model, and from the
-last rollout to the exit. What lies between, the rollouts themselves, is measured by `rollouts` and `scale`.
+last rollout to the exit. What lies between, the rollouts themselves, is measured by `eval_rollouts` and `scale`.
 
 Wall time, beside the bare imports of `startup` where it is a start. A first run writes bytecode and is not counted.
 """
@@ -24,8 +24,7 @@ from perf.measure import in_turns, median_of, ratio_of
 from perf.report import Row
 from perf.startup import Imports, free_port
 
-AGENT = "example_single_tool_call_simple_agent"
-_EXAMPLES = Path(__file__).parents[1] / "resources_servers" / "example_single_tool_call" / "data" / "example.jsonl"
+_ENVIRONMENTS = Path(__file__).parents[1] / "resources_servers"
 _ROUNDS = 5
 _START_BOUND = 3.0
 _MANY_ROLLOUTS = 20_000
@@ -33,44 +32,49 @@ _EXIT_BOUND_S, _EXIT_BOUND_PER_ROW_S = 0.5, 20e-6
 
 
 class Command:
-    """`gym eval run` on example_single_tool_call through openai_model, with all it writes in one folder."""
+    """`gym eval run` on the examples of an environment through openai_model, with all it writes in one folder."""
 
-    def __init__(self, base_url: str, folder: str) -> None:
+    def __init__(self, base_url: str, folder: str, environment: str = "example_single_tool_call") -> None:
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         self.env = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "NEMO_GYM_RUN_TOKEN_DIR": folder}
         self.output = Path(folder) / "rollouts.jsonl"
-        self._base_url, self._folder = base_url, folder
+        self._base_url, self._folder, self._environment = base_url, folder, environment
 
     def start(self, *arguments: str, **popen: Any) -> subprocess.Popen[bytes]:
         """Start it; `popen` says where its output goes."""
-        return subprocess.Popen([*self._argv(), *arguments], env=self.env, cwd=self._folder, **popen)
+        return subprocess.Popen(self.argv(*arguments), env=self.env, cwd=self._folder, **popen)
 
     def write_tasks(self, number: int) -> str:
         """A file of so many tasks, no two alike."""
-        examples = [orjson.loads(line) for line in _EXAMPLES.read_bytes().splitlines()]
+        file = _ENVIRONMENTS / self._environment / "data" / "example.jsonl"
+        examples = [orjson.loads(line) for line in file.read_bytes().splitlines()]
         path = Path(self._folder) / f"{number}_tasks.jsonl"
-        with path.open("wb") as file:
+        with path.open("wb") as tasks:
             for index in range(number):
-                file.write(orjson.dumps({**examples[index % len(examples)], "number": index}) + b"\n")
+                tasks.write(orjson.dumps({**examples[index % len(examples)], "number": index}) + b"\n")
         return str(path)
 
-    def _argv(self) -> list[str]:
+    def argv(self, *arguments: str) -> list[str]:
+        """The command line, with `arguments` at its end."""
         return [
             *(sys.executable, "-m", "nemo_gym.cli.main", "eval", "run"),
-            *("--resources-server", "example_single_tool_call", "--model-type", "openai_model"),
+            *("--resources-server", self._environment, "--model-type", "openai_model"),
             *("--model", "fake", "--model-url", f"{self._base_url}/v1", "--model-api-key", "none"),
-            *("--agent", AGENT, "--output", str(self.output), f"++head_server.port={free_port()}"),
+            *("--agent", f"{self._environment}_simple_agent", "--output", str(self.output), f"++head_server.port={free_port()}"),
+            *arguments,
         ]
 
 
 @contextmanager
-def prepared(settings: fake_endpoint.Settings | None = None) -> Iterator[tuple[Command, str]]:
+def prepared(
+    settings: fake_endpoint.Settings | None = None, environment: str = "example_single_tool_call"
+) -> Iterator[tuple[Command, str]]:
     """The command and the base URL of the endpoint that it is to talk to, while the context lasts."""
     with (
         tempfile.TemporaryDirectory(prefix="perf-eval-") as folder,
         fake_endpoint.running(settings) as base_url,
     ):
-        yield Command(base_url, folder), base_url
+        yield Command(base_url, folder, environment), base_url
 
 
 def stats(base_url: str, *, then_reset: bool = False) -> dict[str, Any]:
