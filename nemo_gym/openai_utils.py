@@ -280,7 +280,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
         internal_errors = 0
         for attempt in range(1, self.max_attempts + 1):
             # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
-            response = await request(method, url, _internal=self.internal, _idempotent=True, **request_kwargs)
+            response = await request(
+                method, url, _internal=self.internal, _idempotent=True, _bounded_s=self.timeout_s, **request_kwargs
+            )
             internal_errors += response.status == _INTERNAL_ERROR
             is_last = attempt == self.max_attempts or internal_errors == _MAX_INTERNAL_ERRORS
             if response.status not in RETRY_ERROR_CODES or is_last:

@@ -75,7 +75,7 @@ class RolloutContextMiddleware:
 
 
 def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
-    if isinstance(body, Mapping):
+    if not isinstance(body, BaseModel):
         return body.get(key)
     extra = body.__pydantic_extra__
     if extra and key in extra:

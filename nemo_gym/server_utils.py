@@ -15,7 +15,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -30,14 +30,18 @@ from nemo_gym._serving import binding, head, run_token, workers
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
 from nemo_gym._serving.app import GymApp
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
+from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
 from nemo_gym._transport import calls, http, local, replies
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
+from nemo_gym._transport.replies import unmade_cookies as unmade_cookies
 from nemo_gym._util import rollout_paths
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
+from nemo_gym._util.open_files import allow_open_files
+from nemo_gym._util.quick_state import QuickState
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
 from nemo_gym.config_types import ModelServerRef as ModelServerRef
@@ -82,12 +86,19 @@ _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
 async def request(
-    method: str, url: str, _internal: bool = False, *, _idempotent: bool | None = None, **kwargs: Any
+    method: str,
+    url: str,
+    _internal: bool = False,
+    *,
+    _idempotent: bool | None = None,
+    _bounded_s: float | None = None,
+    **kwargs: Any,
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
     A call that never reached the server is tried again a few times; one that may have run there is repeated only if
-    its method or `_idempotent` says that this is harmless. Error statuses are returned, not raised.
+    its method or `_idempotent` says that this is harmless. Error statuses are returned, not raised. `_bounded_s` says
+    within how many seconds the caller himself ends the call, with the reading of its answer.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
         kwargs["data"] = http.json_body(body)
@@ -100,6 +111,7 @@ async def request(
         url,
         policy=http.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
+        bounded_s=_bounded_s,
         **kwargs,
     )
 
@@ -129,14 +141,14 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
     return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
 
 
-class _Address:
+class _Address(NamedTuple):
     """Where a server is, and whether calls to it name the rollout: looked up once, as configs are slow to read."""
 
-    __slots__ = ("base_url", "host", "is_observed", "port", "server_type")
-
-    def __init__(self, server_type: str, host: str, port: int, base_url: str, is_observed: bool) -> None:
-        self.server_type, self.host, self.port, self.base_url = server_type, host, port, base_url
-        self.is_observed = is_observed
+    server_type: str
+    host: str
+    port: int
+    base_url: str
+    is_observed: bool
 
 
 class ServerClient(BaseModel):
@@ -261,25 +273,7 @@ def get_server_url(server_name: str) -> str:
     return f"http://{config['host']}:{config['port']}"
 
 
-class ServerInstanceDisplayConfig(BaseModel):
-    """One running server, as the head server lists it."""
-
-    config_path: str | None = None
-    dir_path: Path | None = None
-    entrypoint: str | None = None
-    host: str | None = None
-    name: str | None = None
-    pid: int | None = None
-    port: int | None = None
-    process_name: str | None = None
-    server_type: str | None = None
-    start_time: float | None = None
-    status: ServerStatus | None = None
-    uptime_seconds: float | None = None
-    url: str | None = None
-
-
-class BaseServer(BaseModel):
+class BaseServer(QuickState):
     """Anything that listens on a port and has a config."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -358,12 +352,7 @@ class SimpleServer(BaseServer):
 
     def set_ulimit(self, target_soft_limit: int = 65535) -> None:
         """Allow this process as many open files as it may have, at least up to `target_soft_limit`."""
-        import resource  # not on every platform
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = target_soft_limit if hard == resource.RLIM_INFINITY else min(target_soft_limit, hard)
-        if soft < wanted:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        allow_open_files(target_soft_limit)
 
     def prefix_server_logs(self) -> None:
         """Put the instance name in front of every line this process prints."""

@@ -6,6 +6,8 @@ known and done here. A handler that raises is answered by the whole stack, as ev
 """
 
 import asyncio
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,9 +19,20 @@ from nemo_gym._serving.guard import BodyTooLarge, JsonOf
 from nemo_gym._serving.route import RAISED, GymRoute, Plan, parsed, serialised, validated
 from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
 from nemo_gym._transport import http, local
-from nemo_gym._transport.handed import HANDED, HandedResponse, LocalCall, as_set, handed_fields, parts_of, read_fields
+from nemo_gym._transport.handed import (
+    HANDED,
+    HandedResponse,
+    LocalCall,
+    UnmadeCookies,
+    as_set,
+    handed_fields,
+    parts_of,
+    read_fields,
+)
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
+
+_ANY_SCOPE = {"type": "http"}
 
 
 class _Body:
@@ -45,13 +58,29 @@ class _Body:
 
 
 class HandedRequest(Request):
-    """A request whose body is a value until somebody reads it."""
+    """A request whose body is a value until somebody reads it, and whose scope is made when somebody looks at it."""
 
-    def __init__(self, scope: dict[str, Any], handed: Any) -> None:
+    def __init__(self, make_scope: Callable[[], dict[str, Any]], handed: Any) -> None:
+        self._make_scope, self._scope = make_scope, dict[str, Any]()
         # Not a method of its own: a request that refers to itself is only freed when cycles are looked for.
         self._handed_body = _Body(handed)
-        super().__init__(scope, self._handed_body.receive)
+        super().__init__(_ANY_SCOPE, self._handed_body.receive)
         self.handed = handed
+
+    @property
+    def scope(self) -> MutableMapping[str, Any]:
+        if not self._scope:
+            self._scope = self._make_scope()
+        return self._scope
+
+    @scope.setter
+    def scope(self, scope: MutableMapping[str, Any]) -> None:
+        if scope is not _ANY_SCOPE:
+            self._scope = dict(scope)
+
+    def session_now(self, before: dict[str, Any]) -> Any:
+        """The session as the handler has left it, who was given `before`."""
+        return self._scope["session"] if self._scope else before
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -84,22 +113,30 @@ class DirectHandler:
     async def answer(self, call: LocalCall) -> local.LocalResponse:
         """What the handler answers, or the app if the handler raises."""
         plan = self._plan
-        held = call.cookies.get(self._sessions.cookie_name) if call.cookies else None
-        session = self._sessions.open(getattr(held, "value", held))
-        scope: dict[str, Any] | None = None
+        session = self._session(call.cookies)
+        request: HandedRequest | None = None
         arguments: dict[str, Any] = {}
         try:
             if plan.request_name:
-                scope = self._scope(call, session)
-                arguments[plan.request_name] = HandedRequest(scope, call.json)
+                request = arguments[plan.request_name] = HandedRequest(partial(self._scope, call, session), call.json)
             if plan.body_name:
                 arguments[plan.body_name] = self._body(call.json)
             result = await plan.endpoint(**arguments)
+            if request is not None:
+                session.data = request.session_now(session.data)
             if isinstance(result, Response) and not isinstance(result, JsonOf):
-                return await self._sent(call, session, scope, result)
-            return HandedResponse(call.method, call.url, self._content(result), session.set_cookie)
+                return await self._sent(call, session, request, result)
+            return HandedResponse(call.method, call.url, self._content(result), session)
         except Exception as error:
             return await self._raised(call, session, error)
+
+    def _session(self, cookies: Mapping[str, Any] | None) -> OpenSession:
+        if isinstance(cookies, UnmadeCookies):
+            before = cookies.session
+            if isinstance(before, OpenSession) and before.belongs_to(self._sessions):
+                return before.again()
+        held = cookies.get(self._sessions.cookie_name) if cookies else None
+        return self._sessions.open(getattr(held, "value", held))
 
     def _body(self, json: Any) -> Any:
         adapter = self._plan.body
@@ -133,10 +170,11 @@ class DirectHandler:
         return serialised(self._plan, result)
 
     async def _sent(
-        self, call: LocalCall, session: OpenSession, scope: dict[str, Any] | None, reply: Response
+        self, call: LocalCall, session: OpenSession, request: HandedRequest | None, reply: Response
     ) -> local.LocalResponse:
         exchange = local.Exchange(b"")
-        await reply(scope or self._scope(call, session), exchange.receive, exchange.send)
+        scope = request.scope if request is not None else self._scope(call, session)
+        await reply(scope, exchange.receive, exchange.send)
         exchange.headers.append((b"set-cookie", session.set_cookie().encode("latin-1")))
         return exchange.response(call.method, call.url)
 

@@ -2,12 +2,33 @@
 """The head server's app: it knows the config and the addresses of a run. Secrets are for holders of the run token."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
+from pydantic import BaseModel
 
 from nemo_gym._serving.route import GymRoute
 from nemo_gym._serving.run_token import HEADER, same_token
+from nemo_gym._transport.probe import ServerStatus
+
+
+class ServerInstanceDisplayConfig(BaseModel):
+    """One running server, as the head server lists it."""
+
+    config_path: str | None = None
+    dir_path: Path | None = None
+    entrypoint: str | None = None
+    host: str | None = None
+    name: str | None = None
+    pid: int | None = None
+    port: int | None = None
+    process_name: str | None = None
+    server_type: str | None = None
+    start_time: float | None = None
+    status: ServerStatus | None = None
+    uptime_seconds: float | None = None
+    url: str | None = None
 
 
 def head_app(

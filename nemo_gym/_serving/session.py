@@ -194,3 +194,16 @@ class OpenSession:
     def set_cookie(self) -> str:
         """The `Set-Cookie` header for the reply."""
         return self._middleware.set_cookie(self)
+
+    def belongs_to(self, middleware: SessionCookieMiddleware) -> bool:
+        """Whether it is a session of the server that `middleware` stands in."""
+        return self._middleware is middleware
+
+    def is_beside(self, other: Any) -> bool:
+        """Whether `other` is a session of the same server."""
+        return isinstance(other, OpenSession) and self._middleware is other._middleware
+
+    def again(self) -> "OpenSession":
+        """As the next request in it opens it: what a cookie would carry, and nothing else."""
+        data = orjson.loads(orjson.dumps(self.data, option=orjson.OPT_NON_STR_KEYS))
+        return OpenSession(self._middleware, data, self.cookie, self.loaded)

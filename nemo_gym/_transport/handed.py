@@ -6,10 +6,10 @@ where the receiving class declares exactly them; everything else crosses as JSON
 objects. A value that does not fit this way is sent as bytes, which decide what is wrong with it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from http.cookies import SimpleCookie
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import orjson
 from pydantic import BaseModel, ValidationError
@@ -89,19 +89,55 @@ def parts_of(value: Any) -> dict[str, Any] | None:
     return {**carried, **rest} if first in carried else {**rest, **carried}
 
 
+class Session(Protocol):
+    """The session in which a handler has worked."""
+
+    def set_cookie(self) -> str:
+        """Its `Set-Cookie` header."""
+
+    def is_beside(self, other: Any) -> bool:
+        """Whether `other` is a session of the same server."""
+
+
+class UnmadeCookies(Mapping[str, Any]):
+    """The cookies of a reply, for a caller who only sends them back: the server then needs just the session."""
+
+    __slots__ = ("_reply", "session")
+
+    def __init__(self, reply: "HandedResponse", session: Session) -> None:
+        self._reply, self.session = reply, session
+
+    def __getitem__(self, name: str) -> Any:
+        return self._reply.cookies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reply.cookies)
+
+    def __len__(self) -> int:
+        return len(self._reply.cookies)
+
+    def __bool__(self) -> bool:
+        return True  # every reply has the cookie of its session
+
+    def succeeds(self, others: Mapping[str, Any]) -> bool:
+        """Whether these take the place of all `others`."""
+        return isinstance(others, UnmadeCookies) and self.session.is_beside(others.session)
+
+
 class HandedResponse(LocalResponse):
     """A good reply that becomes bytes only for a caller who reads bytes."""
 
     def __init__(
-        self,
-        method: str,
-        url: str,
-        content: bytes | NeMoGymResponse | dict[str, Any],
-        set_cookie: Callable[[], str] | None,
+        self, method: str, url: str, content: bytes | NeMoGymResponse | dict[str, Any], session: Session | None
     ) -> None:
         """`content` is the reply itself, or what `parts_of` made of it."""
         super().__init__(method, url, 200, [], content if isinstance(content, bytes) else b"")
-        self._handed, self._set_cookie = content, set_cookie
+        self._handed, self._session = content, session
+
+    @property
+    def unmade_cookies(self) -> UnmadeCookies | None:
+        """The cookies, to be sent back with another call; None if there is no session."""
+        return None if self._session is None else UnmadeCookies(self, self._session)
 
     def as_kind(self, kind: type[ModelT]) -> ModelT | None:
         """The reply as a `kind`; None if only its bytes can tell."""
@@ -136,7 +172,7 @@ class HandedResponse(LocalResponse):
     def _head(self) -> list[tuple[bytes, bytes]]:
         if not self._raw_headers:
             size, kind = (b"content-length", b"%d" % len(self._bytes())), (b"content-type", b"application/json")
-            cookie = [(b"set-cookie", self._set_cookie().encode("latin-1"))] if self._set_cookie else []
+            cookie = [(b"set-cookie", self._session.set_cookie().encode("latin-1"))] if self._session else []
             self._raw_headers = [size, kind, *cookie]
         return self._raw_headers
 
@@ -144,8 +180,8 @@ class HandedResponse(LocalResponse):
     def cookies(self) -> SimpleCookie:
         if self._cookies is None:
             self._cookies = SimpleCookie()
-            if self._set_cookie is not None:
-                add_cookie(self._cookies, self._set_cookie())
+            if self._session is not None:
+                add_cookie(self._cookies, self._session.set_cookie())
         return self._cookies
 
 

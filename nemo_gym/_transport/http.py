@@ -10,6 +10,7 @@ import logging
 import random
 import socket
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import aiohttp
@@ -87,7 +88,7 @@ def _keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int],
 
 def json_body(value: Any) -> bytes:
     """`value` as JSON bytes; of a pydantic model, only what was set."""
-    if isinstance(value, BaseModel):
+    if type(value) is not dict and isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return orjson.dumps(value, default=_dump_nested, option=orjson.OPT_NON_STR_KEYS)
 
@@ -106,10 +107,17 @@ async def send(
     *,
     policy: RetryPolicy,
     idempotent: bool | None = None,
+    bounded_s: float | None = None,
     **kwargs: Any,
 ) -> aiohttp.ClientResponse:
-    """Send one request, again where that is safe; the response's body is not read yet."""
+    """Send one request, again where that is safe; the response's body is not read yet.
+
+    A caller who ends all of it within `bounded_s` spares the session a timer, unless the session's would end earlier.
+    """
     may_repeat = method.upper() in _SAFE_TO_REPEAT if idempotent is None else idempotent
+    total_s = session.timeout.total
+    if bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs:
+        kwargs["timeout"] = _connect_only(session.timeout)
     failure: aiohttp.ClientError
     attempt = 0
     while True:
@@ -129,6 +137,13 @@ async def send(
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
         LOG.debug("attempt %d of %s %s failed (%r); next in %.2f s", attempt, method, url, failure, pause_s)
         await asyncio.sleep(pause_s)
+
+
+@lru_cache(maxsize=16)
+def _connect_only(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(
+        total=None, connect=timeout.connect, sock_read=timeout.sock_read, sock_connect=timeout.sock_connect
+    )
 
 
 def _total_s(session: aiohttp.ClientSession, kwargs: dict[str, Any]) -> float:

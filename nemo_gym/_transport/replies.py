@@ -6,6 +6,7 @@ error of their own. These are read as far as they go, and their own error is rai
 """
 
 import inspect
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import aiohttp
@@ -54,6 +55,12 @@ async def parsed_model(response: Any, kind: type[ModelT]) -> ModelT:
     """What `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
     handed = response.as_kind(kind) if isinstance(response, HandedResponse) else None
     return handed if handed is not None else kind.model_validate(orjson.loads(await response.read()))
+
+
+def unmade_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What `response` and `known` say to the server that gave `response`; None if cookies have to be made to know."""
+    new = response.unmade_cookies if isinstance(response, HandedResponse) else None
+    return new if new is not None and (known is None or new.succeeds(known)) else None
 
 
 def _is_stand_in(response: Any) -> bool:

@@ -6,7 +6,7 @@ gives one error that says what is wrong with it. Which value belongs to which cl
 """
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NoReturn, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.json_schema import SkipJsonSchema
@@ -15,11 +15,29 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 REFUSED = "refused"  # the tag of a value that belongs to no class of a union
 
 
+class CopiedFast(BaseModel):
+    """A schema whose shallow copies are made in one go: every turn of a conversation makes some."""
+
+    def __copy__(self) -> Self:
+        kind = type(self)
+        copied = kind.__new__(kind)
+        extra = self.__pydantic_extra__
+        _set(copied, "__dict__", self.__dict__.copy())
+        _set(copied, "__pydantic_extra__", extra.copy() if extra is not None else None)
+        _set(copied, "__pydantic_fields_set__", self.__pydantic_fields_set__.copy())
+        private = self.__pydantic_private__
+        _set(copied, "__pydantic_private__", private.copy() if private is not None else None)
+        return copied
+
+
+_set = object.__setattr__
+
+
 class WireModel(BaseModel):
     """A schema of ours that drops fields it does not know: what a client sends."""
 
 
-class OpenModel(BaseModel):
+class OpenModel(CopiedFast):
     """A schema that keeps fields it does not know: what a provider replies."""
 
     model_config = ConfigDict(extra="allow")
@@ -58,7 +76,7 @@ class SelfDescribing(BaseModel):
 
 def fields_of_sdk_object(value: Any) -> Any:
     """The fields of an openai SDK object; any other value as it is."""
-    if isinstance(value, BaseModel) and not isinstance(value, WireModel | OpenModel):
+    if type(value) is not dict and isinstance(value, BaseModel) and not isinstance(value, WireModel | OpenModel):
         return value.model_dump(exclude_unset=True, by_alias=True)
     return value
 

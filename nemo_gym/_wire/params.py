@@ -6,10 +6,10 @@ Settings (tools, reasoning, text, …) stay plain dicts; the conversation become
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.base import text_or_other
+from nemo_gym._wire.base import CopiedFast, text_or_other
 from nemo_gym._wire.item_unions import NeMoGymResponseInput
 from nemo_gym._wire.tools import FORBID, NeMoGymToolChoiceParam, NeMoGymToolParam
 
@@ -52,7 +52,7 @@ class PromptParam(TypedDict):
     version: NotRequired[str | None]
 
 
-class NeMoGymResponseCreateParamsNonStreaming(BaseModel):
+class NeMoGymResponseCreateParamsNonStreaming(CopiedFast):
     """A request for one reply. There is no `seed`: give `metadata={"extra_body": '{"seed": 1}'}` (JSON text)."""
 
     model_config = ConfigDict(extra="forbid")

@@ -29,6 +29,7 @@ from nemo_gym._rollouts.manifest import Counts, Manifest, git_state, input_ident
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.resume import can_resume, planned, what_is_left
 from nemo_gym._rollouts.types import Row
+from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
@@ -256,20 +257,18 @@ def _allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None
     wanted = settings.num_samples_in_parallel or 0
     if wanted > 512 and config.get("global_aiohttp_connector_limit_per_host") is None:
         config["global_aiohttp_connector_limit_per_host"] = 2 * wanted
-    import resource  # not on every platform
-
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    connections = max(_FEWEST_CONNECTIONS, hard - _OTHER_FILES)
-    is_given = config.get("global_aiohttp_connector_limit") is not None
-    if is_given or hard == resource.RLIM_INFINITY or connections >= _MOST_CONNECTIONS:
+    files = allow_open_files()
+    if files is None or config.get("global_aiohttp_connector_limit") is not None:
+        return
+    connections = max(_FEWEST_CONNECTIONS, files - _OTHER_FILES)
+    if connections >= _MOST_CONNECTIONS:
         return
     # A call beyond this waits for a connection; one beyond the system's limit would fail.
     config["global_aiohttp_connector_limit"] = connections
     if connections < wanted:
         render.note(
-            f"only {connections} of {wanted} rollouts can have a connection at once: this process may open {hard} files"
-            "\nhint: raise the limit with `ulimit -Hn`, or lower --concurrency"
+            f"only {connections} of {wanted} rollouts can have a connection at once: "
+            f"this process may open {files} files\nhint: raise the limit with `ulimit -Hn`, or lower --concurrency"
         )
 
 

@@ -141,8 +141,10 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
 
     def _resources_cookies(self, cookies: Mapping[str, Any]) -> Mapping[str, Any]:
         """Those of `cookies` that are the resources server's: neither this agent's own nor another server's."""
+        if not cookies:
+            return cookies
         others = self._other_servers()
-        mine = {n: v for n, v in cookies.items() if not any(is_session_of(n, server) for server in others)}
+        mine = {name: value for name, value in cookies.items() if not is_session_of(name, *others)}
         return cookies if len(mine) == len(cookies) else mine
 
     def _other_servers(self) -> tuple[str, ...]:

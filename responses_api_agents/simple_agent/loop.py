@@ -27,7 +27,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient, get_response_model
+from nemo_gym.server_utils import ServerClient, get_response_model, unmade_cookies
 
 MAX_SILENT_REPLIES = 3
 """How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
@@ -153,7 +153,11 @@ class CookieJar:
         """The cookies as they are now."""
         if self._last is not None:
             reply, self._last = self._last, None
-            self.add(reply.cookies)
+            unmade = unmade_cookies(reply, self._known)
+            if unmade is not None:
+                self._known = unmade
+            else:
+                self.add(reply.cookies)
         return self._known
 
     def add(self, cookies: Mapping[str, Any]) -> None:
@@ -180,9 +184,9 @@ class CookieJar:
             response.set_cookie(name, value)
 
 
-def is_session_of(cookie_name: str, server: str) -> bool:
-    """Whether a cookie holds a session with the server instance `server`."""
-    return cookie_name.endswith(f"___{server}")
+def is_session_of(cookie_name: str, *servers: str) -> bool:
+    """Whether a cookie holds a session with one of the server instances `servers`."""
+    return cookie_name.endswith(tuple([f"___{server}" for server in servers]))
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from nemo_gym._transport.http import json_body
 from nemo_gym._transport.local import LocalResponse, call, hosted_app
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model
+from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, unmade_cookies
 from nemo_gym.testing import reply, running
 
 PARAMS = NeMoGymResponseCreateParamsNonStreaming(input=[{"role": "user", "content": "hi"}], temperature=0.5)
@@ -60,8 +60,8 @@ class LooksFirst(BaseVerifyRequest):
 class World(SimpleResourcesServer):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        for handler in (self.word, self.open, self.plain, self.first, self.session, self.text, self.teapot, self.crash):
-            app.post(f"/{handler.__name__}")(handler)
+        for name in ("word", "open", "plain", "first", "session", "text", "replace", "teapot", "crash"):
+            app.post(f"/{name}")(getattr(self, name))
         return app
 
     async def verify(self, body: Noted) -> Scored:  # type: ignore[override]
@@ -93,6 +93,9 @@ class World(SimpleResourcesServer):
 
     async def text(self, body: AnyFields) -> PlainTextResponse:
         return PlainTextResponse("as it is", headers={"x-own": "1"}, status_code=203)
+
+    async def replace(self, body: AnyFields, request: Request) -> None:
+        request.scope["session"] = {**request.session, "calls": 7}
 
     async def teapot(self, body: AnyFields, request: Request) -> None:
         request.session["brewed"] = True
@@ -158,6 +161,39 @@ async def test_a_session_goes_on_with_the_cookie_of_the_reply():
         assert (await first.json())["id"] == (await second.json())["id"]
 
 
+async def test_a_session_goes_on_with_cookies_that_nobody_has_made():
+    async with running(world=World, other=World) as client:
+        first = await client.post("world", "/session", json={"n": 1})
+        unmade = unmade_cookies(first, None)
+        second = await client.post("world", "/session", json={"n": 1}, cookies=unmade)
+        again = await client.post("world", "/session", json={"n": 1}, cookies=unmade)
+        whole = await client.post("world", "/text", json={}, cookies=unmade_cookies(second, unmade))
+        last = await client.post("world", "/session", json={"n": 1}, cookies=whole.cookies)
+        stranger = await client.post("other", "/session", json={"n": 1}, cookies=unmade)
+        calls = [(await reply.json())["calls"] for reply in (first, second, again, last, stranger)]
+        ids = {(await reply.json())["id"] for reply in (first, second, again, last)}
+    assert calls == [1, 2, 2, 3, 1], "each call goes on from the reply whose cookies it brings"
+    assert len(ids) == 1
+    assert (await stranger.json())["id"] not in ids
+
+
+async def test_cookies_of_several_servers_have_to_be_made():
+    async with running(world=World, other=World) as client:
+        world = await client.post("world", "/session", json={"n": 1})
+        other = await client.post("other", "/session", json={"n": 1})
+        assert unmade_cookies(world, unmade_cookies(world, None)) is not None
+        assert unmade_cookies(world, unmade_cookies(other, None)) is None
+        assert unmade_cookies(world, {"theirs": "x"}) is None
+        assert dict(unmade_cookies(world, None)) == dict(world.cookies)
+
+
+async def test_a_session_that_a_handler_has_replaced_goes_on_as_the_new_one():
+    async with running(world=World) as client:
+        first = await client.post("world", "/replace", json={})
+        second = await client.post("world", "/session", json={"n": 1}, cookies=first.cookies)
+        assert (await second.json())["calls"] == 8
+
+
 async def test_what_a_handler_put_into_its_session_before_it_raised_is_kept():
     async with running(world=World) as client:
         first = await client.post("world", "/session", json={"n": 1})
@@ -168,7 +204,7 @@ async def test_what_a_handler_put_into_its_session_before_it_raised_is_kept():
 
 
 async def test_a_handler_that_waits_for_its_caller_to_hang_up_waits():
-    request = HandedRequest({"type": "http", "method": "POST", "headers": []}, {"n": 1})
+    request = HandedRequest(lambda: {"type": "http", "method": "POST", "headers": []}, {"n": 1})
     assert [chunk async for chunk in request.stream() if chunk] == [b'{"n":1}']
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(request.receive(), 0.01)
@@ -255,8 +291,9 @@ def test_a_class_that_keeps_what_it_does_not_know_is_sent_everything():
 def test_a_request_is_freed_as_soon_as_nobody_has_it():
     gc.disable()  # a run of 200,000 rollouts looks for cycles seldom
     try:
-        request = HandedRequest({"type": "http", "headers": []}, {"input": "x" * 1000})
+        request = HandedRequest(lambda: {"type": "http", "headers": []}, {"input": "x" * 1000})
         assert request.handed
+        assert not request.headers
         gone = weakref.ref(request)
         del request
         assert gone() is None

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from nemo_gym._transport import deadline
 from nemo_gym._transport.deadline import Deadline, within
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 
@@ -43,6 +44,29 @@ async def test_a_call_inside_of_an_earlier_deadline_needs_no_timer_of_its_own():
     assert await timers_during(within(50, "POST", "http://a", inner)) == 1
 
 
+async def test_calls_whose_deadlines_are_far_away_share_a_timer():
+    async def many():
+        for _ in range(100):
+            await within(3600, "POST", "http://a", asyncio.sleep(0))
+
+    assert await timers_during(many()) <= 2  # a second may pass meanwhile
+
+
+async def test_a_deadline_far_away_ends_its_own_call_and_no_other(monkeypatch):
+    monkeypatch.setattr(deadline, "_FAR_S", 0.0)  # all are far away
+    ended = await within(0.01, "POST", "http://quick", asyncio.sleep(0, "in time"))
+    outcomes = await asyncio.gather(
+        within(0.01, "POST", "http://a/verify", never()),
+        within(0.01, "POST", "http://b/verify", never()),
+        within(60, "POST", "http://c", asyncio.sleep(1.2, "not yet")),
+        return_exceptions=True,
+    )
+    assert ended == "in time"
+    assert [type(outcome).__name__ for outcome in outcomes[:2]] == ["ServerDeadlineExceeded"] * 2
+    assert outcomes[2] == "not yet"
+    assert asyncio.current_task().cancelling() == 0
+
+
 async def test_a_deadline_that_has_ended_covers_nothing():
     async def one_after_another():
         await within(50, "POST", "http://a", asyncio.sleep(0))
@@ -78,11 +102,11 @@ async def test_who_cancels_from_outside_is_heard_beside_a_deadline():
 
 
 async def test_a_deadline_says_whether_it_was_the_one_that_cancelled():
-    deadline = Deadline(asyncio.get_running_loop().time() + 0.01)
+    soon = Deadline(asyncio.get_running_loop().time() + 0.01)
     try:
         with pytest.raises(asyncio.CancelledError):
             await never()
-        assert deadline.has_cancelled()
+        assert soon.has_cancelled()
     finally:
-        deadline.end()
+        soon.end()
     await asyncio.sleep(0)  # would raise if the cancellation had not been taken back

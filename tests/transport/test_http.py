@@ -115,6 +115,28 @@ async def test_a_server_that_never_answers_meets_the_deadline():
             await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x")
 
 
+@pytest.mark.parametrize(("total_s", "bounded_s", "by_session"), [(60.0, 60.0, False), (0.1, 60.0, True)])
+async def test_the_session_leaves_a_call_to_a_caller_who_ends_it_earlier(total_s, bounded_s, by_session):
+    async with serving("hang") as (_, url), session(total_timeout_s=total_s) as client:
+        sent = http.send(client, "POST", url, policy=http.RetryPolicy(), bounded_s=bounded_s, data=b"x")
+        if by_session:
+            with pytest.raises(ServerDeadlineExceeded, match=r"0\.1 s"):
+                await sent
+            return
+        task = asyncio.ensure_future(sent)
+        await asyncio.sleep(0.1)
+        assert not [timer for timer in client_timers() if timer > 30], "nobody but the caller watches the clock"
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+def client_timers() -> list[float]:
+    """In how many seconds the running event loop has something to do."""
+    loop = asyncio.get_running_loop()
+    return [timer.when() - loop.time() for timer in loop._scheduled if not timer.cancelled()]
+
+
 class Inner(BaseModel):
     a: int = 1
     b: str = "unset"
