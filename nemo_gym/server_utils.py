@@ -42,6 +42,7 @@ from nemo_gym._util import rollout_paths
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym._util.quick_state import QuickState
+from nemo_gym._util.right_size import right_sized
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
 from nemo_gym.config_types import ModelServerRef as ModelServerRef
@@ -101,7 +102,7 @@ async def request(
     within how many seconds the caller himself ends the call, with the reading of its answer.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
-        kwargs["data"] = http.json_body(body)
+        kwargs["data"] = right_sized(http.json_body(body))  # held until the answer is there
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
     if is_global_aiohttp_client_request_debug_enabled():
         LOG.info("%s %s", method, url)

@@ -21,6 +21,8 @@ from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._util.right_size import right_sized
+
 OPEN_SESSION = "nemo_gym.session"
 """Key of a scope: the session, where it is open already."""
 MAX_AGE_S = 14 * 24 * 60 * 60
@@ -74,8 +76,7 @@ class SessionCookie:
     def _remember(self, cookie: str, session: bytes, signed_at: float) -> tuple[bytes, float]:
         if len(self._known) >= _REMEMBERED_COOKIES:
             del self._known[next(iter(self._known))]
-        # A copy has just the size that it needs; what orjson made keeps its whole buffer, of kilobytes.
-        self._known[cookie] = kept = bytes(memoryview(session)), signed_at
+        self._known[cookie] = kept = right_sized(session), signed_at
         return kept
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import aiohttp
 
 from nemo_gym._transport import http, local
-from nemo_gym._transport.deadline import is_covered, within
+from nemo_gym._transport.deadline import bounded, is_covered
 from nemo_gym._transport.handed import LocalCall
 
 TAKEN = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
@@ -40,7 +40,7 @@ def call_app(
             answer: Coroutine[Any, Any, Any] = handler.answer(
                 LocalCall(method, url, path, server, json, headers, cookies)
             )
-            return answer if is_covered(timeout_s) else within(timeout_s, method, url, answer)
+            return answer if is_covered(timeout_s) else bounded(timeout_s, method, url, answer)
         data = http.json_body(json)
     body = data.encode() if isinstance(data, str) else data or b""
     return local.call(

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Awaitable
 from contextvars import ContextVar
 from typing import TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 
@@ -18,7 +18,7 @@ _FAR_S = 10.0
 class Deadline:
     """What `asyncio.timeout` does, at a fraction of its price: there are several such calls in every rollout."""
 
-    __slots__ = ("_alarm", "_before", "_cancels_before", "_has_ended", "_is_over", "_task", "ends_at")
+    __slots__ = ("_alarm", "_before", "_cancels_before", "_has_ended", "_is_over", "_task", "_timer", "ends_at")
 
     def __init__(self, ends_at: float) -> None:
         """Ends what the running task does when its event loop's clock shows `ends_at`."""
@@ -27,12 +27,13 @@ class Deadline:
         assert task is not None
         self._task, self._is_over, self._cancels_before = task, False, task.cancelling()
         self.ends_at, self._has_ended = ends_at, False
-        self._alarm: asyncio.TimerHandle | set[Deadline]
+        self._timer: asyncio.TimerHandle | None = None
+        self._alarm: set[Deadline] | None = None
         if ends_at - loop.time() > _FAR_S:
             self._alarm = _shared_alarm(loop, ends_at)
             self._alarm.add(self)
         else:
-            self._alarm = loop.call_at(ends_at, self.expire)
+            self._timer = loop.call_at(ends_at, self.expire)
         self._before = _innermost.set(self)
 
     def covers(self, ends_at: float) -> bool:
@@ -46,10 +47,10 @@ class Deadline:
     def end(self) -> None:
         """Stop the clock; a cancellation of ours is taken back."""
         self._has_ended = True
-        if isinstance(self._alarm, set):
+        if self._alarm is not None:
             self._alarm.discard(self)
-        else:
-            self._alarm.cancel()
+        elif self._timer is not None:
+            self._timer.cancel()
         _innermost.reset(self._before)
         if self._is_over:
             self._task.uncancel()
@@ -61,22 +62,41 @@ class Deadline:
 
 
 _innermost: ContextVar[Deadline | None] = ContextVar("nemo_gym_deadline", default=None)
-_alarms: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[int, set[Deadline]]] = WeakKeyDictionary()
+
+
+class _Alarms:
+    """The deadlines of one event loop that are far away, by the second, rounded up, in which they expire."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._by_second = ref(loop), dict[int, set[Deadline]]()
+
+    def are_of(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self._loop() is loop
+
+    def at(self, loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
+        second = int(ends_at) + 1
+        alarm = self._by_second.get(second)
+        if alarm is None:
+            alarm = self._by_second[second] = set()
+            loop.call_at(second, self._ring, second)
+        return alarm
+
+    def _ring(self, second: int) -> None:
+        for deadline in self._by_second.pop(second):
+            deadline.expire()
+
+
+_all_alarms: WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms] = WeakKeyDictionary()
+_last_alarms: _Alarms | None = None
 
 
 def _shared_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
-    """The deadlines that expire in the same second, rounded up, of a loop's clock."""
-    alarms, second = _alarms.setdefault(loop, {}), int(ends_at) + 1
-    alarm = alarms.get(second)
-    if alarm is None:
-        alarm = alarms[second] = set()
-        loop.call_at(second, _ring, alarms, second)
-    return alarm
-
-
-def _ring(alarms: dict[int, set[Deadline]], second: int) -> None:
-    for deadline in alarms.pop(second):
-        deadline.expire()
+    """The deadlines that expire in the same second of a loop's clock."""
+    global _last_alarms
+    alarms = _last_alarms
+    if alarms is None or not alarms.are_of(loop):  # nearly all are of one loop, and a dict of weak keys is slow
+        alarms = _last_alarms = _all_alarms.get(loop) or _all_alarms.setdefault(loop, _Alarms(loop))
+    return alarms.at(loop, ends_at)
 
 
 def is_covered(timeout_s: float) -> bool:
@@ -89,6 +109,11 @@ async def within(timeout_s: float, method: str, url: str, work: Awaitable[Result
     """The result of `work`, which is a call, unless it takes longer than `timeout_s`."""
     if is_covered(timeout_s):
         return await work
+    return await bounded(timeout_s, method, url, work)
+
+
+async def bounded(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
+    """As `within`, for work that no call around it is known to end."""
     deadline = Deadline(asyncio.get_running_loop().time() + timeout_s)
     try:
         return await work
