@@ -119,7 +119,8 @@ async def request(
 
 async def raise_for_status(response: ClientResponse) -> None:
     """Raise for an error status, with the body that came with it in `response_content`."""
-    await replies.raise_for_status(response)
+    if not response.ok:
+        await replies.raise_for_status(response)
 
 
 async def get_response_json(response: ClientResponse) -> Any:

@@ -36,9 +36,9 @@ class Deadline:
             self._timer = loop.call_at(ends_at, self.expire)
         self._before = _innermost.set(self)
 
-    def covers(self, ends_at: float) -> bool:
+    def covers(self, ends_at: float, loop: asyncio.AbstractEventLoop) -> bool:
         """Whether it ends what the running task does by then. A task started inside of it is not its own to end."""
-        return self.ends_at <= ends_at and not self._has_ended and self._task is asyncio.current_task()
+        return self.ends_at <= ends_at and not self._has_ended and self._task is asyncio.current_task(loop)
 
     def has_cancelled(self) -> bool:
         """Whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
@@ -102,7 +102,10 @@ def _shared_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadli
 def is_covered(timeout_s: float) -> bool:
     """Whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it."""
     outer = _innermost.get()
-    return outer is not None and outer.covers(asyncio.get_running_loop().time() + timeout_s)
+    if outer is None:
+        return False
+    loop = asyncio.get_running_loop()
+    return outer.covers(loop.time() + timeout_s, loop)
 
 
 async def within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:

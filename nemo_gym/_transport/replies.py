@@ -22,9 +22,7 @@ FAILURE_HEADER = "x-nemo-gym-failure"
 
 
 async def raise_for_status(response: Any) -> None:
-    """Raise a ClientResponseError with the body in `response_content`, unless the status is a good one."""
-    if response.ok:
-        return
+    """Raise a ClientResponseError with the body in `response_content`: the status is no good one."""
     body = await _body(response) or b""
     try:
         response.raise_for_status()
