@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from uuid import uuid4
 
 from fastapi import Body as Body
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter
@@ -31,6 +31,7 @@ from nemo_gym._wire.sse_prepare import prepare_streaming_request
 from nemo_gym._wire.sse_responses import responses_events, responses_failed
 from nemo_gym.anthropic_converter import messages_to_responses_create_params, response_to_anthropic_message
 from nemo_gym.config_types import BaseRunServerInstanceConfig
+from nemo_gym.errors import GymError
 from nemo_gym.model_call_capture import CaptureStore as CaptureStore
 from nemo_gym.model_call_capture import ModelCallCaptureConfig as ModelCallCaptureConfig
 from nemo_gym.model_call_capture import ModelCallRecord as ModelCallRecord
@@ -154,8 +155,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         try:
             body = b"".join(events(await answer()))
         except Exception as error:
-            LOG.exception("%s: a streamed call failed", self.config.name)
-            body = b"".join(failed(describe(error, self.config.name)))
+            reason, was_meant = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
+            trace = None if was_meant else error
+            LOG.error("%s: a streamed call failed: %s", self.config.name, reason, exc_info=trace)
+            body = b"".join(failed(reason))
         return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
     # --- capture -----------------------------------------------------------------------------------------------------

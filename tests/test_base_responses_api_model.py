@@ -2,7 +2,7 @@
 import json
 
 import pytest
-from fastapi import Request
+from fastapi import HTTPException, Request
 
 from nemo_gym._wire.sse import EventParser
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel, read_model_call_records
@@ -32,6 +32,8 @@ class Parrot(SimpleResponsesAPIModel):
         text = body.input if isinstance(body.input, str) else str(body.input[-1].content)
         if "boom" in text:
             raise ConnectionError("the backend is down")
+        if "busy" in text:
+            raise HTTPException(429, "slow down")
         return reply(reasoning("hm"), text, tool_call("look", {"at": text}))
 
     async def chat_completions(
@@ -99,6 +101,15 @@ async def test_a_backend_failure_within_a_stream_is_an_event():
     last = events(text)[-1]
     assert (status, last["type"]) == (200, "response.failed")
     assert "the backend is down" in last["response"]["error"]["message"]
+
+
+@pytest.mark.parametrize(("text", "traced"), [("boom", True), ("busy", False)])
+async def test_a_failure_within_a_stream_is_logged_with_a_traceback_unless_it_was_meant(text, traced, caplog):
+    _, said, _ = await post("/v1/responses", {"input": text, "stream": True})
+    (record,) = [record for record in caplog.records if "a streamed call failed" in record.message]
+    assert bool(record.exc_info) is traced
+    assert ("the backend is down" if traced else "slow down") in record.getMessage()
+    assert events(said)[-1]["type"] == "response.failed"
 
 
 async def test_a_backend_failure_without_a_stream_is_a_500():
