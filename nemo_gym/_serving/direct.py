@@ -26,6 +26,7 @@ from nemo_gym._transport.handed import (
     UnmadeCookies,
     as_set,
     handed_fields,
+    own,
     parts_of,
     read_fields,
 )
@@ -144,7 +145,7 @@ class DirectHandler:
         if self._read_names is not None and type(json) is dict:
             json = {name: part for name, part in json.items() if name in self._read_names}
         if self._handed_names and type(json) is dict:
-            handed = {name: part for name in self._handed_names if type(part := json.get(name)) in HANDED}
+            handed = {name: own(json[name]) for name in self._handed_names if type(json.get(name)) in HANDED}
             if handed:
                 rest = {name: part for name, part in json.items() if name not in handed}
                 try:

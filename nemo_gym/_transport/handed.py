@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What crosses between two servers of one process without becoming bytes: a task's create params and its response.
 
-These two are large, both sides know their classes, and neither side changes what it was given. They keep their identity
-where the receiving class declares exactly them; everything else crosses as JSON, so that no side can change the other's
-objects. A value that does not fit this way is sent as bytes, which decide what is wrong with it.
+These two are large and both sides know their classes. Where the receiving class declares exactly them, each side has
+its own object with lists of its own, and only the items in these are shared; everything else crosses as JSON. A value
+that does not fit this way is sent as bytes, which decide what is wrong with it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,8 @@ from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 
 HANDED: frozenset[Any] = frozenset({NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming})
-"""The classes whose instances are handed over as they are."""
+"""The classes whose instances are handed over."""
+Handed = NeMoGymResponse | NeMoGymResponseCreateParamsNonStreaming
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -75,6 +76,16 @@ def as_set(value: BaseModel) -> dict[str, Any]:
     """The fields of `value` that were set, as they are."""
     given = value.__dict__
     return {name: given[name] for name in value.__pydantic_fields_set__ if name in given}
+
+
+def own(value: Handed) -> Handed:
+    """The receiver's own `value`: what he sets on it, or adds to its lists, stays his."""
+    copied = value.__copy__()
+    fields = copied.__dict__
+    for name in ("output" if "output" in fields else "input", "tools"):
+        if type(fields.get(name)) is list:
+            fields[name] = fields[name].copy()
+    return copied
 
 
 def parts_of(value: Any) -> dict[str, Any] | None:
@@ -144,12 +155,12 @@ class HandedResponse(LocalResponse):
         handed = self._handed
         if type(handed) is NeMoGymResponse and kind is NeMoGymResponse:
             if all(isinstance(item, BaseModel) for item in handed.output):
-                return cast(ModelT, handed.model_copy())  # the server may keep its own, and give it to others
+                return cast(ModelT, own(handed))  # the server may keep its own, and give it to others
             fields = {**handed.__dict__, **(handed.__pydantic_extra__ or {})}
         elif type(handed) is dict and handed_fields(kind):
             names = handed_fields(kind)
             fields = {
-                name: part if name in names or type(part) not in HANDED else _plain(part)
+                name: part if type(part) not in HANDED else own(part) if name in names else _plain(part)
                 for name, part in handed.items()
             }
         else:

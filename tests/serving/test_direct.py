@@ -18,8 +18,9 @@ from nemo_gym._transport.local import LocalResponse, call, hosted_app
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, unmade_cookies
-from nemo_gym.testing import reply, running
+from nemo_gym.testing import asked, reply, running
 
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": True}
 PARAMS = NeMoGymResponseCreateParamsNonStreaming(input=[{"role": "user", "content": "hi"}], temperature=0.5)
 
 
@@ -41,6 +42,10 @@ class Noted(BaseVerifyRequest):
     numbers: list[int] = []
 
 
+class WithExtras(BaseVerifyRequest):
+    model_config = ConfigDict(extra="allow")
+
+
 class AnyFields(BaseModel):
     model_config = ConfigDict(extra="allow")
 
@@ -60,7 +65,19 @@ class LooksFirst(BaseVerifyRequest):
 class World(SimpleResourcesServer):
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        for name in ("word", "open", "plain", "first", "session", "text", "replace", "teapot", "crash"):
+        for name in (
+            "word",
+            "open",
+            "plain",
+            "first",
+            "session",
+            "text",
+            "replace",
+            "teapot",
+            "crash",
+            "edit",
+            "edit_more",
+        ):
             app.post(f"/{name}")(getattr(self, name))
         return app
 
@@ -68,6 +85,18 @@ class World(SimpleResourcesServer):
         body.numbers.append(4)
         body.response.output = []
         return Scored(**body.model_dump(exclude={"numbers"}), reward=1.0, seen=body.numbers)
+
+    async def edit(self, body: BaseVerifyRequest) -> list[Any]:
+        params, response = body.responses_create_params, body.response
+        params.temperature = 2.0
+        params.input.append(params.input[0])
+        params.tools.clear()
+        response.output.append(response.output[0])
+        response.metadata = None
+        return [params.temperature, len(params.input), len(params.tools), len(response.output)]
+
+    async def edit_more(self, body: WithExtras) -> list[Any]:
+        return await self.edit(body)
 
     async def word(self, body: AnyFields) -> str:
         return "tea"
@@ -216,6 +245,16 @@ async def test_a_server_cannot_change_what_the_caller_sent():
         answer = await client.post("world", "/verify", json=sent)
         assert (await answer.json())["seen"] == [1, 2, 4]
     assert sent["numbers"] == [1, 2]
+
+
+async def test_a_server_that_edits_a_task_and_its_response_edits_its_own():
+    params, response = asked("hi", tools=[TOOL]), reply("hello", metadata={"a": "b"})
+    before = params.model_dump(), response.model_dump()
+    async with running(world=World) as client:
+        for path in ("/edit", "/edit_more"):
+            answer = await client.post("world", path, json={"responses_create_params": params, "response": response})
+            assert await answer.json() == [2.0, 2, 0, 2]
+    assert (params.model_dump(), response.model_dump()) == before
 
 
 async def test_a_reply_becomes_the_callers_type_as_its_bytes_would():
