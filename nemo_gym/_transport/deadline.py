@@ -49,6 +49,8 @@ class Deadline:
         self._has_ended = True
         if self._alarm is not None:
             self._alarm.discard(self)
+            if not self._alarm:
+                self._alarm.clear()  # an empty set keeps the room for all that it ever held
         elif self._timer is not None:
             self._timer.cancel()
         _innermost.reset(self._before)

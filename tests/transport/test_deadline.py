@@ -2,6 +2,7 @@
 """Deadlines of calls that are made inside of calls."""
 
 import asyncio
+import sys
 
 import pytest
 
@@ -50,6 +51,16 @@ async def test_calls_whose_deadlines_are_far_away_share_a_timer():
             await within(3600, "POST", "http://a", asyncio.sleep(0))
 
     assert await timers_during(many()) <= 2  # a second may pass meanwhile
+
+
+async def test_calls_that_have_ended_leave_no_room_behind_until_their_deadlines():
+    async def crowd():
+        await asyncio.gather(*(within(3600, "POST", "http://a", asyncio.sleep(0)) for _ in range(1_000)))
+
+    await crowd()
+    held = list(deadline._all_alarms[asyncio.get_running_loop()]._by_second.values())
+    assert held
+    assert all(sys.getsizeof(alarm) == sys.getsizeof(set()) for alarm in held)
 
 
 async def test_a_deadline_far_away_ends_its_own_call_and_no_other(monkeypatch):
