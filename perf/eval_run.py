@@ -60,7 +60,13 @@ class Command:
             *(sys.executable, "-m", "nemo_gym.cli.main", "eval", "run"),
             *("--resources-server", self._environment, "--model-type", "openai_model"),
             *("--model", "fake", "--model-url", f"{self._base_url}/v1", "--model-api-key", "none"),
-            *("--agent", f"{self._environment}_simple_agent", "--output", str(self.output), f"++head_server.port={free_port()}"),
+            *(
+                "--agent",
+                f"{self._environment}_simple_agent",
+                "--output",
+                str(self.output),
+                f"++head_server.port={free_port()}",
+            ),
             *arguments,
         ]
 

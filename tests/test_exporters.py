@@ -23,6 +23,7 @@ from nemo_gym.exporters import (
     setup_exporters,
     teardown_exporters,
 )
+from tests.support.mlflow_store import mlflow_store
 
 # MLflow's own dependencies deprecate each other's functions.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -74,13 +75,6 @@ def wandb(monkeypatch: pytest.MonkeyPatch) -> FakeLibrary:
     return library
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A database that MLflow keeps its runs in, and its artifacts beside it."""
-    pytest.importorskip("mlflow")
-    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'runs.db'}"
-
-
 class Tracker:
     """What has arrived in an experiment of its own."""
 
@@ -107,8 +101,9 @@ class Tracker:
 
 
 @pytest.fixture
-def mlflow(store: str, request: pytest.FixtureRequest, tmp_path: Path) -> Tracker:
-    return Tracker(store, request.node.name, tmp_path)
+def mlflow(request: pytest.FixtureRequest, tmp_path: Path) -> Tracker:
+    pytest.importorskip("mlflow")
+    return Tracker(mlflow_store(), request.node.name, tmp_path)
 
 
 def test_without_settings_there_is_nothing_to_export_to():
@@ -233,7 +228,8 @@ def test_an_exporter_that_fails_only_warns_and_the_other_still_gets_its_data(
 
 
 @pytest.mark.slow
-def test_an_exporter_that_cannot_be_opened_only_warns(store: str, caplog: pytest.LogCaptureFixture):
+def test_an_exporter_that_cannot_be_opened_only_warns(caplog: pytest.LogCaptureFixture):
+    pytest.importorskip("mlflow")
     setup_exporters({"mlflow_tracking_uri": "nonsense://x", "mlflow_experiment_name": "e", "mlflow_run_name": "r"})
     assert get_exporters() == []
     assert "the mlflow exporter could not be opened" in caplog.text

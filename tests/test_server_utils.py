@@ -118,10 +118,10 @@ async def test_a_50_mb_body_is_served(the_config):
         answer = await client.post(
             "adder",
             "/add",
-            data=b'{"numbers": [' + b"1," * 25_000_000 + b"1]}",
+            data=b'{"numbers": [1,' + b" " * 50_000_000 + b"2]}",
             headers={"content-type": "application/json"},
         )
-        assert await answer.json() == {"sum": 25_000_001}
+        assert await answer.json() == {"sum": 3}
 
 
 async def test_a_body_over_the_servers_limit_is_refused_with_413():

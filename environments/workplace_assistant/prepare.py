@@ -1,23 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write the rows of this environment, from the generator of `resources_servers/workplace_assistant`."""
 
-import sys
+from functools import partial
 from pathlib import Path
 
-from resources_servers.workplace_assistant.generate_data import SIZES, write
+from environments._splits import main, write_split
+from resources_servers.workplace_assistant.generate_data import SIZES, split_rows
 
-DATA = Path(__file__).parent / "data"
+SPLITS = {split: partial(split_rows, split) for split in SIZES}
 
 
 def prepare(split: str = "validation") -> Path:
     """Write a split: validation (100 rows), train (1000) or example (5)."""
-    if split not in SIZES:
-        raise ValueError(f"there is no split {split!r}, but {', '.join(SIZES)}")
-    path = DATA / f"{split}.jsonl"
-    write(path, split)
-    return path
+    return write_split(__file__, SPLITS, split)
 
 
 if __name__ == "__main__":
-    for split in sys.argv[1:] or ("validation", "train"):
-        prepare(split)
+    main(prepare)

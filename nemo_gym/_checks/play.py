@@ -25,6 +25,8 @@ class Answer:
     status: int
     text: str
     cookies: Mapping[str, str] = field(default_factory=dict)
+    allowed: frozenset[str] = frozenset()
+    """The methods that it names to one who has asked by another."""
 
     @property
     def body(self) -> Any:
@@ -85,6 +87,13 @@ class Table:
 
     async def get(self, path: str) -> Answer:
         return await self._call("GET", path, b"", {})
+
+    async def takes_posts(self, path: str) -> bool:
+        """Whether there is a route for POST requests at `path`.
+
+        It is asked by a method that no route has, since the OpenAPI document takes half a second of work to make.
+        """
+        return "POST" in (await self._call("OPTIONS", path, b"", {})).allowed
 
     async def play(self, task: Mapping[str, Any], turns: Sequence[Turn]) -> Played:
         """Play `task` with `turns`, from the begin of its session to its reward."""

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._checks.bodies import routes_of, row_problem
-from nemo_gym._checks.contract import Subject
+from nemo_gym._checks.contract import Subject, tools_of
 from nemo_gym._checks.gold import as_turns
 from nemo_gym._checks.play import Answer, Table, Turn
 from nemo_gym._scaffold.manifest import Reward, read_manifest
@@ -27,6 +27,8 @@ from nemo_gym.server_utils import ServerClient
 
 ANY_MODEL = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
 _STAND_IN = "dummy_model"
+_NO_TOOL = "/no_tool_of_any_server"
+"""Where only a server that takes calls of any name has a route."""
 _SOLUTIONS_TIMEOUT_S = 300.0
 
 
@@ -56,14 +58,18 @@ class Shipped:
         )
         rows, problems = _rows(self.rows_path)
         plain = Table(self._caller(client))
-        routes = routes_of(await plain.get("/openapi.json"))
+        takes_any_tool = await plain.takes_posts(_NO_TOOL)
+        has_steps = await plain.takes_posts("/reset") and await plain.takes_posts("/step")
+        if has_steps and takes_any_tool:  # all names have a route then; which of them is meant stands only here
+            has_steps = {"/reset", "/step"} <= routes_of(await plain.get("/openapi.json"))
         mode = (await plain.get("/reverify_mode")).body
-        is_played_by_steps = {"/reset", "/step"} <= routes
         return Subject(
-            table=Table(self._caller(client), steps=is_played_by_steps),
+            table=Table(self._caller(client), steps=has_steps),
             rows=rows,
             rows_from=str(self.rows_path),
-            routes=routes,
+            has_steps=has_steps,
+            tools_there=frozenset([tool for tool in tools_of(rows) if await plain.takes_posts(f"/{tool}")]),
+            takes_any_tool=takes_any_tool,
             solutions=await self._solutions(config, rows),
             cases=_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
             rollouts=_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),
@@ -80,7 +86,9 @@ class Shipped:
             more = {"data": body, "headers": {"content-type": "application/json"}} if method == "POST" else {}
             reply = await client.request(self.name, path, method, cookies=dict(cookies), **more)
             text = (await reply.read()).decode(errors="replace")
-            return Answer(reply.status, text, {name: morsel.value for name, morsel in reply.cookies.items()})
+            set_cookies = {name: morsel.value for name, morsel in reply.cookies.items()}
+            allowed = frozenset(reply.headers.get("allow", "").replace(",", " ").split())
+            return Answer(reply.status, text, set_cookies, allowed)
 
         return call
 

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks as a user sees them: listed, prepared from a Hub, and run in processes of their own."""
+"""The benchmarks as a user sees them: listed, prepared from a Hub in processes of their own, and run."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from nemo_gym import PARENT_DIR
 from nemo_gym.benchmarks import list_benchmarks
 from tests.benchmarks.samples import GSM8K, SAMPLES
 from tests.support.fake_hub import FakeHub, environment
+from tests.support.in_process import ports_given_back, said_by
 
 
 def gym(folder, *arguments, roots=(), **variables):
@@ -25,6 +27,17 @@ def gym(folder, *arguments, roots=(), **variables):
         text=True,
         check=False,
     )
+
+
+@pytest.fixture
+def gym_here(monkeypatch, capsys, root, tmp_path):
+    """Run a command in this process, in a folder of its own."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(root))
+    with ports_given_back():
+        yield lambda *words: said_by(monkeypatch, capsys, "gym", *words)
 
 
 def test_all_benchmarks_are_listed():
@@ -46,28 +59,26 @@ def test_a_benchmark_is_laid_out_as_the_others(name):
     assert all(line in readme for line in ("Code and prompts: ", "Data: ", "Dependencies"))
 
 
-def test_a_benchmark_is_prepared_and_run(root, tmp_path):
-    folder = tmp_path / "elsewhere"
-    folder.mkdir()
+def test_a_benchmark_is_prepared_and_run(gym_here, root, tmp_path):
     run = ("eval", "run", "--benchmark", "gsm8k", "--model-type", "replay_model", "--output", "o.jsonl", "--json")
     model = "++policy_model.responses_api_models.replay_model"
     played = (*run, rf"{model}.replies=['It is \boxed{{12}}.']", f"{model}.on_miss=cycle", "--quiet")
 
-    unprepared = gym(folder, *played, roots=[root])
-    assert unprepared.returncode == 1
-    assert "hint: gym eval prepare --benchmark gsm8k\n" in unprepared.stderr
+    unprepared = gym_here(*played)
+    assert unprepared.code == 1
+    assert "hint: gym eval prepare --benchmark gsm8k\n" in unprepared.err
 
     with FakeHub() as hub:
         hub.add_dataset(GSM8K.repo_id, GSM8K.files())
         there = environment(hub, tmp_path / "hf")
-        prepared = gym(folder, "eval", "prepare", "--benchmark", "gsm8k", roots=[root], **there)
+        prepared = gym(tmp_path, "eval", "prepare", "--benchmark", "gsm8k", roots=[root], **there)
     assert prepared.returncode == 0, prepared.stderr
     assert prepared.stdout.startswith("Prepared: 3 rows of 'gsm8k' for 'gsm8k_math_with_judge_simple_agent'")
 
-    done = gym(folder, *played, roots=[root])
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["counts"]["scored"] == 3
-    rows = [json.loads(line) for line in (folder / "o.jsonl").read_text().splitlines()]
+    done = gym_here(*played)
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["counts"]["scored"] == 3
+    rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
     assert sorted((row["reward"], row["expected_answer"]) for row in rows) == [(0.0, "-5"), (0.0, "2120"), (1.0, "12")]
     right = max(rows, key=lambda row: row["reward"])
     asked = right["responses_create_params"]["input"][0]["content"]

@@ -10,7 +10,9 @@ from benchmarks._loading import UnexpectedData, integer_text
 from nemo_gym.hf_utils import HubError, load_hub_rows
 from nemo_gym.prompt import fill_prompt, load_prompt_config
 from tests.benchmarks.samples import GPQA, GSM8K, IFEVAL, MBPP, MMLU_PRO, SAMPLES, encoded
-from tests.support.fake_hub import READER, FakeHub, _refused
+from tests.support.fake_hub import FakeHub
+from tests.support.hub_routes import refused
+from tests.support.hub_store import READER
 
 
 @pytest.mark.parametrize("name", SAMPLES)
@@ -93,7 +95,7 @@ class GatedHub(FakeHub):
 
     async def _resolve(self, request):
         if self._token(request) is None:
-            return _refused(401, "Access to this dataset is restricted", "GatedRepo")
+            return refused(401, "Access to this dataset is restricted", "GatedRepo")
         return await super()._resolve(request)
 
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepared rows in the servers that the configs name: right answers are worth 1, wrong and empty ones 0."""
 
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from omegaconf import OmegaConf
 
 from nemo_gym._serving.entrypoint import load_server_class
@@ -11,10 +15,13 @@ from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 from nemo_gym.launch import server_folder
 from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
-from nemo_gym.server_utils import get_response_json
+from nemo_gym.server_utils import ServerClient, get_response_json
 from nemo_gym.testing import reply, running
 from tests.benchmarks.samples import SAMPLES, boxed, program
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FOR_PEOPLE = ("description", "value")
 WRONG_LETTER = {"A": "B", "B": "C", "C": "D", "D": "A"}
 
 
@@ -31,7 +38,28 @@ def parsed(name: str) -> Any:
     )
 
 
-async def rewards(name: str, row: dict[str, Any], *replies: str) -> list[float]:
+class Servers:
+    """The servers that were needed so far: one for all benchmarks that want the same, since some take long to start."""
+
+    def __init__(self, ends: AsyncExitStack) -> None:
+        self._ends = ends
+        self._clients = dict[str, ServerClient]()
+
+    async def client_of(self, impl: str, **fields: Any) -> ServerClient:
+        key = json.dumps([impl, fields], sort_keys=True)
+        if key not in self._clients:
+            cls = load_server_class(server_folder("resources_servers", impl), "app.py", SimpleResourcesServer)
+            self._clients[key] = await self._ends.enter_async_context(running(server=(cls, fields)))
+        return self._clients[key]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def servers() -> AsyncIterator[Servers]:
+    async with AsyncExitStack() as ends:
+        yield Servers(ends)
+
+
+async def rewards(started: Servers, name: str, row: dict[str, Any], *replies: str) -> list[float]:
     """What the server of a benchmark says of replies to a row, asked with the prompt of the benchmark."""
     servers = GlobalConfigDictParser().filter_for_server_instance_configs(parsed(name))
     (server,) = (one for one in servers if one.SERVER_TYPE == "resources_servers")
@@ -40,55 +68,54 @@ async def rewards(name: str, row: dict[str, Any], *replies: str) -> list[float]:
     ((impl, fields),) = server.server_type_config_dict["resources_servers"].items()
     (dataset,) = agent["datasets"]
     asked = apply_prompt_to_row(load_prompt_config(dataset["prompt_config"]), row)
-    cls = load_server_class(server_folder("resources_servers", impl), fields["entrypoint"], SimpleResourcesServer)
-    made = {key: value for key, value in OmegaConf.to_container(fields).items() if key not in ("host", "port")}
+    assert fields["entrypoint"] == "app.py"
+    left_out = ("host", "port", *FOR_PEOPLE)
+    made = {key: value for key, value in OmegaConf.to_container(fields).items() if key not in left_out}
+    client = await started.client_of(impl, **made)
     given = []
-    async with running(server=(cls, made)) as client:
-        for said in replies:
-            answer = await client.post("server", "/verify", json={**asked, "response": reply(said)})
-            assert answer.status == 200, await answer.text()
-            given.append((await get_response_json(answer))["reward"])
+    for said in replies:
+        answer = await client.post("server", "/verify", json={**asked, "response": reply(said)})
+        assert answer.status == 200, await answer.text()
+        given.append((await get_response_json(answer))["reward"])
     return given
 
 
 @pytest.mark.parametrize("name", [name for name, sample in SAMPLES.items() if sample.right])
-async def test_right_answers_are_worth_one_and_wrong_ones_nothing(prepare, name):
+async def test_right_answers_are_worth_one_and_wrong_ones_nothing(prepare, servers, name):
     sample = SAMPLES[name]
     for row, right, wrong in zip(prepare(name), sample.right, sample.wrong, strict=True):
-        assert await rewards(name, row, right, wrong, "") == [1.0, 0.0, 0.0]
+        assert await rewards(servers, name, row, right, wrong, "") == [1.0, 0.0, 0.0]
 
 
-async def test_the_right_letter_of_gpqa_is_worth_one(prepare):
+async def test_the_right_letter_of_gpqa_is_worth_one(prepare, servers):
     for row in prepare("gpqa"):
         letter = row["expected_answer"]
-        assert await rewards("gpqa", row, *boxed(letter, WRONG_LETTER[letter]), "") == [1.0, 0.0, 0.0]
+        assert await rewards(servers, "gpqa", row, *boxed(letter, WRONG_LETTER[letter]), "") == [1.0, 0.0, 0.0]
 
 
-async def test_a_solution_that_ends_the_process_has_passed_nothing(prepare):
+async def test_a_solution_that_ends_the_process_has_passed_nothing(prepare, servers):
     for name in ("human_eval", "mbpp"):
         row = prepare(name)[0]
         ends = [program(f"import {module}\n{module}.{exit}(0)") for module, exit in (("sys", "exit"), ("os", "_exit"))]
-        assert await rewards(name, row, *ends) == [0.0, 0.0]
+        assert await rewards(servers, name, row, *ends) == [0.0, 0.0]
 
 
-async def test_a_failed_assertion_is_a_wrong_answer_and_an_exception_an_error(prepare):
+async def test_a_failed_assertion_is_a_wrong_answer_and_an_exception_an_error(prepare, servers):
     row = prepare("mbpp")[0]
-    cls = load_server_class(server_folder("resources_servers", "code_gen"), "app.py", SimpleResourcesServer)
     asked = {**row, "responses_create_params": {"input": "?"}}
-    async with running(server=cls) as client:
-        results = []
-        for source in ("def swap(pair): return pair[1], 'x'", "def swap(pair): return pair[2]", "def other(): pass"):
-            answer = await client.post("server", "/verify", json={**asked, "response": reply(program(source))})
-            results.append((await get_response_json(answer))["result"])
+    client = await servers.client_of("code_gen")
+    results = []
+    for source in ("def swap(pair): return pair[1], 'x'", "def swap(pair): return pair[2]", "def other(): pass"):
+        answer = await client.post("server", "/verify", json={**asked, "response": reply(program(source))})
+        results.append((await get_response_json(answer))["result"])
     assert results == [[-2], [-4], [-4]]
 
 
-async def test_a_harness_without_a_function_is_refused(prepare):
+async def test_a_harness_without_a_function_is_refused(prepare, servers):
     row = prepare("mbpp")[0]
     tests = {**row["verifier_metadata"]["unit_tests"], "fn_name": None}
-    cls = load_server_class(server_folder("resources_servers", "code_gen"), "app.py", SimpleResourcesServer)
     body = {"responses_create_params": {"input": "?"}, "verifier_metadata": {"unit_tests": tests}}
-    async with running(server=cls) as client:
-        answer = await client.post("server", "/verify", json={**body, "response": reply("x")})
-        assert answer.status == 422
-        assert "fn_name" in await answer.text()
+    client = await servers.client_of("code_gen")
+    answer = await client.post("server", "/verify", json={**body, "response": reply("x")})
+    assert answer.status == 422
+    assert "fn_name" in await answer.text()

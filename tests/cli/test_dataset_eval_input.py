@@ -10,6 +10,7 @@ from nemo_gym import train_data_utils
 from nemo_gym.cli.eval_settings import EvalRunConfig, input_of
 from nemo_gym.errors import ConfigError
 from nemo_gym.train_data_utils import MissingDatasets, OffendingRows
+from tests.support.fake_hub import hub as hub  # a fixture
 
 
 @pytest.fixture(autouse=True)
@@ -80,7 +81,7 @@ def test_an_input_that_is_named_is_taken_as_it_is(tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_dataset_that_is_missing_is_fetched(tmp_path, monkeypatch):
+def test_a_dataset_that_is_missing_is_fetched(hub, monkeypatch):
     def fetch(wanted, path):
         write(path, asks("fetched"))
         return path

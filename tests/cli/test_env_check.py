@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from nemo_gym import global_config
+from nemo_gym._checks import contract
 from nemo_gym.cli.main import main
 
 APP = """
@@ -178,13 +179,21 @@ def test_it_is_shown_as_a_list_with_marks(here, capsys):
         ("reward = float(right) / float('boxed' not in said)", "odd replies", "unclosed brackets"),
         ("self.last += 1; await asyncio.sleep(0.01); self.last -= 1; reward = float(right and not self.last)",
          "sessions", "went another way"),
-        ("time.sleep(1.2 * right); reward = float(right)", "event loop", "blocks the event loop"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_verifier_is_found(here, capsys, verify, check, said):
-    found = failed(here, write_server(here, verify, data=rows()[: 1 if "sleep(1" in verify else 3]), capsys)
+    found = failed(here, write_server(here, verify), capsys)
     assert check in found
     assert said in found[check]
+
+
+@pytest.mark.parametrize("placement", ["inline", "process"])
+def test_a_verifier_that_blocks_the_event_loop_is_found_in_either_place(here, capsys, monkeypatch, placement):
+    monkeypatch.setattr(contract, "STALL_FAILS_S", 0.15)
+    verify = "time.sleep(0.2 * right); reward = float(right)"
+    found = failed(here, write_server(here, verify, data=rows()[:1], placement=placement), capsys)
+    assert list(found) == ["event loop"]
+    assert "blocks the event loop" in found["event loop"]
 
 
 @pytest.mark.slow
@@ -211,6 +220,13 @@ def test_a_tool_that_the_server_lacks_is_found(here, capsys):
     assert failed(here, write_server(here, data=rows("put", "push")), capsys)["tools"].startswith(
         "the rows offer push,"
     )
+
+
+def test_a_server_that_takes_calls_of_any_name_lacks_none(here, capsys):
+    name = write_server(here, data=rows("put", "push"))
+    app = here / "resources_servers" / name / "app.py"
+    app.write_text(app.read_text().replace('app.post("/put")', 'app.post("/{tool}")'))
+    assert checked(here, name, capsys)[1]["tools"] == ("skipped", "the server takes calls of any name")
 
 
 def test_state_that_sessions_share_is_found(here, capsys):
@@ -289,13 +305,6 @@ def test_a_verifier_that_asks_a_model_is_not_judged_without_one(here, capsys):
     assert found["gold answers"][0] == "skipped"
     assert "'policy_model'" in found["gold answers"][1]
     assert found["malformed bodies"][0] == "passed"
-
-
-@pytest.mark.slow
-def test_a_server_in_a_process_of_its_own_is_checked_alike(here, capsys):
-    verify = "time.sleep(1.2 * right); reward = float(right)"
-    name = write_server(here, verify, data=rows()[:1], placement="process")
-    assert list(failed(here, name, capsys)) == ["event loop"]
 
 
 @pytest.mark.parametrize(("turns", "wrong"), [("['up', 'up']", []), ("['up', 'down']", ["gold answers"])])

@@ -27,10 +27,14 @@ def here(tmp_path, monkeypatch) -> Path:
     monkeypatch.setattr(sys, "argv", ["gym"])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(server_folders, "component_search_roots", lambda: [tmp_path])
-    # Loading every plugin of this environment takes longer than everything else.
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    monkeypatch.setenv("PYTEST_PLUGINS", "pytest_asyncio.plugin")
+    without_plugins(monkeypatch)
     return tmp_path
+
+
+def without_plugins(monkeypatch, *but: str) -> None:
+    """Loading every plugin of this environment takes longer than everything else that a suite does."""
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", ",".join(but))
 
 
 def write_server(
@@ -67,7 +71,8 @@ def test_one_server_gives_the_exit_code_of_pytest(here, capsys, tests, code, ver
     assert (given, result["exit_code"], result["verdict"]) == (code, code, verdict)
 
 
-def test_a_suite_sees_its_own_folder_its_root_and_the_other_servers(here, capsys):
+def test_a_suite_sees_its_own_folder_its_root_and_the_other_servers(here, capsys, monkeypatch):
+    without_plugins(monkeypatch, "pytest_asyncio.plugin")
     app = "from simple import VALUE\n"
     tests = (
         "import os\nimport helper, responses_api_agents.mine.app\nimport responses_api_agents.simple_agent.app\n"
@@ -208,6 +213,7 @@ def test_a_server_of_an_extra_root_is_found(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["gym"])
     monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
+    without_plugins(monkeypatch)
     write_server(tmp_path, "of_an_extra_root")
     nemo_gym._make_servers_importable()
     assert outcome(capsys, "of_an_extra_root")[0] == 0
@@ -216,9 +222,10 @@ def test_a_server_of_an_extra_root_is_found(tmp_path, monkeypatch, capsys):
 def test_a_suite_that_takes_too_long_is_ended_with_all_it_started(tmp_path):
     tests = "import subprocess, sys\ndef test_it():\n    subprocess.run([sys.executable, '-c', MARK])\n"
     (tmp_path / "test_slow.py").write_text(tests.replace("MARK", "'import time; time.sleep(1000)  # nemo-gym-slow'"))
-    suite = Suite("slow", tmp_path, Path(sys.executable), dict(os.environ), ["-p", "no:cacheprovider"], timeout_s=5)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    suite = Suite("slow", tmp_path, Path(sys.executable), environment, ["-p", "no:cacheprovider"], timeout_s=2)
     result = asyncio.run(run_suite(suite))
-    assert (result.verdict, "after 5 s" in result.output) == ("late", True)
+    assert (result.verdict, "after 2 s" in result.output) == ("late", True)
     left = subprocess.run(["pgrep", "-f", "nemo-gym-slo[w]"], capture_output=True, check=False)
     assert left.stdout == b""
 
@@ -245,11 +252,16 @@ def test_ctrl_c_ends_the_suites_too(here):
         cwd=here,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        # A run of these tests in the background ignores the signal, which all that it starts would do too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    while not marker.exists():
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(60) == 130
+    try:
+        while not marker.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(60) == 130
+    finally:
+        process.kill()
     left = subprocess.run(["pgrep", "-f", f"{here}.*pytes[t]"], capture_output=True, check=False)
     assert left.stdout == b""

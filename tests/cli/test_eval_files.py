@@ -2,7 +2,6 @@
 """What follows a run, from its files alone."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -97,8 +96,7 @@ def test_what_is_missing_is_named_with_its_override(command, capsys):
     assert "missing required configuration" in capsys.readouterr().err
 
 
-@pytest.mark.slow
-def test_stored_responses_are_scored_again(tmp_path, unused_tcp_port):
+def test_stored_responses_are_scored_again(gym, tmp_path, unused_tcp_port):
     data = PARENT_DIR / "resources_servers" / "example_multi_step" / "data"
     rollouts = tmp_path / "r.jsonl"
     rows = [json.loads(line) for line in (data / "example_rollouts.jsonl").read_text().splitlines()]
@@ -121,13 +119,7 @@ def test_stored_responses_are_scored_again(tmp_path, unused_tcp_port):
         "-o",
         str(tmp_path / "again.jsonl"),
     ]
-    done = subprocess.run(
-        [sys.executable, "-m", "nemo_gym.cli.main", *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    said = gym(*arguments)
+    assert said.code == 0, said.err
     again = [json.loads(line) for line in (tmp_path / "again.jsonl").read_text().splitlines()]
     assert [row["reward"] for row in again] == [1.0] * len(rows)

@@ -160,31 +160,31 @@ def _unwritable(tmp_path: Path) -> Path:
     return folder
 
 
-def test_an_output_that_may_not_be_written(gym_apart, tmp_path):
+def test_an_output_that_may_not_be_written(gym, tmp_path):
     folder = _unwritable(tmp_path)
     if not folder.is_dir():
         pytest.skip("there is no place that the superuser may not write to")
-    said = gym_apart("eval", "run", *REPLAYED, "--output", str(folder / "r.jsonl"))
+    said = gym("eval", "run", *REPLAYED, "--output", str(folder / "r.jsonl"))
     expect(
         said, 1, str(folder / "r"), "could not be written", "hint: choose an output in a folder that you may write to"
     )
 
 
-def test_an_output_below_a_file(gym_apart, tmp_path, gym):
+def test_an_output_below_a_file(gym, tmp_path):
     (tmp_path / "file").touch()
     below = str(tmp_path / "file" / "r.jsonl")
-    expect(gym_apart("eval", "run", *REPLAYED, "--output", below), 1, str(tmp_path / "file"), "hint: ")
+    expect(gym("eval", "run", *REPLAYED, "--output", below), 1, str(tmp_path / "file"), "hint: ")
     rollouts = str(PARENT_DIR / "resources_servers/example_multi_step/data/example_rollouts.jsonl")
     said = gym("eval", "aggregate", "--input-glob", rollouts, "--output", below)
     expect(said, 1, str(tmp_path / "file"), "hint: a file stands where a folder is needed")
 
 
-def test_a_server_folder_without_its_code(gym, gym_apart, tmp_path):
+def test_a_server_folder_without_its_code(gym, tmp_path):
     block = server_block("hollow", "resources_servers", "hollow", "entrypoint: app.py\ndomain: other")
     write_config(tmp_path, "resources_servers/hollow/configs/hollow.yaml", block)
     folder = str(tmp_path / "resources_servers/hollow")
     expect(gym("env", "validate", "--resources-server", "hollow"), 1, "hollow", "'app.py'", folder)
-    said = gym_apart("env", "start", "--resources-server", "hollow")
+    said = gym("env", "start", "--resources-server", "hollow")
     expect(said, 1, "'hollow'", f"{folder}/app.py", "hint: `entrypoint` is relative to the folder")
 
 

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+from pathlib import Path
 
 import pytest
 
@@ -130,21 +131,21 @@ def test_a_config_without_a_benchmark_says_how_one_is_named(gym):
     assert (said.code, "gym eval prepare --benchmark NAME" in said.err, config in said.err) == (1, True, True)
 
 
-def test_a_benchmark_that_is_not_prepared_says_which_command_prepares_it(tmp_path, gym_apart):
+def test_a_benchmark_that_is_not_prepared_says_which_command_prepares_it(tmp_path, gym):
     write_benchmark(tmp_path, "tiny")
-    said = gym_apart("eval", "run", "--benchmark", "tiny", *PLAYED, "--output", "o.jsonl")
+    said = gym("eval", "run", "--benchmark", "tiny", *PLAYED, "--output", "o.jsonl")
     assert (said.code, said.out) == (1, "")
     assert "hint: gym eval prepare --benchmark tiny\n" in said.err
 
 
-def test_a_prepared_benchmark_is_played_with_its_prompt_and_its_repeats(tmp_path, gym_apart, unused_tcp_port):
+def test_a_prepared_benchmark_is_played_with_its_prompt_and_its_repeats(tmp_path, gym, unused_tcp_port):
     write_benchmark(tmp_path, "tiny", repeats=2)
-    assert gym_apart("eval", "prepare", "--benchmark", "tiny").code == 0
+    assert gym("eval", "prepare", "--benchmark", "tiny").code == 0
     at = (f"++head_server.port={unused_tcp_port}",)
-    said = gym_apart("eval", "run", "--benchmark", "tiny", *PLAYED, *at, "--output", "o.jsonl", "--json", "--quiet")
+    said = gym("eval", "run", "--benchmark", "tiny", *PLAYED, *at, "--output", "o.jsonl", "--json", "--quiet")
     assert said.code == 0, said.err
     assert (said.code, json.loads(said.out)["counts"]["scored"]) == (0, 6)
-    rows = [json.loads(line) for line in (tmp_path / "apart" / "o.jsonl").read_text().splitlines()]
+    rows = [json.loads(line) for line in Path("o.jsonl").read_text().splitlines()]
     asked = sorted(row["responses_create_params"]["input"][0]["content"] for row in rows)
     assert asked == [f"What is {n}?" for n in (0, 0, 1, 1, 2, 2)]
     assert {row["agent_ref"]["name"] for row in rows} == {"tiny_simple_agent"}

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,10 +18,11 @@ from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
+from nemo_gym.cli.main import main
 from nemo_gym.cli.progress import screen, shown
 from nemo_gym.cli.standing import Standing
 from perf.fake_endpoint import Settings, running
-from tests.support.terminal import OnTerminal, Screen
+from tests.support.terminal import OnTerminal, Screen, ScreenStream
 
 AGENT = "example_single_tool_call_simple_agent"
 EXAMPLES = PARENT_DIR / "resources_servers" / "example_single_tool_call" / "data" / "example.jsonl"
@@ -121,7 +122,7 @@ def test_rich_is_loaded_only_for_a_terminal():
     assert subprocess.run([sys.executable, "-c", code], cwd=PARENT_DIR, check=False).returncode == 0
 
 
-# --- on a real terminal -----------------------------------------------------------------------------------------------
+# --- on a terminal ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -132,21 +133,23 @@ def tasks(tmp_path: Path) -> Path:
     return path
 
 
+def command_of(folder: Path, tasks: Path, url: str, *flags: str) -> list[str]:
+    command = ["eval", "run", "--resources-server", "example_single_tool_call", "--model-type", "openai_model"]
+    command += ["--model", "m", "--model-url", f"{url}/v1", "--model-api-key", "k", "-a", AGENT]
+    return [*command, "-i", str(tasks), "-o", str(folder / "r.jsonl"), *flags]
+
+
 @contextmanager
-def eval_run(
-    folder: Path, tasks: Path, url: str, *flags: str, columns: int, **environment: str
-) -> Iterator[OnTerminal]:
-    command = [sys.executable, "-m", "nemo_gym.cli.main", "eval", "run", "--resources-server"]
-    command += ["example_single_tool_call", "--model-type", "openai_model", "--model", "m", "--model-url", f"{url}/v1"]
-    command += ["--model-api-key", "k", "-a", AGENT, "-i", str(tasks), "-o", str(folder / "r.jsonl"), *flags]
-    running = OnTerminal(command, columns=columns, cwd=folder, environment=environment)
+def eval_run(folder: Path, tasks: Path, url: str, *flags: str, columns: int) -> Iterator[OnTerminal]:
+    command = [sys.executable, "-m", "nemo_gym.cli.main", *command_of(folder, tasks, url, *flags)]
+    running = OnTerminal(command, columns=columns, cwd=folder)
     try:
         yield running
     finally:
         running.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def url() -> Iterator[str]:
     with running(Settings(latency_ms=150)) as url:
         yield url
@@ -163,10 +166,12 @@ def frame_of(screen: Screen) -> list[str]:
     return [line for line in screen.lines[starts[-1] :] if line] if starts else []
 
 
+FIELDS = ("/40 rollouts", "/s", "left", " in flight", "reward 1.000", "tokens", "in,", "out")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("columns", [60, 80, 120])
-def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(columns, tmp_path, tasks, url, head):
-    with eval_run(tmp_path, tasks, url, head, "--concurrency", "4", columns=columns) as run:
+def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(tmp_path, tasks, url, head):
+    with eval_run(tmp_path, tasks, url, head, "--concurrency", "8", columns=80) as run:
         run.read_until(lambda screen: "reward" in "".join(frame_of(screen)), "the first rollouts have ended")
         first = frame_of(run.screen)
         run.read_until(lambda screen: frame_of(screen)[:1] != first[:1], "the display has moved on")
@@ -174,9 +179,9 @@ def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(columns, t
         moved = frame_of(run.screen)
         assert run.wait() == 0, run.screen.text
     text = "\n".join(moved)
-    for field in ("/40 rollouts", "/s", "left", "4 in flight", "reward 1.000", "tokens", "in,", "out"):
+    for field in (*FIELDS, "8 in flight"):
         assert field in text, text
-    assert all(len(line) < columns for line in moved), "a line that fills the terminal would wrap"
+    assert all(len(line) < 80 for line in moved), "a line that fills the terminal would wrap"
     assert sum(FRAME.search(line) is not None for line in run.screen.lines) == 0, "the display has given way"
     assert len(re.findall(r"40/40 rollouts   in ", run.screen.text)) == 1
     assert not run.screen.cursor_is_hidden
@@ -191,6 +196,7 @@ def test_what_servers_print_meanwhile_stands_above_the_display_in_whole_lines(tm
             run.read_until(lambda screen: "failed:" in screen.text and bool(frame_of(screen)), "a server complains")
             run.interrupt()
             run.read_until(lambda screen: "Ctrl-C again" in screen.text, "the interrupt is answered")
+            run.interrupt()  # or every failed call would be tried again, with pauses
             run.wait()
     complaints = [line for line in run.screen.lines if "POST /v1/responses failed" in line]
     assert complaints
@@ -200,20 +206,58 @@ def test_what_servers_print_meanwhile_stands_above_the_display_in_whole_lines(tm
         assert sum(FRAME.search(line) is not None for line in frame.splitlines()) <= 1
 
 
-@pytest.mark.slow
-def test_without_colours_there_are_none(tmp_path, tasks, url, head):
-    with eval_run(tmp_path, tasks, url, head, "--limit", "4", columns=80, NO_COLOR="1") as run:
-        assert run.wait() == 0, run.screen.text
-    assert not run.screen.has_colours
-    assert "4/4 rollouts   in " in run.screen.text
+@pytest.fixture
+def terminal(monkeypatch) -> Callable[..., Screen]:
+    """Makes this process believe that it runs on a terminal."""
+
+    def make(columns: int, **environment: str) -> Screen:
+        screen = Screen(columns)
+        for name in ("stdout", "stderr"):
+            monkeypatch.setattr(sys, name, ScreenStream(screen))
+        monkeypatch.delenv("NO_COLOR", raising=False)
+        for name, value in {"TERM": "xterm-256color", "COLUMNS": str(columns), **environment}.items():
+            monkeypatch.setenv(name, value)
+        return screen
+
+    return make
 
 
-@pytest.mark.slow
-def test_a_dumb_terminal_gets_plain_lines(tmp_path, tasks, url, head):
-    with eval_run(tmp_path, tasks, url, head, "--limit", "4", columns=80, TERM="dumb") as run:
-        assert run.wait() == 0, run.screen.text
-    assert "4/4 rollouts | in " in run.screen.text
-    assert not run.screen.styles
+@pytest.mark.parametrize("columns", [36, 60, 120])
+def test_the_display_fits_terminals_of_any_width(columns, terminal):
+    seen = terminal(columns)
+    with screen(quiet=False) as on:
+        now = standing(*[scored(1.0, 600)] * 10, requested=40)
+        on.begin(now)
+        on.refresh(now)
+        drawn = frame_of(seen)
+        text = "\n".join(drawn)
+        assert [field for field in FIELDS if field not in text] == []
+        assert all(len(line) < columns for line in drawn), "a line that fills the terminal would wrap"
+        assert sum(FRAME.search(line) is not None for line in seen.lines) == 1
+        now.summary.finish()
+        on.end(now)
+    assert sum(FRAME.search(line) is not None for line in seen.lines) == 0, "the display has given way"
+    assert len(re.findall(r"10/40 rollouts   in ", seen.text)) == 1
+
+
+@pytest.fixture
+def short_run(gym, tmp_path, tasks, url, head) -> Callable[[], int]:
+    """A run of four rollouts in this process."""
+    return lambda: main(command_of(tmp_path, tasks, url, head, "--limit", "4"))
+
+
+def test_without_colours_there_are_none(terminal, short_run):
+    seen = terminal(80, NO_COLOR="1")
+    assert short_run() == 0, seen.text
+    assert not seen.has_colours
+    assert "4/4 rollouts   in " in seen.text
+
+
+def test_a_dumb_terminal_gets_plain_lines(terminal, short_run):
+    seen = terminal(80, TERM="dumb")
+    assert short_run() == 0, seen.text
+    assert "4/4 rollouts | in " in seen.text
+    assert not seen.styles
 
 
 @pytest.mark.slow

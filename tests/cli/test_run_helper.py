@@ -2,22 +2,23 @@
 """RunHelper, in programs that drive it as a training framework does."""
 
 import os
-import subprocess
-import sys
 from textwrap import dedent
 
 import psutil
 import pytest
 
+from tests.support import warm_start
 from tests.support.small_servers import write_server
 
 pytestmark = pytest.mark.slow
 
 PREAMBLE = """
-import asyncio, os, signal, socket, threading, time, urllib.request
+import asyncio, os, signal, socket, threading, time, urllib.request, warnings
 import psutil
 from omegaconf import OmegaConf
 from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
+
+warnings.simplefilter("error", ResourceWarning)
 
 
 def free_port():
@@ -59,14 +60,9 @@ def run_program(tmp_path):
     (tmp_path / "cwd").mkdir()
 
     def run(program: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-W", "error::ResourceWarning", "-c", PREAMBLE + dedent(program)],
-            cwd=tmp_path / "cwd",
-            env={**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
+        environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(tmp_path)}
+        source = PREAMBLE + dedent(program)
+        done = warm_start.run([], program=source, cwd=tmp_path / "cwd", env=environment, timeout=100)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
@@ -201,7 +197,7 @@ def test_a_program_that_just_ends_takes_its_servers_along(run_program, tmp_path)
 
 
 def test_servers_that_block_the_event_loop_are_left_behind_with_a_word(run_program, tmp_path):
-    blocking = "async def block():\n    time.sleep(1000)\napp.get('/block')(block)"
+    blocking = "async def block():\n    os.environ['BLOCKED'] = '1'\n    time.sleep(1000)\napp.get('/block')(block)"
     write_server(tmp_path, "blocking", port=None, on_setup=blocking)
     run_program("""
         from nemo_gym.cli import render, run_helper
@@ -213,8 +209,8 @@ def test_servers_that_block_the_event_loop_are_left_behind_with_a_word(run_progr
         helper.start(config("blocking", "own"))
         url = helper.server_instances[0].url
         threading.Thread(target=urllib.request.urlopen, args=(f"{url}/block",), daemon=True).start()
-        while helper.check_http_server_statuses(["own"])[0][1] == "success":
-            pass
+        while "BLOCKED" not in os.environ:
+            time.sleep(0.01)
         helper.shutdown()
         assert helper.hangs
         assert "placement: process" in said[-1], said

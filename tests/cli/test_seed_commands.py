@@ -8,7 +8,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from nemo_gym import PARENT_DIR, __version__
 from nemo_gym.cli import legacy
 from nemo_gym.cli.commands import COMMANDS, GROUPS, LEGACY
 from tests.support.eval_runs import fake_endpoint
+from tests.support.in_process import Said, said_by
 from tests.support.small_servers import free_port
 
 BIN = Path(sys.executable).parent
@@ -188,31 +190,37 @@ def test_help_of_help_lists_every_command_in_both_languages(monkeypatch, capsys)
 # --- they do what the examples show -----------------------------------------------------------------------------------
 
 
-def run(folder: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A console script, as a user runs it."""
-    return subprocess.run(
-        [str(BIN / words[0]), *words[1:]],
-        cwd=folder,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+Run = Callable[..., Said]
 
 
+@pytest.fixture
+def run(monkeypatch, capsys) -> Run:
+    """Run a command in a folder. The scripts are there (see above); here is what stands behind them."""
+
+    def run(folder: Path, alias: str, *words: str) -> Said:
+        monkeypatch.chdir(folder)
+        return said_by(monkeypatch, capsys, alias, *words)
+
+    return run
+
+
+@dataclass(frozen=True)
 class Running:
-    """`ng_run` in a folder, and what is told to it there."""
+    """`ng_run` in a folder."""
 
-    def __init__(self, folder: Path, tokens: str) -> None:
-        self.folder, self.tokens = folder, tokens
+    folder: Path
+    tokens: str
 
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return run(self.folder, *words, NEMO_GYM_RUN_TOKEN_DIR=self.tokens)
+
+@pytest.fixture
+def servers(running, run, monkeypatch) -> tuple[Path, Run]:
+    """The folder of the running servers, and how they are told something there."""
+    monkeypatch.setenv("NEMO_GYM_RUN_TOKEN_DIR", running.tokens)
+    return running.folder, lambda *words: run(running.folder, *words)
 
 
 @pytest.fixture(scope="module")
-def servers(tmp_path_factory) -> Iterator[Running]:
+def running(tmp_path_factory) -> Iterator[Running]:
     """Servers started as the older command reference starts them; the model is in env.yaml."""
     folder = tmp_path_factory.mktemp("project")
     tokens = str(tmp_path_factory.mktemp("tokens"))
@@ -245,24 +253,27 @@ def servers(tmp_path_factory) -> Iterator[Running]:
 
 @pytest.mark.parametrize("alias", ["ng_status", "nemo_gym_status"])
 def test_status_shows_every_server_as_documented(servers, alias):
-    done = servers(alias)
-    assert done.returncode == 0
-    assert "NeMo Gym Server Status:" in done.stdout
-    assert "✓ example_single_tool_call_simple_agent (responses_api_agents/simple_agent)" in done.stdout
+    _, tell = servers
+    done = tell(alias)
+    assert done.code == 0
+    assert "NeMo Gym Server Status:" in done.out
+    assert "✓ example_single_tool_call_simple_agent (responses_api_agents/simple_agent)" in done.out
     for field in ("server_type", "name", "port", "pid", "uptime_seconds"):
-        assert done.stdout.count(f"    '{field}': ") == 3
-    assert "3 servers found (3 healthy, 0 unhealthy)" in done.stdout
+        assert done.out.count(f"    '{field}': ") == 3
+    assert "3 servers found (3 healthy, 0 unhealthy)" in done.out
 
 
 def test_status_as_json_has_its_documented_fields(servers):
-    listed = json.loads(servers("gym", "env", "status", "--json").stdout)
+    _, tell = servers
+    listed = json.loads(tell("gym", "env", "status", "--json").out)
     fields = "config_path dir_path entrypoint host name pid port process_name server_type start_time status"
     assert all({*fields.split(), "uptime_seconds", "url"} <= set(server) for server in listed)
     assert len(listed) == 3
 
 
 def test_rollouts_are_collected_and_profiled_as_in_the_examples(servers):
-    collected = servers(
+    folder, tell = servers
+    collected = tell(
         "ng_collect_rollouts",
         "+agent_name=example_single_tool_call_simple_agent",
         "+input_jsonl_fpath=weather_query.jsonl",
@@ -271,26 +282,27 @@ def test_rollouts_are_collected_and_profiled_as_in_the_examples(servers):
         "+num_repeats=4",
         "+num_samples_in_parallel=10",
     )
-    assert collected.returncode == 0, collected.stderr
-    rows = [json.loads(line) for line in (servers.folder / "weather_rollouts.jsonl").read_text().splitlines()]
+    assert collected.code == 0, collected.err
+    rows = [json.loads(line) for line in (folder / "weather_rollouts.jsonl").read_text().splitlines()]
     assert len(rows) == 4 * len(EXAMPLES.read_text().splitlines())
     assert {"response", "reward", "_ng_task_index", "_ng_rollout_index"} <= set(rows[0])
 
-    profiled = servers(
+    profiled = tell(
         "ng_profile",
         "+input_jsonl_fpath=weather_query.jsonl",
         "+rollouts_jsonl_fpath=weather_rollouts.jsonl",
         "+output_jsonl_fpath=profiled_tasks.jsonl",
         "+pass_threshold=1.0",
     )
-    assert profiled.returncode == 0, profiled.stderr
-    task = json.loads((servers.folder / "profiled_tasks.jsonl").read_text().splitlines()[0])
+    assert profiled.code == 0, profiled.err
+    task = json.loads((folder / "profiled_tasks.jsonl").read_text().splitlines()[0])
     statistics = "avg_reward std_reward min_reward max_reward total_samples pass_rate pass_rate_total pass_rate_passed"
     assert {"responses_create_params", *statistics.split(), "pass_threshold"} <= set(task)
 
 
 def test_null_stands_for_a_parameter_that_is_not_given(servers):
-    done = servers(
+    folder, tell = servers
+    done = tell(
         "nemo_gym_collect_rollouts",
         "+agent_name=example_single_tool_call_simple_agent",
         "+input_jsonl_fpath=weather_query.jsonl",
@@ -300,20 +312,21 @@ def test_null_stands_for_a_parameter_that_is_not_given(servers):
         "+num_samples_in_parallel=null",
         "+responses_create_params={temperature: 0.5, max_output_tokens: 64}",
     )
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in (servers.folder / "one.jsonl").read_text().splitlines()]
+    assert done.code == 0, done.err
+    rows = [json.loads(line) for line in (folder / "one.jsonl").read_text().splitlines()]
     assert len(rows) == len(EXAMPLES.read_text().splitlines())
     assert {row["responses_create_params"]["temperature"] for row in rows} == {0.5}
 
 
 def test_flags_and_overrides_collect_the_same_rollouts(servers):
-    done = servers(
+    folder, tell = servers
+    done = tell(
         *("gym", "eval", "run", "--no-serve", "++responses_create_params.top_p=0.9", "--temperature", "0.5"),
         *("-a", "example_single_tool_call_simple_agent", "-i", "weather_query.jsonl", "--limit", "2"),
         *("-o", "mixed.jsonl", "+num_repeats=2", "--json", "--quiet"),
     )
-    assert json.loads(done.stdout)["counts"]["scored"] == 4
-    rows = [json.loads(line) for line in (servers.folder / "mixed.jsonl").read_text().splitlines()]
+    assert json.loads(done.out)["counts"]["scored"] == 4
+    rows = [json.loads(line) for line in (folder / "mixed.jsonl").read_text().splitlines()]
     assert {(row["responses_create_params"][key] or 0) for row in rows for key in ("temperature", "top_p")} == {
         0.5,
         0.9,
@@ -321,67 +334,78 @@ def test_flags_and_overrides_collect_the_same_rollouts(servers):
 
 
 def test_shards_are_merged_and_rewards_profiled_as_in_the_examples(servers):
+    folder, tell = servers
     for shard in ("a", "b"):
-        done = servers(
+        done = tell(
             *("gym", "eval", "run", "--no-serve", "+disable_aggregation=true", "--num-repeats", "2", "--quiet"),
             *("-a", "example_single_tool_call_simple_agent", "-i", "weather_query.jsonl", "-o", f"shard_{shard}.jsonl"),
         )
-        assert done.returncode == 0, done.stderr
-    merged = servers("ng_aggregate_rollouts", "+input_glob=shard_a.jsonl", "+output_jsonl_fpath=all.jsonl")
-    assert merged.returncode == 0, merged.stderr
-    (agent,) = json.loads((servers.folder / "all_aggregate_metrics.json").read_text())
+        assert done.code == 0, done.err
+    merged = tell("ng_aggregate_rollouts", "+input_glob=shard_a.jsonl", "+output_jsonl_fpath=all.jsonl")
+    assert merged.code == 0, merged.err
+    (agent,) = json.loads((folder / "all_aggregate_metrics.json").read_text())
     assert {"agent_ref", "agent_metrics", "key_metrics", "group_level_metrics"} <= set(agent)
-    profiled = servers("gym", "eval", "profile", "--rollouts", "shard_b.jsonl", "--json")
-    assert json.loads(profiled.stdout)["counts"]["scored"] == 2 * len(EXAMPLES.read_text().splitlines())
-    assert (servers.folder / "shard_b_reward_profiling.jsonl").is_file()
+    profiled = tell("gym", "eval", "profile", "--rollouts", "shard_b.jsonl", "--json")
+    assert json.loads(profiled.out)["counts"]["scored"] == 2 * len(EXAMPLES.read_text().splitlines())
+    assert (folder / "shard_b_reward_profiling.jsonl").is_file()
 
 
 def test_the_config_is_dumped_without_its_secrets(servers):
-    done = servers("ng_dump_config", f"+config_paths=[{SERVER},{MODEL}]")
-    assert done.returncode == 0
-    assert "sk-hidden" not in done.stdout + done.stderr
-    assert "policy_model_name: fake" in done.stdout
+    _, tell = servers
+    done = tell("ng_dump_config", f"+config_paths=[{SERVER},{MODEL}]")
+    assert done.code == 0
+    assert "sk-hidden" not in done.out + done.err
+    assert "policy_model_name: fake" in done.out
 
 
 def test_a_config_is_valid_in_both_languages(servers):
+    _, tell = servers
     for words in (("ng_validate", f"+config_paths=[{SERVER}]"), ("ng", "env", "validate", "--config", SERVER)):
-        assert servers(*words).stdout == "✓ Config is valid.\n"
+        assert tell(*words).out == "✓ Config is valid.\n"
 
 
 @pytest.mark.parametrize("alias", ["ng_version", "nemo_gym_version"])
-def test_version_tells_everything_and_as_json(tmp_path, alias):
-    text = run(tmp_path, alias).stdout
+def test_version_tells_everything_and_as_json(run, tmp_path, alias):
+    text = run(tmp_path, alias).out
     assert text.startswith(f"NeMo Gym v{__version__}\nPython ")
     for part in ("Installation: ", "Key Dependencies:", "  openai: ", "  ray: ", "System:", "  OS: ", "  Memory: "):
         assert part in text
-    facts = json.loads(run(tmp_path, alias, "+json=true").stdout)
+    facts = json.loads(run(tmp_path, alias, "+json=true").out)
     assert set(facts) == {"nemo_gym", "python", "python_path", "installation_path", "dependencies", "system"}
-    assert facts == json.loads(run(tmp_path, "gym", "--version", "--json").stdout)
+    assert facts == json.loads(run(tmp_path, "gym", "--version", "--json").out)
 
 
-def test_a_server_is_made_and_its_packages_listed_as_in_the_examples(tmp_path):
+def test_a_server_is_made_and_its_packages_listed_as_in_the_examples(run, tmp_path):
     made = run(tmp_path, "ng_init_resources_server", "+entrypoint=resources_servers/my_server")
-    assert made.returncode == 0, made.stderr
+    assert made.code == 0, made.err
     folder = tmp_path / "resources_servers/my_server"
     assert all((folder / name).is_file() for name in ("app.py", "configs/my_server.yaml", "tests/test_app.py"))
     listed = run(tmp_path, "ng_pip_list", "+entrypoint=resources_servers/example_single_tool_call", "+format=json")
-    assert {"name", "version"} <= set(json.loads(listed.stdout)[0])
+    assert {"name", "version"} <= set(json.loads(listed.out)[0])
 
 
 @pytest.mark.slow
 def test_a_server_is_tested_as_in_the_examples(tmp_path):
-    done = run(tmp_path, "ng_test", "+entrypoint=resources_servers/example_single_tool_call")
+    done = subprocess.run(
+        [str(BIN / "ng_test"), "+entrypoint=resources_servers/example_single_tool_call"],
+        cwd=tmp_path,
+        # Loading every plugin of this environment takes longer than everything else.
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert (done.returncode, "passed" in done.stdout) == (0, True)
 
 
-def test_example_data_is_prepared_as_in_the_examples(tmp_path):
+def test_example_data_is_prepared_as_in_the_examples(run, tmp_path):
     server = "resources_servers/example_multi_step"
     shutil.copytree(PARENT_DIR / server, tmp_path / server)
     paths = f"+config_paths=[{server}/configs/example_multi_step.yaml,{MODEL}]"
     done = run(
         tmp_path, "ng_prepare_data", paths, "+output_dirpath=data/example_multi_step", "+mode=example_validation"
     )
-    assert done.returncode == 0, done.stderr
+    assert done.code == 0, done.err
     metrics = json.loads((tmp_path / "data/example_multi_step/example_metrics.json").read_text())
     assert metrics["Number of examples"] == 5
     assert len((tmp_path / "data/example_multi_step/example.jsonl").read_text().splitlines()) == 5

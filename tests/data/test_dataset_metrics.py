@@ -294,7 +294,7 @@ def assert_equal_to_the_last_digit(found, expected):
             assert found[name] == value, name
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(ROWS, st.integers(1, 3))
 def test_metrics_are_those_of_the_plain_rules(rows, repeats):
     repeated = [one for one in rows for _ in range(repeats)]
@@ -325,7 +325,7 @@ ALIKE = st.fixed_dictionaries(
 HUGE = st.sampled_from([2**1023 - 1, 2**1023, -(2**1023), -(2**1024), 10**400, 1, True])
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(PARAMS, ALIKE | ALIKE.map(lambda one: {**one, "b": 1.5})), max_size=8)
     | st.lists(st.tuples(PARAMS, st.fixed_dictionaries({"n": st.none(), "h": HUGE}))),

@@ -17,8 +17,9 @@ import pytest
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.hub import Hub, HubError
 from nemo_gym._data.hub_download import download_artifact, download_split, download_splits, fetch_dataset, locate
-from tests.support.fake_hub import READER, WRITER, FakeHub, environment, sha256
+from tests.support.fake_hub import FakeHub, environment
 from tests.support.fake_hub import hub as hub  # a fixture
+from tests.support.hub_store import READER, WRITER, sha256
 
 ROWS = b"".join(b'{"n": %d}\n' % number for number in range(2000))
 FILE = "/resolve/.*/rows.jsonl"
@@ -174,7 +175,8 @@ def test_a_hub_that_stays_out_of_order_is_an_error(hub, target):
         download_split(Hub(), "org/set", "train", target)
 
 
-def test_a_hub_that_cannot_be_reached_is_an_error(target):
+def test_a_hub_that_cannot_be_reached_is_an_error(monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda _: None)  # between attempts
     with pytest.raises(HubError, match=r"the connection failed(.|\n)*HF_ENDPOINT"):
         locate(Hub(endpoint="http://127.0.0.1:9"), "org/set", "rows.jsonl")
 

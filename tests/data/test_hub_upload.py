@@ -9,8 +9,8 @@ from nemo_gym._data.hub import Hub, HubError
 from nemo_gym._data.hub_upload import Upload, Uploaded, look, read_back, upload
 from nemo_gym._data.lines import DataFileError
 from nemo_gym._data.offending import OffendingRows
-from tests.support.fake_hub import READER, WRITER, git_oid, sha256
 from tests.support.fake_hub import hub as hub  # a fixture
+from tests.support.hub_store import READER, WRITER, git_oid, sha256
 
 # The client library uploads large files in a way that its HTTP library will not have for ever.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -297,9 +297,15 @@ def test_reading_back_goes_on_after_a_break(hub, wanted):
 
 
 def test_reading_back_reads_a_pull_request(hub, wanted):
-    hub.add_dataset(SET)
+    dataset = hub.add_dataset(SET)
     done, _ = uploading(hub, wanted, create_pr=True)
     read_back(Hub(WRITER), done, wanted.path)
+    proposed = dataset.sha_of("refs/pr/1")
+    assert done.commit == proposed != dataset.sha_of("main")
+    assert hub.calls("GET", f"/resolve/{proposed}/rows.jsonl")
+    dataset.commits[proposed]["rows.jsonl"] = b"other rows"
+    with pytest.raises(HubError, match="is not the file"):
+        read_back(Hub(WRITER), done, wanted.path)
 
 
 def test_the_checksums_of_the_hub_are_those_of_git():

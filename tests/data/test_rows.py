@@ -94,7 +94,7 @@ ITEMS = st.fixed_dictionaries(
 INPUTS = st.text(max_size=3) | st.lists(ITEMS | st.just("text"), max_size=3) | st.none()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({}, optional={"input": INPUTS, "temperature": st.sampled_from([0.5, "hot"])}))
 def test_what_is_taken_without_a_closer_look_is_what_the_schema_takes(params):
     check = checker()

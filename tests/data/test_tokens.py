@@ -76,7 +76,7 @@ def test_special_tokens_in_a_text_are_plain_text(lengths):
     assert lengths.of("<|endoftext|>")[1] > 1
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS)
 @example("a  b")
 @example(" a")
@@ -89,7 +89,7 @@ def test_word_by_word_is_the_same_as_all_at_once(text):
     assert TextLengths(openai_tokenizer()).of(text) == (len(json.dumps(text).split()), openai_tokenizer()(text))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @given(st.lists(TEXTS.filter(bool), min_size=1, max_size=6))
 def test_texts_measured_together_are_measured_as_each_alone(texts):
     for measured in (BATCHES, TextBatches(openai_tokenizer(), numpy)):

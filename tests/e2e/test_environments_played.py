@@ -30,19 +30,22 @@ ENVIRONMENTS = (
 GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 # What is tested is the way of a reply through agent, tools and verifier: a few words will do.
 _MAX_OUTPUT_TOKENS = "8"
+# Each of its sandboxes loads the whole library, which takes seconds.
+_ONE_SANDBOX = "++reasoning_gym.resources_servers.reasoning_gym.num_processes=1"
 
 
 @pytest.mark.slow
 @pytest.mark.local_model
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("rows_each", [1, pytest.param(5, marks=pytest.mark.exhaustive)])
-def test_a_real_model_plays_examples_of_every_environment(tmp_path, rows_each):
-    (tmp_path / "rows.jsonl").write_text("".join(line for name in ENVIRONMENTS for line in rows_of(name, rows_each)))
+@pytest.mark.parametrize(("rows_each", "tools_each"), [(1, 4), pytest.param(5, 99, marks=pytest.mark.exhaustive)])
+def test_a_real_model_plays_examples_of_every_environment(tmp_path, rows_each, tools_each):
+    rows = [row for name in ENVIRONMENTS for row in rows_of(name, rows_each, tools_each)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     servers = [word for name in ENVIRONMENTS for word in ("--resources-server", name)]
     model = ["--model-type", "local_model", "--max-output-tokens", _MAX_OUTPUT_TOKENS, "--temperature", "0"]
     where = ["--input", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "r.jsonl")]
     done = subprocess.run(
-        [*GYM, "eval", "run", *servers, *model, *where, "--timeout", "800", "--json", "--quiet"],
+        [*GYM, "eval", "run", *servers, *model, *where, _ONE_SANDBOX, "--timeout", "800", "--json", "--quiet"],
         cwd=PARENT_DIR,
         capture_output=True,
         text=True,
@@ -58,11 +61,18 @@ def test_a_real_model_plays_examples_of_every_environment(tmp_path, rows_each):
     assert all(-1 <= row["reward"] <= 3 for row in rows)
 
 
-def rows_of(name, count):
-    """The first example rows of an environment, with the agent that plays them."""
+def rows_of(name, count, tools):
+    """The first example rows of an environment, with the agent that plays them and no more than so many tools.
+
+    On a processor the model reads slowly, and the tools are most of what it is given to read.
+    """
     lines = (PARENT_DIR / "resources_servers" / name / "data" / "example.jsonl").read_text().splitlines()
-    agent = {"agent_ref": {"type": "responses_api_agents", "name": agent_of(name)}}
-    return [json.dumps({**json.loads(line), **agent}) + "\n" for line in lines[:count]]
+    rows = [json.loads(line) for line in lines[:count]]
+    for row in rows:
+        row["agent_ref"] = {"type": "responses_api_agents", "name": agent_of(name)}
+        if offered := row["responses_create_params"].get("tools"):
+            row["responses_create_params"]["tools"] = offered[:tools]
+    return rows
 
 
 def agent_of(name):
@@ -83,7 +93,7 @@ def test_every_environment_that_has_a_verifier_is_among_them():
 def test_every_environment_keeps_to_the_contract():
     servers = [word for name in ENVIRONMENTS for word in ("--resources-server", name)]
     done = subprocess.run(
-        [*GYM, "env", "check", *servers],
+        [*GYM, "env", "check", *servers, _ONE_SANDBOX],
         cwd=PARENT_DIR,
         capture_output=True,
         text=True,

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval reverify` as a user runs it: stored responses are scored again by the verifiers of a config."""
+"""`gym eval reverify`: stored responses are scored again by the verifiers of a config."""
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from perf.fake_endpoint import running
+from tests.support import warm_start
 
 pytestmark = pytest.mark.slow
-GYM = [sys.executable, "-m", "nemo_gym.cli.main", "eval"]
 
 
 class Folder:
@@ -24,8 +23,7 @@ class Folder:
         self.flags = [*server, "--model-url", f"{url}/v1", "--model-api-key", "k", f"++head_server.port={port}"]
 
     def gym(self, command: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        full = [*GYM, command, *self.flags, *arguments]
-        return subprocess.run(full, cwd=self.path, capture_output=True, text=True, timeout=100, check=False)
+        return warm_start.run(["eval", command, *self.flags, *arguments], cwd=self.path, timeout=100)
 
     def reverify(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self.gym("reverify", "--rollouts", "r.jsonl", "-o", "again.jsonl", *arguments)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval run` as a user runs it, against an endpoint that misbehaves on demand: every rollout is accounted for."""
+"""`gym eval run` against an endpoint that misbehaves on demand: every rollout is accounted for."""
 
 import json
 import os
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.eval_runs import AGENT, CALLS_PER_ROLLOUT, GYM, Runner, fake_endpoint, planned, write_tasks
+from tests.support.eval_runs import AGENT, CALLS_PER_ROLLOUT, Runner, fake_endpoint, planned, write_tasks
+from tests.support.warm_start import WarmProcess
 
 FAULTS = ("429", "500", "reset", "garbage", "hang")
 KIND_OF = {
@@ -112,8 +113,9 @@ def test_one_ctrl_c_lets_what_runs_finish_and_tells_how_to_go_on(runner, tasks, 
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
+    with process.stderr:
+        errors = process.stderr.read()
+    assert process.wait(timeout=60) == 130
     assert "--resume" in errors
     assert not (runner.folder / "r_failures.jsonl").exists(), "what ran was allowed to finish"
     assert 0 < len(runner.keys()) < 60
@@ -136,12 +138,8 @@ def test_bad_rows_are_listed_together_and_nothing_is_written(runner, tasks):
 
 @pytest.mark.slow
 def test_the_seeds_commands_collect_from_servers_that_run(runner, tasks, endpoint, unused_tcp_port):
-    start = subprocess.Popen(
-        [*GYM, "env", "start", *runner.flags[:-1], f"++head_server.port={unused_tcp_port}"],
-        cwd=runner.folder,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = ["env", "start", *runner.flags[:-1], f"++head_server.port={unused_tcp_port}"]
+    start = WarmProcess(command, cwd=runner.folder, stderr=subprocess.PIPE)
     try:
         for line in start.stderr:
             if "servers ready" in line:
@@ -173,4 +171,5 @@ def test_the_seeds_commands_collect_from_servers_that_run(runner, tasks, endpoin
         assert row["responses_create_params"]["max_output_tokens"] == 2048
     finally:
         start.send_signal(signal.SIGINT)
-        start.communicate(timeout=30)
+        start.stderr.close()
+        start.wait(timeout=30)

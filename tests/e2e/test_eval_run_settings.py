@@ -5,7 +5,6 @@ import asyncio
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,11 +12,12 @@ from typing import Any
 import pytest
 
 from perf.fake_endpoint import Settings, running
+from tests.support import warm_start
 from tests.support.fake_openai import FakeOpenAI, chat
+from tests.support.mlflow_store import mlflow_store
 
 pytestmark = pytest.mark.slow
 AGENT = "example_single_tool_call_simple_agent"
-GYM = [sys.executable, "-m", "nemo_gym.cli.main"]
 TOKENS = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [7, 8], "generation_log_probs": [-0.5, -0.25]}
 DRIVER = """
 from nemo_gym.rollout_collection import RolloutCollectionHelper
@@ -39,17 +39,12 @@ class Runs:
     def command(self, url: str, *arguments: str, model: str = "openai_model") -> list[str]:
         endpoint = ["--model-type", model, "--model", "m", "--model-url", url, "--model-api-key", "sk-secret"]
         server = ["--resources-server", "example_single_tool_call"]
-        return [*GYM, "eval", "run", *server, *endpoint, self._head, "-o", "r.jsonl", *arguments]
+        return ["eval", "run", *server, *endpoint, self._head, "-o", "r.jsonl", *arguments]
 
-    def run(self, url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(f"{url}/v1", *arguments),
-            cwd=self.folder,
-            env={**os.environ, "PYTHONPATH": str(self.folder)},
-            capture_output=True,
-            text=True,
-            timeout=110,
-            check=False,
+    def run(self, url: str, *arguments: str, **model: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(self.folder)}
+        return warm_start.run(
+            self.command(f"{url}/v1", *arguments, **model), cwd=self.folder, env=environment, timeout=110
         )
 
     def rows(self, name: str = "r.jsonl") -> list[dict[str, Any]]:
@@ -103,12 +98,8 @@ async def test_token_ids_reach_the_rows_and_their_files_are_gone_afterwards(runs
     capture = f"++token_id_capture={{enabled: true, all_agents: true, dir: '{tokens}'}}"
     async with FakeOpenAI(default=chat("cold", **TOKENS), tokens=[1, 2, 3]) as fake:
         for _ in range(2):  # the same folder twice: what the first run left must not spoil the second
-            command = runs.command(fake.base_url, capture, model="vllm_model/vllm_model_for_training")
-            process = await asyncio.create_subprocess_exec(
-                *command, cwd=runs.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-            )
-            _, errors = await process.communicate()
-            assert process.returncode == 0, errors.decode()
+            done = await asyncio.to_thread(runs.run, fake.url, capture, model="vllm_model/vllm_model_for_training")
+            assert done.returncode == 0, done.stderr
             rows = runs.rows()
             assert len(rows) == 5
             assert not any(row["mask_sample"] for row in rows), rows[0]["_ng_token_capture"]
@@ -169,10 +160,9 @@ def test_metrics_and_rollouts_arrive_at_a_real_tracker(runs, url):
     pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
-    store = f"sqlite:///{runs.folder / 'runs.db'}"
-    client = MlflowClient(store)
-    experiment = client.create_experiment("exp", artifact_location=str(runs.folder / "artifacts"))
-    settings = [f"++mlflow_tracking_uri='{store}'", "++mlflow_experiment_name=exp"]
+    client = MlflowClient(mlflow_store())
+    experiment = client.create_experiment("of-a-run", artifact_location=str(runs.folder / "artifacts"))
+    settings = [f"++mlflow_tracking_uri='{mlflow_store()}'", "++mlflow_experiment_name=of-a-run"]
     done = runs.run(url, *settings, "++mlflow_run_name=first", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["scored"] == 5, "the tracker's own words are not on stdout"

@@ -80,7 +80,7 @@ def test_when_the_supervisor_is_killed_everything_it_started_goes_with_it(tmp_pa
     port = write_server(tmp_path, "parent", on_setup=grandchildren, placement="process")
     two = write_server(tmp_path, "two", placement="process", num_workers=2)
     here = write_server(tmp_path, "here")
-    with start(tmp_path, "parent", "two", "here") as run:
+    with start(tmp_path, "parent", "two", "here", fresh=True) as run:
         run.wait_until_ready()
         assert len(run.tree) == 1 + 1 + 2 + 1 + 2
         run.kill(signal.SIGKILL)
@@ -119,15 +119,16 @@ def test_a_signal_stops_everything_and_is_no_failure(tmp_path, run_files, number
     assert remaining(run_files) == []
 
 
-@PLACEMENTS
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_signal_while_servers_start_stops_them_too(tmp_path, run_files, placement, number):
-    port = write_server(tmp_path, "slow", on_import="print('importing'); time.sleep(1000)", placement=placement)
-    with start(tmp_path, "slow") as run:
-        run.wait_until_said("(slow) importing")
+def test_a_signal_while_servers_start_stops_them_too(tmp_path, run_files, number):
+    slow = "print('importing'); time.sleep(1000)"
+    ports = [write_server(tmp_path, name, on_import=slow, placement=name) for name in ("inline", "process")]
+    with start(tmp_path, "inline", "process") as run:
+        for name in ("inline", "process"):
+            run.wait_until_said(f"({name}) importing")
         run.kill(number)
         assert run.wait() == 130
-        run.wait_until_nothing_is_left(port)
+        run.wait_until_nothing_is_left(*ports)
     assert "stopped before the servers were ready" in run.said
     assert "Traceback" not in run.said
     assert remaining(run_files) == []
@@ -135,7 +136,8 @@ def test_a_signal_while_servers_start_stops_them_too(tmp_path, run_files, placem
 
 def test_a_hangup_that_is_ignored_stays_ignored(tmp_path):
     write_server(tmp_path, "here")
-    with start(tmp_path, "here", preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)) as run:
+    ignore = {"preexec_fn": lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)}
+    with start(tmp_path, "here", fresh=True, **ignore) as run:
         run.wait_until_ready()
         run.kill(signal.SIGHUP)
         assert get(run.head_port) == {"status": "ok"}
@@ -162,15 +164,18 @@ def test_a_thread_in_which_a_server_hangs_does_not_keep_the_process_alive(tmp_pa
 # --- servers that do not start ----------------------------------------------------------------------------------------
 
 
-@PLACEMENTS
-def test_a_server_that_hangs_at_start_is_named_with_what_it_said(tmp_path, run_files, placement):
-    late = write_server(tmp_path, "late", on_import="print('loading'); time.sleep(1000)", placement=placement)
+def test_servers_that_hang_at_start_are_named_with_what_they_said(tmp_path, run_files):
+    late = ("inline", "process")
+    hang = "print('loading'); time.sleep(1000)"
+    ports = [write_server(tmp_path, name, on_import=hang, placement=name) for name in late]
     fine = write_server(tmp_path, "fine", placement="process")
-    with start(tmp_path, "fine", "late", overrides=["++server_startup_timeout_seconds=6"]) as run:
+    with start(tmp_path, "fine", *late, overrides=["++server_startup_timeout_seconds=4"]) as run:
         assert run.wait() == 1
-        run.wait_until_nothing_is_left(late, fine)
-    assert "still waiting for 'late'; its last line: loading" in run.said
-    assert "server 'late' was not ready within 6 s.\nits last lines:\n  loading\nhint: " in run.said
+        run.wait_until_nothing_is_left(*ports, fine)
+    for name in late:
+        assert f"still waiting for {name!r}; its last line: loading" in run.said
+        assert f"server {name!r} was not ready within 4 s.\nits last lines:\n  loading\n" in run.said
+    assert run.lines[-1].startswith("hint: ")
     assert "server_startup_timeout_seconds" in run.lines[-1]
     assert "Traceback" not in run.said
     assert remaining(run_files) == []
@@ -242,18 +247,25 @@ app.router.lifespan_context = lifespan
 """
 
 
-@PLACEMENTS
-def test_a_server_is_ready_only_when_its_startup_is_over(tmp_path, placement):
-    write_server(tmp_path, "slow", on_setup=SLOW_STARTUP, placement=placement)
-    with start(tmp_path, "slow", env={"MAY_START": str(tmp_path / "go")}) as run:
-        run.wait_until_said("(slow) warming up")
+def test_a_server_is_ready_only_when_its_startup_is_over(tmp_path):
+    for name in ("inline", "process"):
+        write_server(tmp_path, name, on_setup=SLOW_STARTUP.replace("MAY_START", f"{name}_MAY_START"), placement=name)
+    may_start = {name: tmp_path / f"{name}-may-start" for name in ("inline", "process")}
+    env = {f"{name}_MAY_START": str(path) for name, path in may_start.items()}
+    with start(tmp_path, "inline", "process", env=env) as run:
+        for name in may_start:
+            run.wait_until_said(f"({name}) warming up")
         assert get(run.head_port) == {"status": "ok"}, "the head server is there first"
         assert get(run.head_port, "/server_instances") == []
-        (tmp_path / "go").touch()
+        for name, path in may_start.items():
+            assert "servers ready!" not in run.said
+            path.touch()
+            until(lambda name=name: f"({name}) warm" in run.lines, f"{name} is warm")
         run.wait_until_ready()
         run.kill()
         assert run.wait() == 0
-    assert run.said.index("(slow) warm\n") < run.said.index("servers ready!")
+    for name in may_start:
+        assert run.said.index(f"({name}) warm\n") < run.said.index("servers ready!")
 
 
 # --- ports ------------------------------------------------------------------------------------------------------------
@@ -324,7 +336,7 @@ def test_secrets_are_on_no_command_line_and_only_for_who_has_the_token(tmp_path)
     (tmp_path / "cwd" / "env.yaml").write_text("policy_api_key: sk-very-secret\nmax_output_tokens: 17\n")
     write_server(tmp_path, "own", placement="process")
     write_server(tmp_path, "two", placement="process", num_workers=2)
-    with start(tmp_path, "own", "two") as run:
+    with start(tmp_path, "own", "two", fresh=True) as run:
         run.wait_until_ready()
         tree = run.tree
         assert len(tree) == 5
@@ -376,7 +388,9 @@ def test_with_a_log_folder_every_server_has_a_file_of_its_own(tmp_path):
         for port in ports:
             get(port, "/hello")
         for name in ("inline", "process"):
-            until(lambda name=name: (logs / f"{name}.log").read_text() == f"hello from {name}\n", f"{name} is logged")
+            log = logs / f"{name}.log"  # made with the first line, which comes by another way than the answer
+            line = f"hello from {name}\n"
+            until(lambda log=log, line=line: log.exists() and log.read_text() == line, f"{name} is logged")
         run.kill()
         assert run.wait() == 0
     assert sorted(path.name for path in logs.iterdir()) == ["inline.log", "process.log"]

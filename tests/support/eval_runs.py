@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym eval run` as a user runs it, in a process of its own, against the project's fake endpoint in another."""
+"""`gym eval run` in a process of its own, against the project's fake endpoint in another."""
 
 import json
 import subprocess
@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import PARENT_DIR
+from tests.support import warm_start
+from tests.support.warm_start import WarmProcess
 
 AGENT = "example_single_tool_call_simple_agent"
 CALLS_PER_ROLLOUT = 2
 """The fake endpoint calls the tool, then answers."""
-GYM = [sys.executable, "-m", "nemo_gym.cli.main"]
 _EXAMPLES = PARENT_DIR / "resources_servers" / "example_single_tool_call" / "data" / "example.jsonl"
 
 Key = tuple[int, int]
@@ -86,15 +87,13 @@ class Runner:
         ]
 
     def command(self, *arguments: str) -> list[str]:
-        return [*GYM, "eval", "run", *self.flags, "-o", str(self.output), "-a", AGENT, *arguments]
+        return ["eval", "run", *self.flags, "-o", str(self.output), "-a", AGENT, *arguments]
 
-    def start(self, *arguments: str, **popen: Any) -> subprocess.Popen[str]:
-        return subprocess.Popen(self.command(*arguments), cwd=self.folder, text=True, **popen)
+    def start(self, *arguments: str, **streams: Any) -> WarmProcess:
+        return WarmProcess(self.command(*arguments), cwd=self.folder, **streams)
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.command(*arguments), cwd=self.folder, capture_output=True, text=True, timeout=300, check=False
-        )
+        return warm_start.run(self.command(*arguments), cwd=self.folder, timeout=300)
 
     def rows(self, sidecar: str | None = None) -> list[dict[str, Any]]:
         """What the output holds, or a file beside it."""

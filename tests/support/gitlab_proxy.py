@@ -45,6 +45,10 @@ class Faults:
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
+    def __init__(self, gitlab: "GitlabProxy") -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.gitlab = gitlab
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that hangs up in the middle is what some tests are about."""
 
@@ -58,7 +62,7 @@ class GitlabProxy:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         """Method, path and headers of everything that was asked."""
         self._of_thread = threading.local()
-        self._server = _Server(("127.0.0.1", 0), _handler(self))
+        self._server = _Server(self)
         self.port = self._server.server_address[1]
 
     @property
@@ -185,115 +189,120 @@ def _without_message(answer: tuple[int, dict[str, Any]]) -> tuple[int, dict[str,
     return (status, {"error_code": body["error_code"]}) if "error_code" in body else (status, body)
 
 
-def _handler(gitlab: GitlabProxy) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body of an answer go out one after the other
+class _Handler(BaseHTTPRequestHandler):
+    """One connection of a client."""
 
-        def log_message(self, *_: object) -> None:
-            """Tests look at `requests`."""
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body of an answer go out one after the other
 
-        def do_GET(self) -> None:
-            self._route()
+    @property
+    def gitlab(self) -> "GitlabProxy":
+        return self.server.gitlab
 
-        def do_POST(self) -> None:
-            self._route()
+    def log_message(self, *_: object) -> None:
+        """Tests look at `requests`."""
 
-        def do_PUT(self) -> None:
-            self._route()
+    def do_GET(self) -> None:
+        self._route()
 
-        def do_DELETE(self) -> None:
-            self._route()
+    def do_POST(self) -> None:
+        self._route()
 
-        def _route(self) -> None:
-            place = urlsplit(self.path)
-            gitlab.requests.append((self.command, place.path, dict(self.headers)))
-            if stored := re.fullmatch(r"/object-store/([^/]+)/(.*)", place.path):
-                self._object_store(stored[1], stored[2])
-            elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
-                self._json(401, {"message": "401 Unauthorized"})
-            elif called := re.fullmatch(f"{PROJECT}/ml/mlflow/api/2.0/mlflow/(.*)", place.path):
-                self._mlflow(called[1], dict(parse_qsl(place.query)))
-            elif package := re.fullmatch(f"{PROJECT}/packages/ml_models/([^/]+)/files/(.+)", place.path):
-                self._package(package[1], package[2])
-            else:
-                self._json(404, {"message": "404 Project Not Found"})
+    def do_PUT(self) -> None:
+        self._route()
 
-        def _mlflow(self, endpoint: str, query: dict[str, str]) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if not self._is_faulty(endpoint):
-                self._json(*gitlab.answer(self.command, endpoint, {**query, **json.loads(body or b"{}")}))
+    def do_DELETE(self) -> None:
+        self._route()
 
-        def _is_faulty(self, what: str) -> bool:
-            if gitlab.faults.busy.get(what):
-                gitlab.faults.busy[what] -= 1
-                self._json(503, {"message": "busy"})
-                return True
-            if what in gitlab.faults.refusals:
-                self._json(*gitlab.faults.refusals[what])
-                return True
-            return False
+    def _route(self) -> None:
+        place = urlsplit(self.path)
+        self.gitlab.requests.append((self.command, place.path, dict(self.headers)))
+        if stored := re.fullmatch(r"/object-store/([^/]+)/(.*)", place.path):
+            self._object_store(stored[1], stored[2])
+        elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            self._json(401, {"message": "401 Unauthorized"})
+        elif called := re.fullmatch(f"{PROJECT}/ml/mlflow/api/2.0/mlflow/(.*)", place.path):
+            self._mlflow(called[1], dict(parse_qsl(place.query)))
+        elif package := re.fullmatch(f"{PROJECT}/packages/ml_models/([^/]+)/files/(.+)", place.path):
+            self._package(package[1], package[2])
+        else:
+            self._json(404, {"message": "404 Project Not Found"})
 
-        def _package(self, place: str, path: str) -> None:
-            if self.command == "PUT":
-                self._store(place, path)
-            elif self.command != "GET":
-                self._json(405, {"error": "405 Not Allowed"})
-            elif not self._is_faulty(unquote(path)):
-                # Another host, so that a client that hands on its token is found out.
-                self.send_response(302)
-                self.send_header("Location", f"http://localhost:{gitlab.port}/object-store/{quote(place)}/{path}")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+    def _mlflow(self, endpoint: str, query: dict[str, str]) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if not self._is_faulty(endpoint):
+            self._json(*self.gitlab.answer(self.command, endpoint, {**query, **json.loads(body or b"{}")}))
 
-        def _store(self, place: str, path: str) -> None:
-            size = int(self.headers["Content-Length"])
-            if gitlab.faults.cut_uploads:
-                gitlab.faults.cut_uploads -= 1
-                self.rfile.read(min(size, 1000))
-                self._hang_up()
-                return
-            body = self.rfile.read(size)
-            if not self._is_faulty(unquote(path)):
-                gitlab.session.put(gitlab.file_url(place, path), data=body, timeout=60).raise_for_status()
-                self._json(201, {"message": "201 Created"})
+    def _is_faulty(self, what: str) -> bool:
+        if self.gitlab.faults.busy.get(what):
+            self.gitlab.faults.busy[what] -= 1
+            self._json(503, {"message": "busy"})
+            return True
+        if what in self.gitlab.faults.refusals:
+            self._json(*self.gitlab.faults.refusals[what])
+            return True
+        return False
 
-        def _object_store(self, place: str, path: str) -> None:
-            if "Authorization" in self.headers:
-                self._json(400, {"message": "only one way to authenticate is allowed"})
-                return
-            asked = {name: self.headers[name] for name in ("Range", "If-Range") if name in self.headers}
-            found = gitlab.session.get(
-                gitlab.file_url(unquote(place), path), headers={} if gitlab.faults.no_ranges else asked, timeout=60
-            )
-            if found.status_code >= 400:
-                self._json(found.status_code, {"message": f"{found.status_code} {found.reason}"})
-                return
-            self.send_response(found.status_code)
-            for name in _FORWARDED:
-                if name in found.headers and not (gitlab.faults.no_validators and name in ("ETag", "Last-Modified")):
-                    self.send_header(name, found.headers[name])
+    def _package(self, place: str, path: str) -> None:
+        if self.command == "PUT":
+            self._store(place, path)
+        elif self.command != "GET":
+            self._json(405, {"error": "405 Not Allowed"})
+        elif not self._is_faulty(unquote(path)):
+            # Another host, so that a client that hands on its token is found out.
+            self.send_response(302)
+            self.send_header("Location", f"http://localhost:{self.gitlab.port}/object-store/{quote(place)}/{path}")
+            self.send_header("Content-Length", "0")
             self.end_headers()
-            self._body(b"#" + found.content[1:] if gitlab.faults.damage else found.content)
 
-        def _body(self, content: bytes) -> None:
-            if gitlab.faults.cut_downloads:
-                self.wfile.write(content[: gitlab.faults.cut_downloads.pop(0)])
-                self._hang_up()
-                return
-            with suppress(ConnectionError):  # a client that only wanted to know whether it is there
-                self.wfile.write(content)
+    def _store(self, place: str, path: str) -> None:
+        size = int(self.headers["Content-Length"])
+        if self.gitlab.faults.cut_uploads:
+            self.gitlab.faults.cut_uploads -= 1
+            self.rfile.read(min(size, 1000))
+            self._hang_up()
+            return
+        body = self.rfile.read(size)
+        if not self._is_faulty(unquote(path)):
+            self.gitlab.session.put(self.gitlab.file_url(place, path), data=body, timeout=60).raise_for_status()
+            self._json(201, {"message": "201 Created"})
 
-        def _hang_up(self) -> None:
-            self.wfile.flush()
-            self.close_connection = True
+    def _object_store(self, place: str, path: str) -> None:
+        if "Authorization" in self.headers:
+            self._json(400, {"message": "only one way to authenticate is allowed"})
+            return
+        asked = {name: self.headers[name] for name in ("Range", "If-Range") if name in self.headers}
+        found = self.gitlab.session.get(
+            self.gitlab.file_url(unquote(place), path),
+            headers={} if self.gitlab.faults.no_ranges else asked,
+            timeout=60,
+        )
+        if found.status_code >= 400:
+            self._json(found.status_code, {"message": f"{found.status_code} {found.reason}"})
+            return
+        self.send_response(found.status_code)
+        for name in _FORWARDED:
+            if name in found.headers and not (self.gitlab.faults.no_validators and name in ("ETag", "Last-Modified")):
+                self.send_header(name, found.headers[name])
+        self.end_headers()
+        self._body(b"#" + found.content[1:] if self.gitlab.faults.damage else found.content)
 
-        def _json(self, status: int, body: dict[str, Any]) -> None:
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
+    def _body(self, content: bytes) -> None:
+        if self.gitlab.faults.cut_downloads:
+            self.wfile.write(content[: self.gitlab.faults.cut_downloads.pop(0)])
+            self._hang_up()
+            return
+        with suppress(ConnectionError):  # a client that only wanted to know whether it is there
             self.wfile.write(content)
 
-    return Handler
+    def _hang_up(self) -> None:
+        self.wfile.flush()
+        self.close_connection = True
+
+    def _json(self, status: int, body: dict[str, Any]) -> None:
+        content = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env start` as a user runs it: servers written into a folder, a real process, and a look at what it leaves."""
+"""`gym env start`: servers written into a folder, a real process, and a look at what it leaves."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from uuid import uuid4
 
 import psutil
 import yaml
+
+from tests.support.warm_start import WarmProcess
 
 PATIENCE_S = 60
 _MARK = "NEMO_GYM_TEST_MARK"
@@ -47,9 +50,8 @@ if __name__ == "__main__":
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that nobody has; not one that the system itself hands out, for it might do so before it is used."""
+    return next(filter(is_free, iter(lambda: random.randint(24_000, 32_000), None)))
 
 
 def is_free(port: int) -> bool:
@@ -87,23 +89,29 @@ def write_server(
 
 
 class Gym:
-    """A running `gym env start`."""
+    """A running `gym env start`; `fresh` for one that has an interpreter started for it, with `options`."""
 
-    def __init__(self, root: Path, *arguments: str, head_port: int | None = None, **options: Any) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *arguments: str,
+        head_port: int | None = None,
+        env: Mapping[str, str] | None = None,
+        fresh: bool = False,
+        **options: Any,
+    ) -> None:
         self.head_port = head_port or free_port()
         self.mark = uuid4().hex
         cwd = root / "cwd"
         cwd.mkdir(parents=True, exist_ok=True)
-        self.environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(root), _MARK: self.mark, **options.pop("env", {})}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nemo_gym.cli.main", *arguments, f"++head_server.port={self.head_port}"],
-            cwd=cwd,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **options,
-        )
+        self.environment = {**os.environ, "NEMO_GYM_EXTRA_ROOTS": str(root), _MARK: self.mark, **(env or {})}
+        words = [*arguments, f"++head_server.port={self.head_port}"]
+        shared: Any = {"cwd": cwd, "env": self.environment, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        if fresh:
+            command = [sys.executable, "-m", "nemo_gym.cli.main", *words]
+            self.process = subprocess.Popen(command, text=True, **shared, **options)
+        else:
+            self.process = WarmProcess(words, **shared)
         self.lines = list[str]()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -141,9 +149,11 @@ class Gym:
     def tree(self) -> list[psutil.Process]:
         """Every process of this run, whoever its parent is: found by a mark in the environment."""
         found = []
+        main = self.process.pid if self.process.poll() is None else None
         for process in psutil.process_iter():
             with suppress(psutil.Error):
-                if process.environ().get(_MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                is_ours = process.pid == main or process.environ().get(_MARK) == self.mark
+                if is_ours and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
         return found
 

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A terminal for tests: a command on a real pseudo-terminal, and the screen that its output would leave.
+"""A terminal for tests: a command on a real pseudo-terminal, or a stream that looks like one, and the screen that
+either would leave.
 
 Only what the live display uses is understood: moving the cursor, erasing lines, hiding the cursor, wrapping at the
 edge. Anything else makes the test fail rather than be guessed at.
 """
 
 import fcntl
+import io
 import os
 import pty
 import re
@@ -97,6 +99,21 @@ class Screen:
             raise AssertionError(f"an unknown control sequence: {args!r} {command!r}")
 
 
+class ScreenStream(io.StringIO):
+    """A stream of this process that is a terminal to whoever writes to it."""
+
+    def __init__(self, screen: Screen) -> None:
+        super().__init__()
+        self._screen = screen
+
+    def isatty(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        self._screen.feed(text.replace("\n", "\r\n"))  # as the driver of a terminal does
+        return len(text)
+
+
 class OnTerminal:
     """A command that runs on a terminal."""
 
@@ -114,6 +131,7 @@ class OnTerminal:
             stdout=theirs,
             stderr=theirs,
             start_new_session=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by what runs in the background
         )
         os.close(theirs)
         self.screen = Screen(columns)

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +20,16 @@ from tests.view import rows
 PATIENCE_MS = 90_000
 """No test is about speed: on a busy machine a page may take its time."""
 expect.set_options(timeout=PATIENCE_MS)
-SCREENSHOTS = Path(__file__).parents[2] / "test-results" / "view"
+SCREENSHOTS = os.environ.get("VIEW_SCREENSHOTS")
+"""The folder for pictures of the pages; by default there are none, since no test looks at them."""
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--mute-audio", "--no-first-run"),
+    *("--disable-extensions", "--disable-sync", "--disable-component-update", "--disable-background-networking"),
+    # A page that nobody looks at goes on like others.
+    *("--disable-background-timer-throttling", "--disable-renderer-backgrounding"),
+    "--disable-backgrounding-occluded-windows",
+)
 READY = "() => document.documentElement.dataset.ngpPlace && !document.documentElement.classList.contains('ngp-busy')"
 
 
@@ -111,12 +120,29 @@ def address(files: Files) -> Iterator[str]:
         yield viewer.address
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+@pytest.fixture(scope="session")
+def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a browser takes orders that runs for all modules: what it has loaded and compiled, it keeps."""
     if CHROMIUM is None:
         pytest.skip("there is no Chromium; hint: apt-get install chromium")
+    profile = f"--user-data-dir={tmp_path_factory.mktemp('profile')}"
+    command = [CHROMIUM, *BROWSER_FLAGS, profile, "--remote-debugging-port=0", "about:blank"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        said = next((line for line in process.stderr if "DevTools listening on " in line), "")
+        assert said, f"{CHROMIUM} ended with {process.wait()}"
+        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop it
+        yield said.split()[-1]
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def chromium(devtools: str) -> Iterator[Browser]:
+    """A hand on the browser; that of Playwright holds the event loop of its thread, so it is let go after a module."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.connect_over_cdp(devtools)
         yield browser
         browser.close()
 
@@ -142,14 +168,21 @@ class Visit:
         self.settle()
         return self.page
 
-    def look(self, scheme: Literal["light", "dark"], width: int) -> None:
-        """From the next load on, on a screen of this kind."""
+    def prefer(self, scheme: Literal["light", "dark"]) -> None:
+        """From the next load on, with these colours."""
         self.page.emulate_media(color_scheme=scheme)
+
+    def resize(self, width: int) -> None:
         self.page.set_viewport_size({"width": width, "height": 844})
 
     def fits(self) -> bool:
         """Whether nothing is wider than the screen."""
         return self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+    @property
+    def strangers(self) -> list[str]:
+        """What was asked for that does not come from the viewer itself."""
+        return [url for url in self.asked if not url.startswith((self._address, "data:", "blob:"))]
 
     def settle(self) -> None:
         """Wait until the page shows where it was told to go."""
@@ -161,24 +194,30 @@ class Visit:
         return self.page.evaluate("location.search")
 
     def keep(self, name: str) -> None:
-        """Keep what it looks like, for people."""
-        SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=SCREENSHOTS / f"{name}.png", full_page=True)
+        """Keep what it looks like, for people who ask for it."""
+        if SCREENSHOTS:
+            self.page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", full_page=True)
 
 
 @pytest.fixture(scope="module")
-def reader(chromium: Browser) -> Iterator[BrowserContext]:
+def reader(chromium: Browser) -> BrowserContext:
     """One who keeps what was loaded once: a page that is opened again is there at once."""
-    context = chromium.new_context(viewport={"width": 1280, "height": 900})
+    (context,) = chromium.contexts
     context.set_default_timeout(PATIENCE_MS)
-    yield context
-    context.close()
+    return context
+
+
+def new_page(reader: BrowserContext) -> Page:
+    page = reader.new_page()
+    page.set_viewport_size({"width": 1280, "height": 900})
+    return page
 
 
 @pytest.fixture(scope="module")
 def loaded(reader: BrowserContext, address: str) -> Visit:
     """A page of the shared viewer that is loaded once for all tests."""
-    return Visit(reader.new_page(), address)
+    open_already = [page for page in reader.pages if page.url.startswith(address)]
+    return Visit(open_already[0] if open_already else new_page(reader), address)
 
 
 @pytest.fixture
@@ -192,7 +231,7 @@ def visit(loaded: Visit) -> Iterator[Visit]:
 @pytest.fixture
 def new_visit(reader: BrowserContext, address: str) -> Iterator[Visit]:
     """A page of its own."""
-    visit = Visit(reader.new_page(), address)
+    visit = Visit(new_page(reader), address)
     yield visit
     visit.page.close()
     assert visit.errors == []

@@ -28,81 +28,89 @@ _MODEL = "qwen3-8b-instruct"
 def rollout(
     task: int, repeat: int, *, agent: str = "weather_agent", reward: float = 1.0, **more: Any
 ) -> dict[str, Any]:
-    """A rollout with reasoning, a tool call and an answer."""
+    """A rollout with reasoning, tool calls and an answer."""
     city = _CITIES[task % len(_CITIES)]
-    called = task % 4
-    output: list[dict[str, Any]] = [
-        {
-            "type": "reasoning",
-            "id": "rs_1",
-            "summary": [{"type": "summary_text", "text": _THOUGHT.format(city=city)}],
-        }
-    ]
-    for step in range(called):
-        call = {"city": city, "days": step + 1, "unit": "celsius"}
-        output += [
-            {
-                "type": "function_call",
-                "id": f"fc_{step}",
-                "call_id": f"call_{step}",
-                "name": "get_weather" if step % 2 == 0 else "get_wind",
-                "arguments": json.dumps(call),
-                "status": "completed",
-            },
-            {
-                "type": "function_call_output",
-                "call_id": f"call_{step}",
-                "output": json.dumps({"temperature": 18 + task, "wind_kmh": 11 + repeat}),
-                "status": "completed",
-            },
-        ]
-    message: dict[str, Any] = {
-        "type": "message",
-        "id": "msg_1",
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": _answer(city, 18 + task, repeat, reward), "annotations": []}],
-    }
-    output.append(message)
+    calls = [item for step in range(task % 4) for item in _tool_call(step, city, 18 + task, 11 + repeat)]
     return {
         "_ng_task_index": task,
         "_ng_rollout_index": repeat,
         "agent_ref": {"type": "responses_api_agents", "name": agent},
-        "responses_create_params": {
-            "input": [
-                {"role": "system", "content": _SYSTEM},
-                {"role": "user", "content": f"What is the weather in {city}, and should I take a coat?"},
-            ],
-            "temperature": 0.7,
-            "max_output_tokens": 512,
-            "tools": [
-                {
-                    "type": "function",
-                    "name": "get_weather",
-                    "description": "The weather of a city.",
-                    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
-                }
-            ],
-        },
+        "responses_create_params": _asked(city),
         "response": {
             "id": f"resp_{task}_{repeat}",
             "model": _MODEL,
             "object": "response",
             "status": "completed" if repeat != 3 else "incomplete",
             "incomplete_details": None if repeat != 3 else {"reason": "max_output_tokens"},
-            "output": output,
-            "usage": {
-                "input_tokens": 120 + 40 * called,
-                "output_tokens": 30 + 7 * repeat,
-                "total_tokens": 150 + 40 * called + 7 * repeat,
-                "input_tokens_details": {"cached_tokens": 0},
-                "output_tokens_details": {"reasoning_tokens": 8},
-            },
+            "output": [_reasoning(city), *calls, _message(_answer(city, 18 + task, repeat, reward))],
+            "usage": _usage(120 + 40 * (task % 4), 30 + 7 * repeat),
         },
         "reward": reward,
         "format_reward": 0.5 if repeat % 2 else 1.0,
         "expected_city": city,
         **more,
+    }
+
+
+def _asked(city: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = {"type": "function", "name": "get_weather", "description": "The weather of a city."}
+    return {
+        "input": [
+            {"role": "system", "content": _SYSTEM},
+            {"role": "user", "content": f"What is the weather in {city}, and should I take a coat?"},
+        ],
+        "temperature": 0.7,
+        "max_output_tokens": 512,
+        "tools": [{**tool, "parameters": parameters}],
+    }
+
+
+def _reasoning(city: str) -> dict[str, Any]:
+    return {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [{"type": "summary_text", "text": _THOUGHT.format(city=city)}],
+    }
+
+
+def _tool_call(step: int, city: str, degrees: int, wind: int) -> list[dict[str, Any]]:
+    """A call and its output."""
+    return [
+        {
+            "type": "function_call",
+            "id": f"fc_{step}",
+            "call_id": f"call_{step}",
+            "name": "get_weather" if step % 2 == 0 else "get_wind",
+            "arguments": json.dumps({"city": city, "days": step + 1, "unit": "celsius"}),
+            "status": "completed",
+        },
+        {
+            "type": "function_call_output",
+            "call_id": f"call_{step}",
+            "output": json.dumps({"temperature": degrees, "wind_kmh": wind}),
+            "status": "completed",
+        },
+    ]
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def _usage(read: int, written: int) -> dict[str, Any]:
+    return {
+        "input_tokens": read,
+        "output_tokens": written,
+        "total_tokens": read + written,
+        "input_tokens_details": {"cached_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 8},
     }
 
 

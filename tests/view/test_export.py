@@ -2,25 +2,25 @@
 """A report that `gym view --export` wrote, in a browser that has no network."""
 
 import re
-import subprocess
-import sys
+from contextlib import chdir
 
 import pytest
 from playwright.sync_api import expect
 
+from nemo_gym.cli.main import main
 from tests.view.conftest import PATIENCE_MS, Visit
 from tests.view.rows import HOSTILE
 
 
 @pytest.fixture(scope="module")
 def report(files):
-    command = [sys.executable, "-m", "nemo_gym.cli.main", "view", "run.jsonl", "hostile.jsonl", "--export", "report"]
-    subprocess.run([*command, "--export-rollouts", "6"], cwd=files.folder, check=True, stdout=subprocess.DEVNULL)
+    with chdir(files.folder):
+        assert main(["view", "run.jsonl", "hostile.jsonl", "--export", "report", "--export-rollouts", "6"]) == 0
     return files.folder / "report"
 
 
 @pytest.fixture
-def opened(chromium, report):
+def opened(report, chromium):
     context = chromium.new_context(offline=True)
     context.set_default_timeout(PATIENCE_MS)
     visit = Visit(context.new_page(), report.as_uri())
@@ -28,13 +28,14 @@ def opened(chromium, report):
     yield visit
     context.close()
     assert visit.errors == []
-    assert [url for url in visit.asked if not url.startswith(report.as_uri())] == []
+    assert visit.strangers == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
 def test_it_fits_the_screen_in_light_and_dark(opened, scheme, width):
-    opened.look(scheme, width)
+    opened.prefer(scheme)
+    opened.resize(width)
     opened.keep(f"report-{scheme}-{width}")
     assert opened.fits()
     opened.page.locator("a[href*='rollout']").first.click()

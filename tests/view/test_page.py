@@ -21,27 +21,36 @@ TABS = {
 }
 
 
+PHONE, DESK = 390, 1280
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
-def test_every_tab_fits_the_screen_in_light_and_dark(new_visit, scheme, width):
+def test_every_tab_fits_the_screen_and_loads_nothing_from_elsewhere(new_visit, scheme):
     visit = new_visit
-    visit.look(scheme, width)
+    visit.prefer(scheme)
     for name, query in TABS.items():
+        visit.resize(PHONE)
         page = visit.open(query)
         if name == "overview":
             expect(page.locator("#ngp-overview .vega-embed svg.marks")).to_have_count(6)
         if name == "tokens":
             page.locator("#ngp-conversation summary", has_text="Tokens").click()
-        visit.keep(f"{name}-{scheme}-{width}")
-        assert visit.fits(), name
+        see_that_it_fits(visit, f"{name}-{scheme}")
     page.locator("#ngp-comparison tbody a").first.click()
     expect(page.locator("#ngv-first-difference")).to_be_visible()
-    visit.keep(f"pair-{scheme}-{width}")
-    assert visit.fits()
+    see_that_it_fits(visit, f"pair-{scheme}")
+    assert visit.strangers == []
     ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
     light = ("rgb(28, 31, 38)", "rgb(255, 255, 255)")
     dark = ("rgb(230, 232, 238)", "rgb(16, 18, 22)")
     assert (ink, paper) == {"light": light, "dark": dark}[scheme]
+
+
+def see_that_it_fits(visit, name):
+    for width in (PHONE, DESK):
+        visit.resize(width)
+        visit.keep(f"{name}-{width}")
+        assert visit.fits(), (name, width)
 
 
 def test_the_theme_can_be_switched_and_stays(new_visit):
@@ -54,12 +63,6 @@ def test_the_theme_can_be_switched_and_stays(new_visit):
     expect(page.locator("#ngp-conversation h1")).to_be_visible()
     assert "__theme=dark" in visit.place
     assert "row=0" in visit.place
-
-
-def test_nothing_is_loaded_from_elsewhere(visit, address):
-    for query in TABS.values():
-        visit.open(query)
-    assert [url for url in visit.asked if not url.startswith((address, "data:", "blob:"))] == []
 
 
 def test_the_page_is_held_to_its_own_server(visit):

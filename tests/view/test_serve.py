@@ -22,8 +22,12 @@ def test_a_free_port_is_taken_as_asked():
 
 
 def test_the_socket_listens_at_once_so_that_a_browser_may_wait():
-    with listen("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname(), timeout=5):
-        pass
+    with listen("127.0.0.1", 0) as listening:
+        with socket.create_connection(listening.getsockname(), timeout=5) as browser:
+            browser.sendall(b"asked before anybody was there")
+        listening.settimeout(5)
+        with listening.accept()[0] as accepted:
+            assert accepted.recv(100) == b"asked before anybody was there"
 
 
 def test_every_address_is_shown_as_one_that_a_browser_understands():

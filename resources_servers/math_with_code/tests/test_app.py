@@ -29,7 +29,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def client():
-    async with running(math_with_code=MathWithCodeResourcesServer) as running_client:
+    # To use all of the memory that is allowed by default takes seconds.
+    config = {"max_memory_mib": 256}
+    async with running(math_with_code=(MathWithCodeResourcesServer, config)) as running_client:
         yield running_client
 
 

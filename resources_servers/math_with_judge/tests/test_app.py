@@ -2,6 +2,7 @@
 """Answers are compared by math-verify in worker processes, and by a judge where the config says so."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Sequence
 from typing import Any
@@ -177,17 +178,19 @@ async def test_a_row_without_its_texts_is_refused_by_name(table, row):
     assert (await get_response_json(refused))["detail"][0]["loc"] == ["body", *row]
 
 
-async def test_a_library_that_takes_too_long_is_stopped_and_the_judge_asked(caplog):
+@SHARED
+async def test_a_library_that_takes_too_long_is_stopped_and_the_judge_asked(table, caplog, monkeypatch):
     caplog.set_level(logging.WARNING)
-    config = {**JUDGED, "library_verifier_timeout_seconds": 0.5}
-    judge = scripted_model(EQUAL_LABEL, EQUAL_LABEL)
-    async with running(math=(LibraryJudgeMathResourcesServer, config), judge=judge) as client:
-        result = await get_response_json(await client.post("math", "/verify", json=body(ENDLESS, "4")))
+    hasty = build_server(LibraryJudgeMathResourcesServer, **JUDGED, library_verifier_timeout_seconds=0.5)
+    assert hasty._comparisons.pool._timeout_s == 0.5
+    monkeypatch.setattr(table.server._comparisons.pool, "_timeout_s", 0.5)
+    result = await table.scored(ENDLESS, "4", [EQUAL_LABEL, EQUAL_LABEL])
     assert (result["reward"], result["library_reward"], result["extracted_answer"]) == (1.0, 0.0, None)
     assert "was killed" in caplog.text
 
 
-async def test_answers_on_which_the_library_hangs_do_not_hold_the_others_up():
+async def test_answers_on_which_the_library_hangs_do_not_hold_the_others_up(monkeypatch):
+    monkeypatch.setattr(comparisons, "_SLOW_S", 0.2)
     config = {**ALONE, "library_verifier_timeout_seconds": 60}
     async with running(math=(LibraryJudgeMathResourcesServer, config)) as client:
 
@@ -219,14 +222,13 @@ def deadly(monkeypatch):
     monkeypatch.setattr(comparisons, "verdicts_on", deadly_library.verdicts_on)
 
 
-async def test_an_answer_that_takes_its_process_down_takes_no_other_with_it(deadly, caplog):
-    async with running(math=(LibraryJudgeMathResourcesServer, ALONE)) as client:
+@SHARED
+async def test_an_answer_that_takes_its_process_down_takes_no_other_with_it(table, deadly, caplog):
+    async def one(said: str) -> float:
+        return (await table.scored(said, "4"))["reward"]
 
-        async def one(said: str) -> float:
-            return (await get_response_json(await client.post("math", "/verify", json=body(said, "4"))))["reward"]
-
-        said = [r"\boxed{4}", "die", r"\boxed{4}"] * 4
-        assert await asyncio.gather(*map(one, said)) == [0.0 if text == "die" else 1.0 for text in said]
+    said = [r"\boxed{4}", "die", r"\boxed{4}"] * 4
+    assert await asyncio.gather(*map(one, said)) == [0.0 if text == "die" else 1.0 for text in said]
     assert "ended without an answer" in caplog.text
 
 
@@ -264,14 +266,12 @@ def test_the_verdicts_are_those_of_math_verify_itself():
         "1000",
         "A",
     ]
-    for gold in answers:
-        for answer in answers:
-            said = rf"Hence $y = 2$, so it is \boxed{{{answer}}}."
-            bare = verify(
-                parse(rf"\boxed{{{gold}}}", (LatexExtractionConfig(),)),
-                parse(said, (ExprExtractionConfig(), LatexExtractionConfig())),
-            )
-            assert verdict_on(gold, said).is_equal == bare, (gold, answer)
+    said = {answer: rf"Hence $y = 2$, so it is \boxed{{{answer}}}." for answer in answers}
+    golds = {answer: parse(rf"\boxed{{{answer}}}", (LatexExtractionConfig(),)) for answer in answers}
+    found = {answer: parse(said[answer], (ExprExtractionConfig(), LatexExtractionConfig())) for answer in answers}
+    for gold, answer in itertools.product(answers, answers):
+        bare = verify(golds[gold], found[answer])
+        assert verdict_on(gold, said[answer]).is_equal == bare, (gold, answer)
 
 
 def test_an_answer_too_large_to_be_written_is_still_compared():

@@ -202,7 +202,7 @@ ODD = st.text() | st.from_regex(r"([{}\[\]<>/&*!|:,\"'=#-]|\w|\n| ){0,80}", full
 
 
 @given(ODD)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_whatever_is_said_is_found_to_fit_or_not(said):
     for schema_type in ("json", "yaml", "xml", "toml", "csv"):
         assert text_finding(said, schema_type, SCHEMA).error_type in (None, "parse_error", "validation_error")
@@ -214,7 +214,7 @@ def test_whatever_is_said_is_found_to_fit_or_not(said):
         lambda one: st.lists(one) | st.dictionaries(st.text(), one),
     )
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_whatever_a_tool_is_given_is_found_to_fit_or_not(value):
     assert value_finding(value, "json", SCHEMA).error_type in ("parse_error", "validation_error")
 

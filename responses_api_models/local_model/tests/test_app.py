@@ -3,11 +3,13 @@
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -421,7 +423,11 @@ def test_a_missing_extra_is_told_with_the_command_that_installs_it(monkeypatch: 
 
 
 def test_an_engine_that_is_closed_at_once_does_not_hang() -> None:
-    Engine(EngineSettings(ensure_weights(weights_folder()), 256, 1, 1, 64)).close()
+    engine = Engine(EngineSettings(ensure_weights(weights_folder()), 256, 1, 1, 64))
+    address = urlsplit(engine._url)
+    engine.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address.hostname, address.port), timeout=5)
 
 
 ONE_ANSWER = """
