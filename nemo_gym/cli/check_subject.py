@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -39,6 +39,24 @@ class StoodIn:
     name: str
 
 
+class _Routes(NamedTuple):
+    has_steps: bool
+    tools_there: frozenset[str]
+    takes_any_tool: bool
+
+
+async def _routes(server: Table, tools: Sequence[str]) -> _Routes:
+    """What the server has routes for, by a question for each; by its OpenAPI document where answers leave a doubt."""
+    takes_any_tool = await server.takes_posts(_NO_TOOL)
+    has_steps = await server.takes_posts("/reset") and await server.takes_posts("/step")
+    there = frozenset([tool for tool in tools if await server.takes_posts(f"/{tool}")])
+    if len(there) == len(tools) and not takes_any_tool and (has_steps or await server.takes_posts("/verify")):
+        return _Routes(has_steps, there, takes_any_tool)
+    listed = routes_of(await server.get("/openapi.json"))
+    there |= {tool for tool in tools if f"/{tool}" in listed}
+    return _Routes({"/reset", "/step"} <= listed, there, takes_any_tool or any("{" in route for route in listed))
+
+
 @dataclass(frozen=True)
 class Shipped:
     """A resources server of a config, and what comes with it."""
@@ -58,18 +76,15 @@ class Shipped:
         )
         rows, problems = _rows(self.rows_path)
         plain = Table(self._caller(client))
-        takes_any_tool = await plain.takes_posts(_NO_TOOL)
-        has_steps = await plain.takes_posts("/reset") and await plain.takes_posts("/step")
-        if has_steps and takes_any_tool:  # all names have a route then; which of them is meant stands only here
-            has_steps = {"/reset", "/step"} <= routes_of(await plain.get("/openapi.json"))
+        routes = await _routes(plain, tools_of(rows))
         mode = (await plain.get("/reverify_mode")).body
         return Subject(
-            table=Table(self._caller(client), steps=has_steps),
+            table=Table(self._caller(client), steps=routes.has_steps),
             rows=rows,
             rows_from=str(self.rows_path),
-            has_steps=has_steps,
-            tools_there=frozenset([tool for tool in tools_of(rows) if await plain.takes_posts(f"/{tool}")]),
-            takes_any_tool=takes_any_tool,
+            has_steps=routes.has_steps,
+            tools_there=routes.tools_there,
+            takes_any_tool=routes.takes_any_tool,
             solutions=await self._solutions(config, rows),
             cases=_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
             rollouts=_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),

@@ -229,6 +229,14 @@ def test_a_server_that_takes_calls_of_any_name_lacks_none(here, capsys):
     assert checked(here, name, capsys)[1]["tools"] == ("skipped", "the server takes calls of any name")
 
 
+def test_a_server_that_answers_every_question_about_its_routes_itself_is_read_by_its_document(here, capsys):
+    name = write_server(here, data=rows("put", "push"))
+    app = here / "resources_servers" / name / "app.py"
+    own = '@app.options("/{any_path:path}")\n        async def own(any_path: str) -> dict[str, str]: return {}\n'
+    app.write_text(app.read_text().replace('app.post("/put")', f'{own}        app.post("/put")'))
+    assert failed(here, name, capsys)["tools"] == "the rows offer push, but the server has no such route"
+
+
 def test_state_that_sessions_share_is_found(here, capsys):
     solution = "[('put', {'number': int(row['expected_answer'])}), ('take', {}), row['expected_answer']]"
     name = write_server(here, data=rows("put", "take"), solution=solution)
