@@ -160,7 +160,7 @@ class HandedResponse(LocalResponse):
         elif type(handed) is dict and handed_fields(kind):
             names = handed_fields(kind)
             fields = {
-                name: part if type(part) not in HANDED else own(part) if name in names else _plain(part)
+                name: part if name in names or type(part) not in HANDED else _plain(part)
                 for name, part in handed.items()
             }
         else:
