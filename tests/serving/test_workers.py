@@ -194,7 +194,11 @@ def test_the_death_of_a_worker_ends_the_server_and_is_named(tmp_path):
 @pytest.mark.slow
 def test_workers_end_when_the_main_process_is_killed(tmp_path):
     with counter_server(tmp_path, 2) as server:
+        workers = server.workers
         server.main.kill()
+        _, alive = psutil.wait_procs(workers, timeout=30)
+    assert len(workers) == 2
+    assert alive == []
 
 
 # --- what the main process does, with workers that do next to nothing -----------------------------------------------

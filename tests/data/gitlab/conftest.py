@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab_api import RegistrySettings
@@ -62,6 +63,12 @@ class Place:
     def model(self, name: str | None = None) -> dict[str, Any] | None:
         """The dataset as the real server has it."""
         return self.proxy.call("GET", "registered-models/get", name=name or self.name)[1].get("registered_model")
+
+    def put(self, path: str, content: bytes) -> None:
+        """Add a file to the run of the first version, by its path in a URL."""
+        run = self.active_runs()[0]["info"]
+        url = self.proxy.file_url(f"{run['experiment_id']}:{run['run_id']}", path)
+        requests.put(url, data=content, timeout=60).raise_for_status()
 
     def active_runs(self) -> list[dict[str, Any]]:
         _, found = self.proxy.call("GET", "experiments/get-by-name", experiment_name=f"[model]{self.name}")

@@ -75,9 +75,7 @@ def test_a_version_may_hold_several_files(place: Place):
 
 def test_a_file_in_a_folder_is_downloaded_by_its_path(place: Place):
     place.upload()
-    run = place.active_runs()[0]["info"]
-    url = place.proxy.file_url(f"{run['experiment_id']}:{run['run_id']}", "sub%20folder/other.jsonl")
-    requests.put(url, data=b"other\n", timeout=60).raise_for_status()
+    place.put("sub%20folder/other.jsonl", b"other\n")
     assert place.download(artifact="sub folder/other.jsonl").read_bytes() == b"other\n"
 
 
