@@ -3,7 +3,6 @@
 
 import asyncio
 import functools
-import inspect
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -12,6 +11,7 @@ from typing import Any
 from fastapi import Body as Body
 from fastapi import FastAPI, Request
 
+from nemo_gym._util.signatures import resolve_signature
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.config_types import (
     ROLLOUT_PATH_PREFIX,
@@ -94,7 +94,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
                 return await run(*args, **kwargs)
 
         # FastAPI reads the signature through __wrapped__; pin it so that a mixin's wrapper cannot hide it.
-        run_in_context.__signature__ = inspect.signature(run)  # type: ignore[attr-defined]
+        run_in_context.__signature__ = resolve_signature(run)  # type: ignore[attr-defined]
         return run_in_context
 
     # --- correlation of model calls with rollouts --------------------------------------------------------------------

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 
 from nemo_gym._util import aio
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
+from nemo_gym._util.signatures import resolve_signature
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
@@ -60,7 +61,7 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
     `request` and `response` in any order; FastAPI sees the same signature as before.
     """
     call = fn if inspect.iscoroutinefunction(fn) else functools.partial(aio.in_thread, fn)
-    signature = _resolved_signature(fn)
+    signature = resolve_signature(fn)
 
     @functools.wraps(fn)
     async def guarded(*args: Any, **kwargs: Any) -> Any:
@@ -70,7 +71,6 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
             LOG.warning("an answer could not be judged: %s", error, exc_info=error)
             return _OrjsonResponse(_failed(_body_of(signature, args, kwargs), error))
 
-    # FastAPI reads hints from here, and would look up names written as strings in this module instead of `fn`'s.
     guarded.__signature__ = signature  # type: ignore[attr-defined]
     return guarded
 
@@ -96,13 +96,6 @@ def _body_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[s
     arguments = signature.bind_partial(*args, **kwargs).arguments
     candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
     return next((value for value in candidates if isinstance(value, BaseModel)), None)
-
-
-def _resolved_signature(fn: Callable[..., Any]) -> inspect.Signature:
-    try:
-        return inspect.signature(fn, eval_str=True)
-    except NameError:  # a name that exists only while type checking; FastAPI decides whether it needs it
-        return inspect.signature(fn)
 
 
 async def _reply(response: Any) -> Any:

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import Any
 
 import uvicorn
-from uvicorn.config import STARTUP_FAILURE as STARTUP_FAILURE
 
 from nemo_gym._serving.binding import BACKLOG
 
 KEEP_ALIVE_S = 30
+STARTUP_FAILURE = 3  # uvicorn's exit code for it, whose home moves between its versions
 
 
 def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = False) -> "AnnouncingServer":

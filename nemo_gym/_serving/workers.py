@@ -92,6 +92,8 @@ def _end_with_main(worker: Worker) -> None:
 
 def serve(worker: Worker, app: Any, host: str, port: int) -> None:
     """Serve `app` as `worker` until it is told to stop."""
+    import uvloop
+
     from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
     server = listening.uvicorn_server(app, host, port, quiet_signals=True)
@@ -102,7 +104,7 @@ def serve(worker: Worker, app: Any, host: str, port: int) -> None:
 
     for number in _STOP_SIGNALS:
         signal.signal(number, stop)
-    with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(worker, server))
 
 

@@ -8,6 +8,7 @@ gives one error that says what is wrong with it. Which value belongs to which cl
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self, get_args, get_origin
 
+from pydantic import VERSION as PYDANTIC_VERSION
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
 from pydantic.json_schema import SkipJsonSchema
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
@@ -62,7 +63,8 @@ class OpenModel(CopiedFast):
 class SeldomModel(OpenModel):
     """One whose schema is built when it is first used: most processes never do."""
 
-    model_config = ConfigDict(defer_build=True)
+    # Before 2.14, pydantic cannot dump a deferred class that it meets inside a value that is dumped as what it is.
+    model_config = ConfigDict(defer_build=tuple(map(int, PYDANTIC_VERSION.split(".")[:2])) >= (2, 14))
 
 
 class SelfDescribing(BaseModel):
