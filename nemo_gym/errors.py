@@ -33,6 +33,7 @@
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
+    │   └── ToolCrashed                                    a tool's server error that is to count as one
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
                                                            flavours live in `nemo_gym._transport.errors`
 
@@ -111,6 +112,18 @@ class RolloutFailure(GymError):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.message}"
+
+
+class ToolCrashed(RolloutFailure):
+    """A tool answered with a server error, and the run or its agent counts that as a failure.
+
+    Not retryable: most crashes are bugs, which meet the next attempt as well. `--resume` plays the rollout again.
+    """
+
+    def __init__(self, tool: str, status: int, message: str) -> None:
+        super().__init__("tool_crashed", f"the tool {tool!r} answered {status}: {message}")
+        self.args = (tool, status, message)
+        self.path = f"/{tool}"
 
 
 class ServerCallError(GymError):

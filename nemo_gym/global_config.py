@@ -26,6 +26,8 @@ from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
 from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
+from nemo_gym._util.keys import NG_CUT_OFF_KEY as NG_CUT_OFF_KEY
+from nemo_gym._util.keys import NG_TOOL_ERRORS_KEY as NG_TOOL_ERRORS_KEY
 from nemo_gym._util.keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
 from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym._util.keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME

@@ -14,11 +14,16 @@ from omegaconf import DictConfig
 
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.tokens import FrozenTokens, RestartableTokenSource, TokenSource
+from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
 from nemo_gym.global_config import get_first_server_config_dict
-from nemo_gym.model_call_capture import ModelCallCaptureConfig, merge_model_call_capture_into_record
+from nemo_gym.model_call_capture import (
+    MODEL_CALL_CAPTURE_KEY,
+    ModelCallCaptureConfig,
+    merge_model_call_capture_into_record,
+)
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from nemo_gym.rollout_observability import TRAJECTORY_KEY, trajectory_from_record
 from nemo_gym.token_id_capture import (
@@ -101,6 +106,7 @@ class RolloutObserver:
             return outcome
         if self._captures is not None:
             merge_model_call_capture_into_record(record, self._captures, rollout_id)
+            note_length_of_last_call(record, record[MODEL_CALL_CAPTURE_KEY]["calls"])
             attach_trajectory(record)
         if self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row):
             merge_token_capture_into_record(

@@ -34,7 +34,7 @@ from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstance
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
 from nemo_gym._transport import calls, http, local, replies
-from nemo_gym._transport.failures import FailureKind
+from nemo_gym._transport.failures import HEADER, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
 from nemo_gym._transport.replies import unmade_cookies as unmade_cookies
@@ -121,6 +121,12 @@ async def raise_for_status(response: ClientResponse) -> None:
     """Raise for an error status, with the body that came with it in `response_content`."""
     if not response.ok:
         await replies.raise_for_status(response)
+
+
+def failure_message(response: ClientResponse) -> str | None:
+    """Return what the server that failed first says of it, with the line of code; None if `response` does not tell."""
+    failure = decoded(response.headers.get(HEADER))
+    return failure.message if failure else None
 
 
 async def get_response_json(response: ClientResponse) -> Any:

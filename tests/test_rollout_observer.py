@@ -101,6 +101,14 @@ async def test_a_failure_tells_of_the_calls_that_led_to_it(monkeypatch, tmp_path
     assert failed["ng_trajectory"]["invocations"][0]["status"] == "failed"
 
 
+async def test_a_last_call_that_was_cut_off_cuts_the_rollout_off(tmp_path):
+    choice = {"finish_reason": "length", "message": {"role": "assistant", "content": "It is"}}
+    captures = CaptureStore(tmp_path)
+    captures.append("0-0", ModelCallRecord(rollout_id="0-0", response={"choices": [choice]}))
+    outcome = await RolloutObserver(captures, None).complete(Scored(row(), {"reward": 0.0, "response": {}}, 1, 0.1))
+    assert outcome.result["_ng_cut_off"] == "length"
+
+
 async def test_calls_that_an_earlier_run_left_under_the_same_id_are_not_counted(monkeypatch, tmp_path):
     await played(monkeypatch, observability(tmp_path), "one")
     (again,) = await played(monkeypatch, observability(tmp_path), "two")

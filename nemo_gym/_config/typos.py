@@ -52,6 +52,7 @@ _SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "default_placement",
     "disable_aggregation",
     "error_on_almost_servers",
+    "fail_on_tool_error",
     "input_jsonl_fpath",
     "limit",
     "max_failure_rate",

@@ -19,6 +19,7 @@ from nemo_gym._metrics.describe import Number
 from nemo_gym._metrics.select import means
 from nemo_gym._results.curves import curve_metrics
 from nemo_gym._results.entries import TaskEntries
+from nemo_gym._results.incidents import Incidents
 from nemo_gym._results.intervals import Interval, interval_of_mean
 from nemo_gym._results.rows import agent_of, planned_lines
 from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, read_runs, rewards_of
@@ -73,6 +74,8 @@ class AgentAggregate:
     n_requested: int | None
     """None where nothing says how many were asked for."""
     n_tasks: int
+    incidents: Incidents
+    """Crashed tools and early ends among the scored rollouts."""
     encoded_tasks: Callable[[], Iterable[bytes]]
     """The metrics of every task as JSON, made when they are asked for: they are larger than all else together."""
 
@@ -87,6 +90,7 @@ class AgentAggregate:
             "agent_metrics": self.agent_metrics,
             "key_metrics": self.key_metrics,
             "confidence": self.confidence,
+            **self.incidents.as_json(),
         }
 
     def entry(self) -> dict[str, Any]:
@@ -181,6 +185,7 @@ def _aggregate(
         n_scored=len(agent.runs),
         n_requested=n_requested,
         n_tasks=len(tasks),
+        incidents=agent.incidents,
         encoded_tasks=_entries_of(own, tasks, requested),
     )
 

@@ -16,6 +16,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from nemo_gym._metrics.describe import Number, describe, describe_fields, labels
+from nemo_gym._results.incidents import Incidents
 from nemo_gym._results.measure import Fields, Measures, Values, picker
 from nemo_gym._results.rows import Place, SeenKeys, agent_of, key_at, reward_of, sized_lines, stripped
 from nemo_gym._results.spots import packed
@@ -60,6 +61,8 @@ class AgentRuns:
     """Rows of the files that hold no score."""
     rows: list[tuple[Key, Row]] = field(default_factory=list)
     """The stripped rows themselves, where they were asked for."""
+    incidents: Incidents = field(default_factory=Incidents)
+    """What happened in the scored rollouts."""
 
     def tasks(self) -> Iterator[tuple[int, list[Run]]]:
         return tasks_of(self.runs)
@@ -109,6 +112,7 @@ def read_runs(
                 of_agent.n_unscored += 1
                 unscored = unscored or [Place(os.fspath(path), line)]
                 continue
+            of_agent.incidents.add(row)
             fields, values = numbers_of(row)
             answer_key = known_answers.get(agent or "")
             answer = row.get(answer_key) if answer_key else None

@@ -30,6 +30,8 @@ class CollectSettings:
     """Deadline of one rollout, with all its attempts."""
     max_failure_rate: float | None = None
     """The share of failures among the latest rollouts at which the run gives itself up."""
+    fail_on_tool_error: bool = False
+    """A rollout in which a tool crashed is a failure, whatever its reward."""
 
 
 class Witness(Protocol):
@@ -77,7 +79,13 @@ async def collect(
     """Play `rows` and record their outcomes; what has become of all that was planned."""
     if witness is not None:
         post = announced(post, witness)
-    player = Player(post, timeout_s=settings.timeout_s, checked_reward=checked_reward, on_retry=limiter.retried)
+    player = Player(
+        post,
+        timeout_s=settings.timeout_s,
+        checked_reward=checked_reward,
+        on_retry=limiter.retried,
+        fail_on_tool_error=settings.fail_on_tool_error,
+    )
     play = player.play if witness is None else witnessed(player, witness)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
     async with aclosing(dispatch(rows, play, limiter, control)) as outcomes:

@@ -8,7 +8,6 @@ the number of slots is the limiter's.
 import asyncio
 import gc
 import time
-import traceback
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.play import boundary_of
 from nemo_gym._rollouts.types import Failed, Outcome, Row
-from nemo_gym._transport.failures import Failure
+from nemo_gym._transport.failures import Failure, error_and_place
 
 Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
 
@@ -179,7 +178,7 @@ class _UnderWay:
         if task.cancelled():
             outcome: Outcome = Failed(row, _cancelled(row), 1, elapsed_s)
         elif error is not None:
-            outcome = Failed(row, Failure("agent", boundary_of(row), False, _last_line(error)), 1, elapsed_s)
+            outcome = Failed(row, Failure("agent", boundary_of(row), False, error_and_place(error)), 1, elapsed_s)
         else:
             outcome = task.result()
         self._end(outcome, elapsed_s)
@@ -206,10 +205,3 @@ class _UnderWay:
 
 def _cancelled(row: Row) -> Failure:
     return Failure("cancelled", boundary_of(row), True, "the run was stopped while this rollout was under way")
-
-
-def _last_line(error: BaseException) -> str:
-    """What a traceback ends with, and the place that it ends at."""
-    text = traceback.format_exception_only(error)[-1].strip()
-    frames = traceback.extract_tb(error.__traceback__)
-    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text

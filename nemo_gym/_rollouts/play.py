@@ -17,11 +17,12 @@ from typing import Any, NamedTuple, Protocol
 import aiohttp
 import orjson
 
+from nemo_gym._rollouts.incidents import lift_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import readable
-from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of
+from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of, known_kind
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
@@ -29,12 +30,13 @@ from nemo_gym._util.keys import (
     NG_FAILURE_JUDGE_ERROR_KEY,
     NG_NO_PERSIST_KEY,
     NG_TERMINAL_KEY,
+    NG_TOOL_ERRORS_KEY,
     ROLLOUT_ID_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, ToolCrashed
 
 _CARRIED_KEYS = (
     TASK_INDEX_KEY_NAME,
@@ -115,12 +117,17 @@ class Player:
         checked_reward: Callable[[Row], Failure | None],
         retries: RetryRules | None = None,
         on_retry: Callable[[Failure], None] | None = None,
+        fail_on_tool_error: bool = False,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again."""
+        """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again.
+
+        `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward.
+        """
         self._post, self._timeout_s, self._checked_reward = post, timeout_s, checked_reward
         self._retries, self._on_retry = retries or RetryRules(), on_retry
+        self._fail_on_tool_error = fail_on_tool_error
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
@@ -166,7 +173,11 @@ class Player:
             return _Ending(Failure("agent", boundary, False, f"not JSON ({error}): {readable(body, 200)!r}"))
         if not isinstance(result, dict):
             return _Ending(Failure("agent", boundary, False, f"not a JSON object: {readable(body, 200)!r}"))
-        return _Ending(_said_by(result, boundary) or self._checked_reward(result), result)
+        lift_incidents(result)
+        failure = _said_by(result, boundary) or self._checked_reward(result)
+        if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:
+            failure = failure_of(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
+        return _Ending(failure, result)
 
     def _pause_s(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
         """How long to wait before the next attempt; None if there is to be none."""
@@ -231,7 +242,7 @@ def _said_by(result: Row, boundary: str) -> Failure | None:
         return None
     words = next((str(result[key]) for key in _MESSAGE_KEYS if result.get(key)), "")
     named = str(failure_class) if failure_class else "the agent asks that this result be kept nowhere"
-    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else "agent"
+    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else known_kind(str(failure_class), "agent")
     return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
 
 

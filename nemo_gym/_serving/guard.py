@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
 from nemo_gym._util.rollout_paths import split_rollout_prefix
-from nemo_gym.errors import GymError, ServerCallError
+from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
 
 LOG = logging.getLogger(__name__)
 
@@ -59,9 +59,9 @@ class ErrorsAsJson:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
         # A call that failed is told in a line: its traceback leads to nothing but the call.
-        is_call = isinstance(error, ServerCallError)
-        what = error if is_call else repr(error)
-        trace = None if is_call else error
+        is_told = isinstance(error, ServerCallError | RolloutFailure)
+        what = error if is_told else repr(error)
+        trace = None if is_told else error
         LOG.log(level, "%s: %s %s failed: %s", self._server_name, scope["method"], scope["path"], what, exc_info=trace)
 
 

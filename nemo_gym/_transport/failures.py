@@ -6,6 +6,7 @@ whoever asked for the rollout learns of the first cause and not of the last symp
 """
 
 import json
+import traceback
 from dataclasses import asdict, dataclass
 from typing import Literal
 from urllib.parse import urlsplit
@@ -17,7 +18,14 @@ from nemo_gym._wire.errors import InvalidModelReply
 from nemo_gym.errors import JudgeError, RolloutFailure, ServerCallError
 
 FailureKind = Literal[
-    "model_endpoint", "model_reply_invalid", "agent", "tool_server", "verifier", "timeout", "cancelled"
+    "model_endpoint",
+    "model_reply_invalid",
+    "agent",
+    "tool_server",
+    "tool_crashed",
+    "verifier",
+    "timeout",
+    "cancelled",
 ]
 HEADER = FAILURE_HEADER
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
@@ -63,12 +71,24 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
-        return Failure(_known(error.kind, own_kind), boundary, error.retryable, error.message)
+        return Failure(known_kind(error.kind, own_kind), _place(error) or boundary, error.retryable, error.message)
     if isinstance(error, ServerCallError) and (place := _place(error)):
         if _kind_at(place) == "model_endpoint":
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
         return Failure(_kind_at(place), place, False, str(error))
-    return Failure(own_kind, boundary, False, f"{type(error).__name__}: {error}")
+    return Failure(own_kind, boundary, False, error_and_place(error))
+
+
+def error_and_place(error: BaseException) -> str:
+    """Return what a traceback ends with: the error, and the line of code that raised it."""
+    text = traceback.format_exception_only(error)[-1].strip()
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text
+
+
+def known_kind(kind: str, otherwise: FailureKind) -> FailureKind:
+    """Return `kind` if it is one of ours."""
+    return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
 
 
 def _of_status(error: ServerResponseError) -> Failure:
@@ -88,7 +108,3 @@ def _kind_at(url: str) -> FailureKind:
     if path == "/run":
         return "agent"
     return "verifier" if path == "/verify" else "tool_server"
-
-
-def _known(kind: str, otherwise: FailureKind) -> FailureKind:
-    return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]

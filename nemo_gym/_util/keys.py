@@ -21,6 +21,13 @@ NG_FAILURE_CLASS_KEY = "_ng_failure_class"
 NG_TERMINAL_KEY = "_ng_failure_terminal"
 NG_FAILURE_JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 
+# What happened in a rollout that ended with a reward all the same. An agent puts them into its result, or on its
+# response; a row in which nothing of the kind happened has neither.
+NG_TOOL_ERRORS_KEY = "_ng_tool_errors"
+"""The tools that crashed: a list of `{"tool": str, "status": int, "message": str}`."""
+NG_CUT_OFF_KEY = "_ng_cut_off"
+"""What ended the rollout before the model did: `"max_steps"` or `"length"`."""
+
 # Where a server finds the id of the session that a request belongs to.
 SESSION_ID_KEY = "session_id"
 

@@ -40,6 +40,7 @@ EVAL_RUN = (
     Flag("--disable-aggregation", "disable_aggregation", "write rollouts only", "switch"),
     Flag("--timeout", "rollout_timeout_seconds", "deadline of one rollout, in seconds", "number"),
     Flag("--allow-failures", "allow_failures", "how many rollouts may fail: a number or a percentage"),
+    Flag("--fail-on-tool-error", "fail_on_tool_error", "a rollout in which a tool crashed is a failure", "switch"),
     Flag("--max-failure-rate", "max_failure_rate", "stop early at this share of failures, such as 0.5", "number"),
     Flag("--quiet", "quiet", "show no progress", "switch"),
 )

@@ -110,7 +110,9 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                     journal,
                     limiter,
                     control,
-                    CollectSettings(settings.rollout_timeout_seconds, settings.max_failure_rate),
+                    CollectSettings(
+                        settings.rollout_timeout_seconds, settings.max_failure_rate, settings.fail_on_tool_error
+                    ),
                     scores.noting(count),
                     observer_for(client),
                 )

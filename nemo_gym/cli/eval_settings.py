@@ -31,6 +31,9 @@ class EvalRunConfig(RolloutCollectionConfig):
     max_failure_rate: float | None = Field(
         default=None, ge=0, le=1, description="Stop early when this share of the latest rollouts fails."
     )
+    fail_on_tool_error: bool = Field(
+        default=False, description="A rollout in which a tool crashed is a failure, whatever its reward."
+    )
     quiet: bool = Field(default=False, description="Show no progress.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, write_aggregates
+from nemo_gym._results.incidents import Incidents
 from nemo_gym._results.summary import table
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths, write_error
@@ -69,6 +70,9 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
     render.data(f"\n{counts.scored} scored of {counts.requested} requested, {counts.failed} failed")
     for kind, count in sorted(counts.by_kind.items()):
         render.data(f"  {kind}: {count}")
+    n_scored = sum(aggregate.n_scored for aggregate in aggregates)
+    for line in Incidents.together(aggregate.incidents for aggregate in aggregates).lines(n_scored):
+        render.data(line)
     render.data(f"rollouts: {paths.output}")
     render.data(f"metrics:  {paths.aggregate_metrics}")
     if counts.failed:

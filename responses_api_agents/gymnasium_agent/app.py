@@ -16,6 +16,7 @@ from fastapi import Request
 from pydantic import Field
 
 from nemo_gym.errors import ServerCallError
+from nemo_gym.global_config import NG_CUT_OFF_KEY
 from nemo_gym.openai_utils import (
     NeMoGymFunctionCallOutput,
     NeMoGymResponse,
@@ -164,13 +165,16 @@ class GymnasiumAgent(ModelAgent):
             CookieJar(),
         )
         episode = Episode([*as_items(params.input), *_observed(begun.observation)])
+        cut_off: dict[str, str] = {}
         for number in range(1, self.config.max_steps + 1):
             reply = await self._ask(path, model_cookies, params.model_copy(update={"input": episode.conversation()}))
             episode.add_reply(reply)
             step = await environment.step(reply)
             episode.add_step(step)
-            is_over = step.terminated or step.truncated or reply.incomplete_details is not None
-            if is_over or number == self.config.max_steps:
+            if step.terminated or step.truncated or reply.incomplete_details is not None:
+                break
+            if number == self.config.max_steps:
+                cut_off = {NG_CUT_OFF_KEY: "max_steps"}
                 break
             episode.said.extend(_observed(step.observation))
         reply.output, reply.usage = episode.said, episode.usage
@@ -183,6 +187,7 @@ class GymnasiumAgent(ModelAgent):
                 "terminated": step.terminated,
                 "truncated": step.truncated or not step.terminated,
                 "info": step.info,
+                **cut_off,
             }
         )
 

@@ -17,6 +17,7 @@ from fastapi import Request, Response
 from pydantic import PositiveFloat, PositiveInt, PrivateAttr
 
 from nemo_gym.base_responses_api_agent import Body
+from nemo_gym.errors import RolloutFailure
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY, NG_TERMINAL_KEY
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, request
@@ -28,7 +29,7 @@ from responses_api_agents.simple_agent.app import (
     SimpleAgentVerifyResponse,
     task_fields,
 )
-from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, model_reply, play
+from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, ToolErrors, model_reply, play
 
 LOG = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class RemoteAgentConfig(EnvironmentAgentConfig):
     """Deadline of one rollout."""
     max_steps: int | None = None
     """Most calls of the remote agent in one rollout; None or 0: as many as it wants."""
+    tool_errors: ToolErrors = "report"
+    """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
 
 
 class RemoteAgentRunRequest(SimpleAgentRunRequest):
@@ -79,10 +82,11 @@ class RemoteAgent(EnvironmentAgent):
     ) -> NeMoGymResponse:
         """Everything the remote agent said and the tools answered."""
         tool_cookies, remote_cookies = CookieJar(self._resources_cookies(request.cookies)), CookieJar()
-        toolbox = Toolbox(self.server_client, self.config.resources_server.name, body.tools, tool_cookies)
-        answer = await play(
-            body, functools.partial(self._ask_remote, remote_cookies), toolbox.run, self.config.max_steps
-        )
+        server, tool_errors = self.config.resources_server.name, self.config.tool_errors
+        toolbox = Toolbox(self.server_client, server, body.tools, tool_cookies, tool_errors=tool_errors)
+        ask = functools.partial(self._ask_remote, remote_cookies, toolbox)
+        answer = await play(body, ask, toolbox.run, self.config.max_steps)
+        toolbox.note_crashes_on(answer)
         tool_cookies.put_on(response)
         return answer
 
@@ -97,20 +101,26 @@ class RemoteAgent(EnvironmentAgent):
                 # A deadline of our own says nothing by itself.
                 return failed(body, error, str(error) or f"no result within {self.config.run_timeout_secs:g} s")
 
-    async def _ask_remote(self, cookies: CookieJar, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    async def _ask_remote(
+        self, cookies: CookieJar, toolbox: Toolbox, body: NeMoGymResponseCreateParamsNonStreaming
+    ) -> NeMoGymResponse:
         """One call of the remote agent."""
         server, path = self.config.agent_base_url.rstrip("/").removesuffix("/v1"), "/v1/responses"
         deadline = ClientTimeout(total=self.config.remote_responses_timeout_secs)
         reply = await request("POST", f"{server}{path}", json=body, cookies=cookies.current, timeout=deadline)
         await raise_for_status(reply)
         cookies.add(reply.cookies)
-        return await model_reply(reply, server, path)
+        answer = await model_reply(reply, server, path)
+        toolbox.take_crashes_of(answer)
+        return answer
 
 
 def failed(body: SimpleAgentRunRequest, error: Exception, reason: str) -> SimpleAgentVerifyResponse:
     """The result of a rollout that ended with `error`."""
-    message = f"{type(error).__name__}: {reason}"
-    routing: dict[str, Any] = {NG_FAILURE_CLASS_KEY: REMOTE_AGENT_ERROR, FAILURE_MESSAGE_KEY: message}
+    named, message = REMOTE_AGENT_ERROR, f"{type(error).__name__}: {reason}"
+    if isinstance(error, RolloutFailure):  # the environment's failure, not the remote side's
+        named, message = error.kind, error.message
+    routing: dict[str, Any] = {NG_FAILURE_CLASS_KEY: named, FAILURE_MESSAGE_KEY: message}
     if is_terminal(error):
         routing[NG_TERMINAL_KEY] = True
     return SimpleAgentVerifyResponse.model_validate(

@@ -19,7 +19,16 @@ from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body,
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, takes_models
-from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, is_session_of, model_reply, parsed, play
+from responses_api_agents.simple_agent.loop import (
+    CookieJar,
+    Toolbox,
+    ToolErrors,
+    is_session_of,
+    model_reply,
+    parsed,
+    play,
+    take_notes,
+)
 
 __all__ = [
     "EnvironmentAgent",
@@ -58,6 +67,8 @@ class SimpleAgentConfig(ModelAgentConfig):
     """Most model calls of one response; None or 0: as many as the model wants."""
     tool_calls_in_parallel: bool = False
     """Run the tool calls of one turn at once instead of in order. For tools whose order does not matter."""
+    tool_errors: ToolErrors = "report"
+    """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
 
 
 class SimpleAgentRunRequest(BaseRunRequest):
@@ -128,6 +139,17 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
     ) -> SimpleAgentVerifyResponse:
         """The response with its reward."""
+        # Not for the verifier, and not left to it either: it may return a response of its own.
+        notes = take_notes(response)
+        result = await self._scored(task, response, cookies)
+        if notes:
+            assert result.model_extra is not None
+            result.model_extra.update(notes)
+        return result
+
+    async def _scored(
+        self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
+    ) -> SimpleAgentVerifyResponse:
         # Every field of the response, set or not: an agent may have built items that rely on their defaults.
         whole = response if takes_models(self.server_client) else response.model_dump()
         answered = {**task, "response": whole}
@@ -204,9 +226,11 @@ class SimpleAgent(ModelAgent):
             body.tools,
             tool_cookies,
             in_parallel=self.config.tool_calls_in_parallel,
+            tool_errors=self.config.tool_errors,
         )
         ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
+        toolbox.note_crashes_on(answer)
         tool_cookies.put_on(response)
         if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
             model_cookies.put_on(response)

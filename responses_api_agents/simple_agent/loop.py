@@ -10,14 +10,15 @@ import itertools
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http.cookies import Morsel
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import orjson
 from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from nemo_gym.errors import ServerCallError
+from nemo_gym.errors import ServerCallError, ToolCrashed
+from nemo_gym.global_config import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY
 from nemo_gym.openai_utils import (
     NeMoGymEasyInputMessage,
     NeMoGymFunctionCallOutput,
@@ -27,7 +28,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient, get_response_model, unmade_cookies
+from nemo_gym.server_utils import ServerClient, failure_message, get_response_model, unmade_cookies
 
 MAX_SILENT_REPLIES = 3
 """How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
@@ -37,6 +38,10 @@ RESERVED_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", 
 
 _ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
 _SHOWN_CHARACTERS = 200
+_CRASH_CHARACTERS = 1000
+
+ToolErrors = Literal["report", "fail"]
+"""What a crashed tool (status 500 or above) means: the rollout goes on and says so, or it is a failure at once."""
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Ask = Callable[[NeMoGymResponseCreateParamsNonStreaming], Awaitable[NeMoGymResponse]]
@@ -62,7 +67,8 @@ async def play(
 ) -> NeMoGymResponse:
     """Ask the model and run the tools it calls, in turn, until it has answered.
 
-    Returns the last reply with everything that came after the input as its output, and the usage of all turns.
+    Returns the last reply with everything that came after the input as its output, and the usage of all turns. It says
+    so if `max_steps` ended it.
     """
     given, said = as_items(body.input), list[Any]()
     usage: NeMoGymResponseUsage | None = None
@@ -78,9 +84,22 @@ async def play(
             break
         said.extend(await run_calls(calls))
         if max_steps and step >= max_steps:
+            note_on(reply, NG_CUT_OFF_KEY, "max_steps")
             break
     reply.output, reply.usage = said, usage
     return reply
+
+
+def note_on(reply: NeMoGymResponse, key: str, value: Any) -> None:
+    """Put a field that belongs to the rollout's row on the response, for whoever makes the row of it."""
+    assert reply.model_extra is not None
+    reply.model_extra[key] = value
+
+
+def take_notes(reply: NeMoGymResponse) -> dict[str, Any]:
+    """Take what was noted on `reply` off it again."""
+    extra = reply.model_extra
+    return {key: extra.pop(key) for key in (NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY) if key in extra} if extra else {}
 
 
 def as_items(given: str | list[Any]) -> list[Any]:
@@ -196,7 +215,8 @@ class Toolbox:
     """Calls the tools of one resources server for a model.
 
     What the model does wrong, and what a tool answers with an error status, becomes text for the model. A server that
-    cannot be reached raises: an outage must not be scored as the model's failure.
+    cannot be reached raises: an outage must not be scored as the model's failure. A tool that crashes is noted, or
+    raises ToolCrashed; one that refuses (404, 422) tells the model of its own mistake.
     """
 
     def __init__(
@@ -207,8 +227,10 @@ class Toolbox:
         cookies: CookieJar,
         *,
         in_parallel: bool = False,
+        tool_errors: ToolErrors = "report",
     ) -> None:
         self._client, self._server, self._cookies, self._in_parallel = client, server, cookies, in_parallel
+        self._tool_errors, self._crashes = tool_errors, list[dict[str, Any]]()
         self._offered = {tool["name"] for tool in tools if tool["type"] == "function"}
 
     async def run(self, calls: Sequence[NeMoGymResponseFunctionToolCall]) -> list[NeMoGymFunctionCallOutput]:
@@ -216,6 +238,16 @@ class Toolbox:
         if self._in_parallel and len(calls) > 1:
             return await _all(self._run_one(call) for call in calls)
         return [await self._run_one(call) for call in calls]
+
+    def note_crashes_on(self, reply: NeMoGymResponse) -> None:
+        """Let `reply` say which tools crashed."""
+        if self._crashes:
+            note_on(reply, NG_TOOL_ERRORS_KEY, self._crashes)
+
+    def take_crashes_of(self, reply: NeMoGymResponse) -> None:
+        """Keep what an agent in the model's place says of the tools that it ran itself."""
+        known = (reply.model_extra or {}).pop(NG_TOOL_ERRORS_KEY, None)
+        self._crashes += known if isinstance(known, list) else ()
 
     async def _run_one(self, call: NeMoGymResponseFunctionToolCall) -> NeMoGymFunctionCallOutput:
         return NeMoGymFunctionCallOutput(
@@ -234,7 +266,17 @@ class Toolbox:
             server_name=self._server, url_path=f"/{call.name}", json=arguments, cookies=self._cookies.current
         )
         self._cookies.add(reply.cookies)
-        return await _text_of(reply)
+        text = await _text_of(reply)
+        if not reply.ok and reply.status >= 500:
+            self._note_crash(call.name, reply.status, failure_message(reply) or text)
+        return text
+
+    def _note_crash(self, tool: str, status: int, message: str) -> None:
+        # A traceback ends with what matters.
+        crash = {"tool": tool, "status": status, "message": message[-_CRASH_CHARACTERS:]}
+        if self._tool_errors == "fail":
+            raise ToolCrashed(**crash)
+        self._crashes.append(crash)
 
     def _may_call(self, name: str) -> bool:
         if self._offered:

@@ -14,7 +14,7 @@ import pytest
 
 import nemo_gym
 from nemo_gym import errors
-from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailure
+from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailure, ToolCrashed
 
 # Steer control flow inside their package and never reach a caller, as classes with a leading underscore do too.
 INTERNAL = {
@@ -135,3 +135,8 @@ def test_several_problems_read_as_one_text() -> None:
 def test_a_failure_keeps_its_cause() -> None:
     error = pickle.loads(pickle.dumps(RolloutFailure("timeout", "no answer", retryable=True)))
     assert (error.kind, error.message, error.retryable) == ("timeout", "no answer", True)
+
+
+def test_a_crashed_tool_keeps_its_name() -> None:
+    error = pickle.loads(pickle.dumps(ToolCrashed("look", 500, "boom")))
+    assert (error.kind, error.path, error.message) == ("tool_crashed", "/look", "the tool 'look' answered 500: boom")

@@ -88,6 +88,22 @@ async def test_a_result_with_a_reward_is_scored_and_carries_the_keys_of_its_row(
     assert script.asked == [("agent", ROW)]
 
 
+CRASH = {"tool": "look", "status": 500, "message": "boom"}
+
+
+@pytest.mark.parametrize("result", [{"_ng_tool_errors": [CRASH]}, {"response": {"_ng_tool_errors": [CRASH]}}])
+async def test_a_crashed_tool_is_a_failure_only_where_that_is_asked_for(result):
+    answer = Answer({"reward": 1.0, **result})
+    lenient, _ = await played(answer)
+    assert isinstance(lenient, Scored)
+    assert lenient.result["_ng_tool_errors"] == [CRASH]
+    strict, script = await played(answer, fail_on_tool_error=True)
+    assert isinstance(strict, Failed)
+    assert strict.failure == Failure("tool_crashed", "/look", False, "the tool 'look' answered 500: boom")
+    assert strict.result["_ng_tool_errors"] == [CRASH], "what was said until then is kept"
+    assert len(script.asked) == 1
+
+
 async def test_keys_that_only_some_rows_have_are_carried_too():
     more = {"skills_ref": "s", "_ng_attempt_index": 2, "_ng_rollout_id": "r-1"}
     outcome = await player(Script(Answer({"reward": 0.0}))).play({**ROW, **more})
@@ -237,6 +253,7 @@ async def test_a_call_that_raises_is_a_failure(error, kind, attempts):
     [
         ({"_ng_failure_class": "judge_failed", "_ng_failure_judge_error": "down"}, "verifier", False, True),
         ({"_ng_failure_class": "remote_agent_error", "_ng_failure_message": "down"}, "agent", False, True),
+        ({"_ng_failure_class": "tool_crashed", "_ng_failure_message": "down"}, "tool_crashed", False, True),
         ({"_ng_failure_class": "bad_task", "_ng_failure_terminal": True}, "agent", True, True),
         ({"_ng_no_persist": True}, "agent", False, False),
         ({"_ng_failure_class": "flaky", "_ng_no_persist": True}, "agent", False, False),
@@ -250,7 +267,7 @@ async def test_a_result_that_says_it_failed_is_never_scored_and_is_kept(said, ki
     assert outcome.result == {"reward": 0.0, **said, **KEYS}
     assert len(script.asked) == 1
     if "_ng_failure_message" in said:
-        assert outcome.failure.message == "remote_agent_error: down"
+        assert outcome.failure.message == f"{said['_ng_failure_class']}: down"
 
 
 async def test_routing_keys_that_are_empty_route_nothing():

@@ -100,8 +100,14 @@ async def test_tool_outputs_answer_the_calls_of_the_model():
 async def test_an_episode_that_is_not_over_at_max_steps_is_truncated():
     result, model = await played(row(height=9), "up", "up", "up", max_steps=3)
     assert (result["reward"], result["terminated"], result["truncated"]) == (3.0, False, True)
+    assert result["_ng_cut_off"] == "max_steps"
     assert len(model.requests) == 3
     assert result["response"]["output"][-1]["role"] == "assistant"
+
+
+async def test_an_episode_that_ends_in_the_last_step_is_not_cut_off():
+    result, _ = await played(row(height=2), "up", "up", max_steps=2)
+    assert "_ng_cut_off" not in result
 
 
 async def test_an_incomplete_reply_is_scored_and_ends_the_episode():

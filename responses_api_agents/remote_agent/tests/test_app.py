@@ -177,6 +177,26 @@ async def test_a_verifier_that_breaks_is_a_failed_rollout_too(remote):
     assert "no bell" in result["_ng_failure_message"]
 
 
+class CrackedBells(Bells):
+    async def ring(self) -> dict[str, int]:
+        raise ZeroDivisionError("the bell is cracked")
+
+
+async def test_crashes_here_and_those_of_every_turn_of_the_remote_side_are_in_the_result(remote):
+    inner = {"_ng_tool_errors": [{"tool": "inner", "status": 500, "message": "boom"}]}
+    remote.answer = says(reply(tool_call("ring"), **inner), reply("Silence.", _ng_cut_off="max_steps"))
+    result = await run_row(remote.url, world=CrackedBells)
+    assert [crash["tool"] for crash in result["_ng_tool_errors"]] == ["inner", "ring"]
+    assert result["_ng_cut_off"] == "max_steps"
+
+
+async def test_a_crash_that_is_to_fail_the_rollout_is_a_named_failure(remote):
+    remote.answer = says(reply(tool_call("ring")))
+    result = await run_row(remote.url, world=CrackedBells, tool_errors="fail")
+    assert result["_ng_failure_class"] == "tool_crashed"
+    assert "the bell is cracked" in result["_ng_failure_message"]
+
+
 async def test_no_more_rollouts_than_allowed_are_with_the_remote_agent_at_once(remote):
     at_once, most = 0, 0
 

@@ -234,6 +234,20 @@ class TestEndOfTheLoop:
         assert len(model.requests) == 2
         assert result["reward"] == 1.0
         assert result["response"]["output"][-1]["type"] == "function_call_output"
+        assert result["_ng_cut_off"] == "max_steps"
+        assert "_ng_cut_off" not in result["response"]
+
+    async def test_an_answer_in_the_last_step_that_is_allowed_is_not_cut_off(self):
+        result, _ = await run_task(task(), reply(tool_call("add", {"amount": 1})), "1", max_steps=2)
+        assert "_ng_cut_off" not in result
+
+    async def test_whoever_asks_for_the_response_alone_is_told_of_crashes_and_of_max_steps(self):
+        model = scripted_model(reply(tool_call("fail")))
+        agent = (SimpleAgent, {**REFS, "max_steps": 1})
+        async with running(world=World, policy_model=model, agent=agent) as client:
+            response = await (await client.post("agent", "/v1/responses", json={"input": "Add."})).json()
+        assert response["_ng_cut_off"] == "max_steps"
+        assert [crash["tool"] for crash in response["_ng_tool_errors"]] == ["fail"]
 
     async def test_an_incomplete_reply_ends_the_loop_without_running_its_calls(self):
         cut = reply(tool_call("add", {"amount": 1}), incomplete_details={"reason": "max_output_tokens"})
@@ -276,6 +290,39 @@ class TestTools:
         assert "the tool broke" in broken
         assert json.loads(refused) == {"detail": "not today"}
         assert json.loads(invalid)["detail"][0]["loc"] == ["body", "amount"]
+
+    async def test_a_crash_is_in_the_result_with_its_line_of_code_and_a_refusal_is_not(self):
+        calls = reply(tool_call("fail"), tool_call("refuse"), tool_call("add", {"amount": "many"}), tool_call("nope"))
+        result, _ = await run_task(task(), calls, "Sorry.")
+        assert result["reward"] == 1.0
+        [crash] = result["_ng_tool_errors"]
+        assert (crash["tool"], crash["status"]) == ("fail", 500)
+        assert crash["message"].startswith("ZeroDivisionError: the tool broke (in fail, ")
+
+    async def test_a_verifier_that_returns_a_response_of_its_own_does_not_hide_a_crash(self):
+        class Forgetful(World):
+            async def verify(self, body: WorldVerifyRequest, request: Request) -> WorldVerifyResponse:
+                bare = NeMoGymResponse(**{name: getattr(body.response, name) for name in NeMoGymResponse.model_fields})
+                return WorldVerifyResponse(**{**dict(body), "response": bare}, total=0, reward=1.0)
+
+        world = Forgetful(**dict(new_world()))
+        result, _ = await run_task(task(), reply(tool_call("fail")), "Sorry.", world=world)
+        assert len(result["_ng_tool_errors"]) == 1
+
+    async def test_a_rollout_without_a_crash_says_nothing_of_it(self):
+        result, _ = await run_task(task(), reply(tool_call("add", {"amount": 1})), "1")
+        assert not {"_ng_tool_errors", "_ng_cut_off"} & {*result, *result["response"]}
+
+    @pytest.mark.parametrize("in_parallel", [False, True])
+    async def test_a_crash_may_fail_the_rollout_before_the_model_goes_on(self, in_parallel):
+        model = scripted_model(reply(tool_call("add", {"amount": 1}), tool_call("fail")), "Never said.")
+        config = {**REFS, "tool_errors": "fail", "tool_calls_in_parallel": in_parallel}
+        async with running(world=World, policy_model=model, agent=(SimpleAgent, config)) as client:
+            response = await client.post("agent", "/run", json=task())
+        failure = json.loads(response.headers["x-nemo-gym-failure"])
+        assert (failure["kind"], failure["boundary"], failure["retryable"]) == ("tool_crashed", "/fail", False)
+        assert "'fail' answered 500: ZeroDivisionError: the tool broke" in failure["message"]
+        assert len(model.requests) == 1
 
     async def test_a_tool_that_is_not_offered_is_not_called_and_the_model_learns_which_are(self):
         world = new_world()

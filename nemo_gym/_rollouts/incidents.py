@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a result says of its rollout beside the reward: tools that crashed, and what cut it off.
+
+Agents put these into their result, or on a response that somebody else makes a result of. A response that is cut off by
+its length says so by itself, whoever made it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nemo_gym._rollouts.types import Row
+from nemo_gym._util.keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
+
+MAX_STEPS, LENGTH = "max_steps", "length"
+# Tuples, because what an agent sends may be of any type, also of one that has no hash.
+_CUT_OFFS = (MAX_STEPS, LENGTH)
+# As the Responses, the Chat Completions and the Anthropic dialect say it.
+_LENGTH_REASONS = ("max_output_tokens", "length", "max_tokens")
+_MOST_TOOL_ERRORS = 20
+_LONGEST_MESSAGE = 2000
+
+
+def lift_incidents(result: Row) -> None:
+    """Let `result` say itself which tools crashed and what cut it off, wherever it says so."""
+    response = result.get(RESPONSE_KEY_NAME)
+    if type(response) is not dict:
+        response = {}  # somebody else's result: what it says of itself is all there is
+    tool_errors = response.pop(NG_TOOL_ERRORS_KEY, None) or result.pop(NG_TOOL_ERRORS_KEY, None)
+    if tool_errors and (checked := well_formed(tool_errors)):
+        result[NG_TOOL_ERRORS_KEY] = checked
+    cut_off = response.pop(NG_CUT_OFF_KEY, None) or result.pop(NG_CUT_OFF_KEY, None)
+    if cut_off not in _CUT_OFFS:
+        cut_off = LENGTH if _is_cut_by_length(response) else None
+    if cut_off:
+        result[NG_CUT_OFF_KEY] = cut_off
+
+
+def note_length_of_last_call(result: Row, calls: Sequence[Mapping[str, Any]]) -> None:
+    """Note that the last of the captured model calls of a rollout was cut off, where the response does not tell."""
+    if calls and NG_CUT_OFF_KEY not in result and _is_cut_by_length(calls[-1].get("response")):
+        result[NG_CUT_OFF_KEY] = LENGTH
+
+
+def _is_cut_by_length(reply: Any) -> bool:
+    """Whether a model's reply, in whichever dialect, ended because it was long enough."""
+    if type(reply) is not dict:
+        return False
+    details, choices = reply.get("incomplete_details"), reply.get("choices")
+    if type(details) is dict and details.get("reason"):
+        return details["reason"] in _LENGTH_REASONS
+    if type(choices) is list and choices and type(choices[0]) is dict:
+        return choices[0].get("finish_reason") in _LENGTH_REASONS
+    # The other reason to be incomplete that there is, a content filter, is always named.
+    return reply.get("status") == "incomplete" or reply.get("stop_reason") in _LENGTH_REASONS
+
+
+def well_formed(given: Any) -> list[dict[str, Any]]:
+    """Return the tool errors among `given`, which may come from anyone's agent; only the first few."""
+    return [
+        {"tool": one["tool"], "status": one["status"], "message": one["message"][-_LONGEST_MESSAGE:]}
+        for one in (given if isinstance(given, list) else [])
+        if isinstance(one, dict)
+        and isinstance(one.get("tool"), str)
+        and type(one.get("status")) is int
+        and isinstance(one.get("message"), str)
+    ][:_MOST_TOOL_ERRORS]
