@@ -125,7 +125,8 @@ def compute_subset_metrics(
 ) -> dict[str, Any]:
     """The metrics of `compute_pass_majority_metrics` for every value of `subset_key`, as `<subset>/<metric>`.
 
-    A task belongs to the first value that its rollouts carry; tasks that carry none are in no subset.
+    A task belongs to the first value that its rollouts carry; tasks that carry none are in no subset. What the
+    metrics of a subset rest on is in `<subset>/n_scored` (rollouts) and `<subset>/n_tasks`.
     """
     return _pass_majority.subset_metrics(tasks, subset_key, score_fn, answer_key)
 

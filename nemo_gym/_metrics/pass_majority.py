@@ -24,6 +24,8 @@ PER_SAMPLE_AGGREGATE = "per_sample_aggregate"
 STD_DEV_ACROSS_RUNS = "std_dev_across_runs"
 STD_ERR_ACROSS_RUNS = "std_err_across_runs"
 AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
+N_SCORED, N_TASKS = "n_scored", "n_tasks"
+"""How much the metrics of a subset rest on, as `<subset>/n_scored` and `<subset>/n_tasks`."""
 
 
 @dataclass(frozen=True)
@@ -87,17 +89,21 @@ def subset_metrics(
     score_fn: ScoreFn | None = None,
     answer_key: str | None = None,
 ) -> dict[str, Any]:
-    """The metrics of every subset, as `<subset>/<metric>`; a task belongs to the subset that its runs carry."""
+    """Return the metrics of every subset, as `<subset>/<metric>`, and how many rollouts and tasks they rest on.
+
+    A task belongs to the subset that its runs carry.
+    """
     subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
     for task in tasks:
         subset = next((rollout[subset_key] for rollout in task if rollout.get(subset_key) is not None), None)
         if subset is not None:
             subsets.setdefault(str(subset), []).append(task)
-    return {
-        f"{subset}/{name}": value
-        for subset in sorted(subsets)
-        for name, value in pass_majority(subsets[subset], score_fn, answer_key).metrics.items()
-    }
+    metrics: dict[str, Any] = {}
+    for subset, of_subset in sorted(subsets.items()):
+        sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
+        computed = pass_majority(of_subset, score_fn, answer_key).metrics
+        metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
+    return metrics
 
 
 def _reward_as_accuracy(rollout: Rollout) -> Scores:

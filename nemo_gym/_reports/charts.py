@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from nemo_gym._reports.html_parts import Html, element
-from nemo_gym._reports.metrics import shown
+from nemo_gym._results.metric_rows import number_text as shown
 
 _WIDTH, _HEIGHT = 420, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46, 8, 12, 34

@@ -20,9 +20,9 @@ from nemo_gym._reports.html import file_comparison_html, overview_html, problems
 from nemo_gym._reports.html_parts import Html, element, joined, table
 from nemo_gym._reports.html_style import SCRIPT, STYLE
 from nemo_gym._reports.index import Index
-from nemo_gym._reports.metrics import shown
 from nemo_gym._reports.overview import failures_beside, overview, spread
 from nemo_gym._reports.preview import preview_of
+from nemo_gym._results.metric_rows import number_text as shown
 from nemo_gym._util.files import write_atomically
 
 ROLLOUTS = 100

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Failures by kind, from the file that is shown and from the failures file beside it, with a few messages of each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,19 @@ def count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
                 for kind, rows in by_kind.items()
             ]
     return sorted(counted, key=lambda one: (-one.count, one.kind))
+
+
+def failed_rollouts(index: Index, failures: Index | None) -> set[tuple[str, int, int]]:
+    """Return agent, task and rollout index of every rollout that failed and has no reward from another attempt."""
+    failed = {key for source in (index, failures) if source is not None for key in _keys(source, FAILED)}
+    return failed.difference(_keys(index, SCORED)) if failed else failed
+
+
+def _keys(index: Index, flag: int) -> Iterator[tuple[str, int, int]]:
+    columns = index.columns
+    for row in range(columns.n_rows):
+        if columns.flags[row] & flag:
+            yield columns.agents[columns.agent[row]], columns.task[row], columns.rollout[row]
 
 
 def message_of(row: Mapping[str, Any]) -> str:

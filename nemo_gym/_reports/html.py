@@ -21,7 +21,7 @@ from nemo_gym._reports.html_parts import Html, element, folded, joined, json_tex
 from nemo_gym._reports.html_style import SCRIPT as SCRIPT
 from nemo_gym._reports.html_style import STYLE as STYLE
 from nemo_gym._reports.html_tokens import TOKEN_LIMIT, tokens_html
-from nemo_gym._reports.metrics import shown
+from nemo_gym._results.metric_rows import number_text as shown
 
 # Indenting puts every token id on a line of its own: beyond this the row is shown as it stands in the file.
 _MOST_INDENTED = 1 << 20

@@ -7,8 +7,8 @@ from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, Ta
 from nemo_gym._reports.conversation import Block, Rollout
 from nemo_gym._reports.html_block import block_html
 from nemo_gym._reports.html_parts import Html, element, joined, table
-from nemo_gym._reports.metrics import shown
 from nemo_gym._results.compare import Comparison
+from nemo_gym._results.metric_rows import number_text as shown
 
 FIRST_DIFFERENCE = "ngv-first-difference"
 _TASKS_SHOWN = 200

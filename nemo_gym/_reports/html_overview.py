@@ -8,8 +8,8 @@ from nemo_gym._reports.charts import bar_chart, point_chart
 from nemo_gym._reports.failures import FailureCount
 from nemo_gym._reports.html_parts import Html, element, joined, table
 from nemo_gym._reports.index import LineProblem
-from nemo_gym._reports.metrics import shown
 from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, Overview, Point, TaskRate
+from nemo_gym._results.metric_rows import number_text as shown
 
 _PROBLEMS_SHOWN = 50
 _TASKS_SHOWN = 100
@@ -74,7 +74,7 @@ def _numbers(overview: Overview) -> Html:
     if overview.n_scored:
         tiles.append(_tile(f"{overview.n_scored:,}{requested}", "scored rollouts"))
     if overview.n_failed:
-        tiles.append(_tile(f"{overview.n_failed:,}", "failures"))
+        tiles.append(_tile(f"{overview.n_failed:,}", "failed rollouts"))
     if overview.n_problems:
         tiles.append(_tile(f"{overview.n_problems:,}", "lines that cannot be read"))
     if overview.agents and (mean := overview.agents[0].mean_reward) is not None:

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import FAILED, SCORED
-from nemo_gym._reports.failures import FailureCount, count_failures
+from nemo_gym._reports.facts import SCORED
+from nemo_gym._reports.failures import FailureCount, count_failures, failed_rollouts
 from nemo_gym._reports.groups import PASS_REWARD, Groups, group_rows, scored_rewards
 from nemo_gym._reports.histogram import Histogram, histogram_of
 from nemo_gym._reports.index import Index, Kind, open_index
-from nemo_gym._reports.metrics import Metric, field_metrics, reported_metrics, reward_metrics
+from nemo_gym._reports.metrics import field_metrics, merge_metrics, reported_metrics, reward_metrics
+from nemo_gym._results.curves import MEAN_REWARD
+from nemo_gym._results.metric_rows import MetricRow
 from nemo_gym._results.runs import are_binary
 from nemo_gym._rollouts.manifest import read_manifest
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
@@ -80,7 +82,7 @@ class AgentOverview:
     """Every task counts alike."""
     is_binary: bool
     """All rewards are 0 or 1."""
-    metrics: list[Metric]
+    metrics: list[MetricRow]
     histogram: Histogram | None
     """Of the rewards."""
     pass_rates: list[TaskRate]
@@ -100,7 +102,7 @@ class Overview:
     n_tasks: int
     n_scored: int
     n_failed: int
-    """Failed rows of this file and of the failures file beside it."""
+    """Rollouts that have no reward although one or more attempts were made, of this file and the failures file."""
     n_requested: int | None
     """As the run's own record says, if there is one."""
     complete: bool
@@ -120,7 +122,8 @@ def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPL
     groups = group_rows(columns, rows)
     requested = _requested(index.path)
     reported = reported_metrics(index.path) if index.kind == "rollouts" else {}
-    agents = _agents(index.kind, columns, groups, requested, reported, failures)
+    failed = failed_rollouts(index, failures)
+    agents = _agents(index.kind, columns, groups, requested, reported, _counts_by_agent(failed))
     counted = count_failures(index, failures)
     return Overview(
         path=str(index.path),
@@ -128,7 +131,7 @@ def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPL
         n_rows=len(rows),
         n_tasks=len(set(columns.task[: len(rows)])),
         n_scored=sum(1 for row in rows if columns.flags[row] & SCORED),
-        n_failed=sum(one.count for one in counted),
+        n_failed=len(failed),
         n_requested=requested,
         complete=progress.complete,
         n_problems=progress.n_problems,
@@ -150,23 +153,21 @@ def _agents(
     columns: Columns,
     groups: Groups,
     requested: int | None,
-    reported: dict[str, dict[str, float]],
-    failures: Index | None,
+    reported: dict[str, list[MetricRow]],
+    failed: Counter[str],
 ) -> list[AgentOverview]:
     """Each agent, the rows of every task of its own together."""
     by_agent: dict[int, list[Sequence[int]]] = {}
     for place in range(len(groups)):
         rows = groups.rows_of(place)
         by_agent.setdefault(columns.agent[rows[0]], []).append(rows)
-    failed_elsewhere = _failed_by_agent(failures)
     named = sorted((columns.agents[number] or NO_AGENT, tasks) for number, tasks in by_agent.items())
     if len(named) > 1:
         together = [rows for _, tasks in named for rows in tasks]
         named.insert(0, (ALL_AGENTS, together))
-        failed_elsewhere[ALL_AGENTS] = failed_elsewhere.total()
     whole = named[0][0] if named else None
     return [
-        _agent(kind, columns, name, tasks, requested if name == whole else None, reported, failed_elsewhere[name])
+        _agent(kind, columns, name, tasks, requested if name == whole else None, reported, failed[name])
         for name, tasks in named
     ]
 
@@ -177,8 +178,8 @@ def _agent(
     name: str,
     tasks: Sequence[Sequence[int]],
     requested: int | None,
-    reported: dict[str, dict[str, float]],
-    failed_elsewhere: int,
+    reported: dict[str, list[MetricRow]],
+    n_failed: int,
 ) -> AgentOverview:
     everything = array("I", chain.from_iterable(tasks))
     by_task = [(rows[0], scored_rewards(columns, rows)) for rows in tasks]
@@ -186,15 +187,14 @@ def _agent(
     binary = all(map(are_binary, rewards))
     metrics = reward_metrics(rewards, binary=binary, curves=kind == "rollouts", n_requested=requested)
     metrics += field_metrics(columns, tasks, requested)
-    shown = {metric.name for metric in metrics}
-    metrics += [Metric(key, value) for key, value in reported.get(name, {}).items() if key not in shown]
+    metrics = merge_metrics(reported.get(name, []), metrics)
     rates = sorted(_rates(by_task))
     return AgentOverview(
         agent=name,
         n_scored=sum(map(len, rewards)),
-        n_failed=sum(1 for flags in _taken(columns.flags, everything) if flags & FAILED) + failed_elsewhere,
+        n_failed=n_failed,
         n_tasks=len(tasks),
-        mean_reward=metrics[0].value if rewards else None,
+        mean_reward=next((row.value for row in metrics if row.name == MEAN_REWARD), None),
         is_binary=bool(rewards) and binary,
         metrics=metrics,
         histogram=histogram_of([reward for of_task in rewards for reward in of_task]),
@@ -273,11 +273,9 @@ def _points(columns: Columns, rows: Sequence[int], most: int) -> list[Point]:
     ]
 
 
-def _failed_by_agent(failures: Index | None) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    if failures is not None:
-        columns = failures.columns
-        counts.update(columns.agents[number] or NO_AGENT for number in columns.agent[: columns.n_rows])
+def _counts_by_agent(failed: Iterable[tuple[str, int, int]]) -> Counter[str]:
+    counts = Counter(agent or NO_AGENT for agent, _, _ in failed)
+    counts[ALL_AGENTS] = counts.total()
     return counts
 
 

@@ -15,14 +15,13 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._metrics.describe import Number
 from nemo_gym._metrics.select import means
-from nemo_gym._results.curves import curve_metrics
+from nemo_gym._results.curves import MEAN_REWARD, curve_metrics, interval_over_tasks
 from nemo_gym._results.entries import TaskEntries
 from nemo_gym._results.incidents import Incidents
 from nemo_gym._results.intervals import Interval, interval_of_mean
 from nemo_gym._results.rows import agent_of, planned_lines
-from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, read_runs, rewards_of
+from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, field_means, read_runs, rewards_of
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
@@ -31,7 +30,6 @@ from nemo_gym._util.keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
 Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
 
-MEAN_REWARD = "mean/reward"
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 _TASK_INDEX = TASK_INDEX_KEY_NAME.encode()
 
@@ -162,27 +160,30 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
     return Path(path)
 
 
-def mean_reward_interval(rewards: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
-    """The mean over tasks of their mean rewards: every task counts alike, however many of its rollouts were scored."""
-    return interval_of_mean([math.fsum(of_task) / len(of_task) for of_task in rewards], binary=binary)
-
-
 def _aggregate(
     agent: AgentRuns, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
 ) -> AgentAggregate:
     tasks = list(agent.tasks())
     intervals, metrics = _intervals(tasks, with_answers=(agent.agent or "") in answer_keys)
-    n_requested = requested.agents.get(agent.agent)
-    counts = {"n_scored": len(agent.runs), "n_requested": n_requested}
+    n_requested, n_scored = requested.agents.get(agent.agent), len(agent.runs)
     if own is None:
         metrics = {**describe_runs(agent.runs), **metrics}
         own = {"agent_metrics": metrics, "key_metrics": means(metrics)}
+    measured = {name: (interval, n_scored) for name, interval in intervals.items()}
+    # A server may mean something else by a name; then it alone knows how sure its number is.
+    theirs = own.get("agent_metrics") or {}
+    for name, values in field_means(agent.runs, [len(runs) for _, runs in tasks]):
+        if math.isclose(theirs.get(f"mean/{name}", math.nan), values.mean, rel_tol=1e-9, abs_tol=1e-12):
+            measured[f"mean/{name}"] = interval_of_mean(values.per_task, binary=values.binary), values.n
     return AgentAggregate(
         agent=agent.agent,
         agent_metrics=dict(own.get("agent_metrics") or {}),
         key_metrics=dict(own.get("key_metrics") or {}),
-        confidence={name: {**interval.as_json(), **counts} for name, interval in intervals.items()},
-        n_scored=len(agent.runs),
+        confidence={
+            name: {**interval.as_json(), "n_scored": n, "n_requested": n_requested}
+            for name, (interval, n) in measured.items()
+        },
+        n_scored=n_scored,
         n_requested=n_requested,
         n_tasks=len(tasks),
         incidents=agent.incidents,
@@ -197,7 +198,7 @@ def _intervals(
     binary = all(map(are_binary, rewards))
     answers = [[run.answer for run in runs] for _, runs in tasks] if with_answers else None
     curves = curve_metrics(rewards, answers, binary=binary)
-    return {MEAN_REWARD: mean_reward_interval(rewards, binary=binary), **curves.intervals}, curves.metrics
+    return {MEAN_REWARD: interval_over_tasks(rewards, binary=binary), **curves.intervals}, curves.metrics
 
 
 def _entries_of(

@@ -17,6 +17,7 @@ from nemo_gym._metrics.pass_at_k import Curve, average_curve, majority_curve, pa
 from nemo_gym._metrics.pass_majority import NO_ANSWER, PER_SAMPLE_AGGREGATE, STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS
 from nemo_gym._results.intervals import Interval, interval_of_mean
 
+MEAN_REWARD = "mean/reward"
 ACCURACY = "accuracy"
 _PERCENT = 100.0
 
@@ -49,6 +50,30 @@ def curve_metrics(
     for name, per_run in per_sample.items():
         _add_spread(result.metrics, name, per_run)
     return result
+
+
+def interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
+    """Return the mean over tasks of their means: every task counts alike, however many of its rollouts were scored."""
+    return interval_of_mean([math.fsum(of_task) / len(of_task) for of_task in values], binary=binary)
+
+
+def headline_intervals(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
+    """Return the mean reward, and of the metrics of `curve_metrics` only those of the largest k.
+
+    For those who show nothing else: this costs a fraction of all k.
+    """
+    k = max(map(len, rewards))
+    full = [of_task for of_task in rewards if len(of_task) == k]
+    curves = {"pass@{k}": pass_curve, "pass@1[avg-of-{k}]": average_curve}
+    return {
+        MEAN_REWARD: interval_over_tasks(rewards, binary=binary),
+        **{
+            f"{pattern.format(k=k)}/{ACCURACY}": interval_of_mean(
+                [curve(of_task)[-1] for of_task in full], _PERCENT, binary=binary
+            )
+            for pattern, curve in curves.items()
+        },
+    }
 
 
 def _add(result: CurveMetrics, pattern: str, name: str, by_k: Iterable[Sequence[float]], binary: bool) -> None:

@@ -9,9 +9,10 @@ import logging
 import math
 import os
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -173,6 +174,56 @@ def _describe(values: Values) -> tuple[Number, ...]:
     median = float(ordered[middle]) if n % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     # The distance from the mean is the root of the sum of squares, all in C.
     return mean, ordered[-1], ordered[0], median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
+
+
+class FieldMeans(NamedTuple):
+    """A numeric field of an agent's runs."""
+
+    per_task: Sequence[float]
+    """Its mean in each task that has it."""
+    mean: float
+    """Its mean over all runs that have it."""
+    n: int
+    binary: bool
+    """All its values are 0 or 1."""
+
+
+def field_means(runs: Sequence[Run], sizes: Sequence[int]) -> Iterator[tuple[str, FieldMeans]]:
+    """Return every field but the reward; `sizes` says how many of `runs`, which are in order, belong to each task."""
+    fields = runs[0].fields
+    if all(run.fields is fields for run in runs):
+        columns: Iterable[tuple[str, Sequence[Number], Sequence[int]]] = (
+            (name, column, sizes)
+            for name, column in zip(fields, zip(*(run.values for run in runs), strict=True), strict=True)
+        )
+    else:
+        columns = _uneven_columns(runs, sizes)
+    for name, column, lengths in columns:
+        if name != REWARD_KEY_NAME:
+            yield name, _field_means(column, lengths)
+
+
+def _field_means(column: Sequence[Number], sizes: Sequence[int]) -> FieldMeans:
+    n = len(column)
+    if n == len(sizes):
+        per_task: Sequence[float] = column
+    else:
+        ends = [*accumulate(sizes, initial=0)]
+        per_task = [math.fsum(column[start:end]) / (end - start) for start, end in pairwise(ends)]
+    return FieldMeans(per_task, math.fsum(column) / n, n, are_binary(column))
+
+
+def _uneven_columns(runs: Sequence[Run], sizes: Sequence[int]) -> Iterator[tuple[str, list[Number], list[int]]]:
+    """Return the columns of runs that do not all have the same fields; a task that lacks a field has no part in it."""
+    columns: dict[str, tuple[list[Number], Counter[int]]] = {}
+    tasks = chain.from_iterable(repeat(task, size) for task, size in enumerate(sizes))
+    for task, run in zip(tasks, runs, strict=True):
+        for name, value in zip(run.fields, run.values, strict=True):
+            column, lengths = columns.setdefault(name, ([], Counter()))
+            column.append(value)
+            lengths[task] += 1
+    for name, (column, lengths) in columns.items():
+        yield name, column, [*lengths.values()]
 
 
 def rewards_of(runs: Iterable[Run]) -> list[Number]:

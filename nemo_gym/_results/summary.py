@@ -10,15 +10,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._metrics.select import highest_k
-from nemo_gym._results.aggregate import MEAN_REWARD, AgentAggregate
+from nemo_gym._results.aggregate import AgentAggregate
+from nemo_gym._results.curves import MEAN_REWARD
+from nemo_gym._results.metric_rows import metric_rows, number_text
 from nemo_gym._results.rows import count_of, reward_of, usage_of
 from nemo_gym._rollouts.types import Outcome, Row, Scored
 
 SCHEMA = 1
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 300
-_CURVES = ("pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}")
 HEADING = ["agent", "metric", "value", "95 % interval", "scored"]
 
 
@@ -138,37 +138,19 @@ def table(summary: RunSummary | None, aggregates: Sequence[AgentAggregate]) -> l
     """The numbers of a run worth printing; the first row is the heading."""
     rows = [HEADING]
     for aggregate in aggregates:
-        rows += _agent_rows(aggregate)
+        name = aggregate.agent or "(no agent)"
+        rows += [
+            [name, row.name, row.text, row.interval_text, row.scored_text] for row in metric_rows(aggregate.head())
+        ]
     if summary is not None and not aggregates:
         rows.append(_summary_row(summary))
     return rows
 
 
 def _summary_row(summary: RunSummary) -> list[str]:
-    value = "none" if summary.mean_reward is None else _shown(summary.mean_reward)
-    spread = "" if summary.stderr is None else f"± {_shown(summary.stderr)} (standard error)"
+    value = "none" if summary.mean_reward is None else number_text(summary.mean_reward)
+    spread = "" if summary.stderr is None else f"± {number_text(summary.stderr)} (standard error)"
     return ["all", MEAN_REWARD, value, spread, count_of(summary.scored, summary.requested)]
-
-
-def _agent_rows(aggregate: AgentAggregate) -> list[list[str]]:
-    scored = count_of(aggregate.n_scored, aggregate.n_requested)
-    name = aggregate.agent or "(no agent)"
-    with_intervals = [MEAN_REWARD]
-    for pattern in _CURVES:
-        with_intervals += highest_k(aggregate.confidence, pattern)
-    rows = []
-    for metric in with_intervals:
-        interval = aggregate.confidence[metric]
-        low_high = "" if interval["ci95"] is None else " … ".join(_shown(bound) for bound in interval["ci95"])
-        rows.append([name, metric, _shown(interval["estimate"]), low_high, scored])
-    for metric, value in aggregate.key_metrics.items():
-        if metric not in with_intervals and isinstance(value, (int, float)):
-            rows.append([name, metric, _shown(value), "", scored])
-    return rows
-
-
-def _shown(value: float) -> str:
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:.0f}"
 
 
 def _count(tokens: object) -> int:

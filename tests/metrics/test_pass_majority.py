@@ -98,6 +98,16 @@ def test_subsets_are_computed_apart():
     assert {name.split("/")[0] for name in metrics} == {"easy", "hard"}
 
 
+def test_every_subset_says_how_many_rollouts_and_tasks_it_has():
+    metrics = subset_metrics([task(1.0, 1.0, level="easy"), task(0.0, level="easy"), task(1.0, level="hard")], "level")
+    assert {name: metrics[name] for name in metrics if "/n_" in name} == {
+        "easy/n_scored": 3,
+        "easy/n_tasks": 2,
+        "hard/n_scored": 1,
+        "hard/n_tasks": 1,
+    }
+
+
 @settings(max_examples=50, deadline=None)
 @given(st.lists(st.lists(st.sampled_from([0.0, 1.0]), min_size=4, max_size=4), min_size=1, max_size=6))
 def test_all_values_are_percentages_and_pass_never_falls(rewards):

@@ -88,7 +88,7 @@ def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, fa
         "judge_failed": (1, 1, ["no verdict"], False),
         "verifier": (1, 1, ["too late"], True),
     }
-    assert (report.n_failed, report.agents[0].n_failed, report.agents[0].n_scored) == (4, 4, 1)
+    assert (report.n_failed, report.agents[0].n_failed, report.agents[0].n_scored) == (3, 3, 1), "task 0 has a reward"
 
 
 def test_a_run_without_failures_has_no_failures_file(write, opened, rollout):

@@ -15,7 +15,7 @@ def test_a_generated_file_is_a_run_of_about_3_kb_a_row(tmp_path, opened):
     with failures_beside(index) as failures:
         failures.wait(20)
         report = overview(index, failures)
-    assert (report.kind, report.n_problems, report.n_failed) == ("rollouts", 0, 6)
+    assert (report.kind, report.n_problems, sum(one.count for one in report.failures)) == ("rollouts", 0, 6)
     assert report.n_tasks == -(-rows // 8)
     assert len(report.agents) == 3
     assert 0 < report.agents[0].mean_reward < 1

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rows of the table of metrics: what the terminal, the viewer and its export show of an agent.
+
+They are made of the agent's entry in the metrics file, so that all three show the same numbers, intervals and counts.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym._metrics.pass_majority import N_SCORED, N_TASKS
+from nemo_gym._metrics.select import highest_k
+from nemo_gym._results.curves import MEAN_REWARD
+from nemo_gym._results.rows import count_of
+
+_CURVES = ("pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}")
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric, and how many rollouts it rests on."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    """The 95 % interval, where there is one."""
+    n_scored: int | None = None
+    n_requested: int | None = None
+    is_part: bool = False
+    """It is of one category; how many rollouts of that were requested is not known."""
+
+    @property
+    def text(self) -> str:
+        return number_text(self.value)
+
+    @property
+    def interval_text(self) -> str:
+        return "" if self.low is None or self.high is None else f"{number_text(self.low)} … {number_text(self.high)}"
+
+    @property
+    def scored_text(self) -> str:
+        if self.n_scored is None:
+            return ""
+        return str(self.n_scored) if self.is_part else count_of(self.n_scored, self.n_requested)
+
+
+def number_text(value: float) -> str:
+    """Return a number as people read it."""
+    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
+    """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics."""
+    confidence = entry.get("confidence") or {}
+    names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
+    for pattern in _CURVES:
+        names += highest_k(confidence, pattern)
+    return [_with_interval(name, confidence[name]) for name in names] + [*_key_rows(entry, confidence, names)]
+
+
+def _key_rows(entry: Mapping[str, Any], confidence: Mapping[str, Any], shown: list[str]) -> Iterator[MetricRow]:
+    agent_metrics, whole = entry.get("agent_metrics") or {}, confidence.get(MEAN_REWARD, {})
+    for name, value in (entry.get("key_metrics") or {}).items():
+        if name in shown or type(value) not in (int, float) or name.endswith((f"/{N_SCORED}", f"/{N_TASKS}")):
+            continue
+        if name in confidence:
+            yield _with_interval(name, confidence[name])
+        elif (n_scored := _n_of_category(name, agent_metrics)) is not None:
+            yield MetricRow(name, value, n_scored=n_scored, is_part=True)
+        else:
+            yield MetricRow(name, value, n_scored=whole.get("n_scored"), n_requested=whole.get("n_requested"))
+
+
+def _with_interval(name: str, interval: Mapping[str, Any]) -> MetricRow:
+    low, high = interval["ci95"] or (None, None)
+    return MetricRow(name, interval["estimate"], low, high, interval["n_scored"], interval["n_requested"])
+
+
+def _n_of_category(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
+    """Return how many rollouts a metric `<category>/<metric>` rests on; None if it is of no category."""
+    category = name
+    while "/" in category:
+        category = category.rpartition("/")[0]
+        n_scored = agent_metrics.get(f"{category}/{N_SCORED}")
+        if isinstance(n_scored, int):
+            return n_scored
+    return None
