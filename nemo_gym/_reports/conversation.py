@@ -27,10 +27,10 @@ from nemo_gym._reports.facts import (
 from nemo_gym._reports.failures import message_of
 from nemo_gym._reports.images import safe_images
 from nemo_gym._reports.tokens import TokenView, token_view
-from nemo_gym._rollouts.journal import FAILURE_KEY
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
+    FAILURE_KEY,
     NG_TERMINAL_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,

@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
-from nemo_gym._rollouts.journal import FAILURE_KEY
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
+    FAILURE_KEY,
     NG_FAILURE_CLASS_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,

@@ -8,8 +8,7 @@ from typing import Any
 from nemo_gym._reports.errors import ReportError
 from nemo_gym._reports.facts import FAILED, SCORED
 from nemo_gym._reports.index import Index
-from nemo_gym._rollouts.journal import FAILURE_KEY
-from nemo_gym._util.keys import NG_FAILURE_JUDGE_ERROR_KEY
+from nemo_gym._util.keys import FAILURE_KEY, NG_FAILURE_JUDGE_ERROR_KEY
 
 _ROWS_SHOWN = 20
 _EXAMPLES = 3

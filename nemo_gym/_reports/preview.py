@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nemo_gym._reports.facts import texts_of
-from nemo_gym._rollouts.journal import FAILURE_KEY
-from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.keys import FAILURE_KEY, RESPONSES_CREATE_PARAMS_KEY_NAME
 
 _LENGTH = 160
 _QUESTIONS = ("question", "problem", "prompt", "instruction", "task")

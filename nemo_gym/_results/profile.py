@@ -8,7 +8,7 @@ their rewards. Input rows are fetched from their file when their task is written
 import os
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
@@ -16,10 +16,11 @@ from typing import Any
 
 import orjson
 
+from nemo_gym._metrics.describe import Number
 from nemo_gym._metrics.profile import profile_dataset
 from nemo_gym._results.entries import TaskEntries
 from nemo_gym._results.rows import ResultsError, SeenKeys, agent_of, key_at, opened, placed_lines, planned_lines
-from nemo_gym._results.runs import AgentRuns, Run, describe_runs, read_runs, tasks_of
+from nemo_gym._results.runs import AgentRuns, Run, describe_runs, read_runs, rewards_of, tasks_of
 from nemo_gym._rollouts.compact import Numbered, digest_of
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.types import Key, Row
@@ -40,6 +41,13 @@ class ProfileFiles:
     n_tasks: int
     n_scored: int
     n_requested: int
+    rewards: Mapping[int, Sequence[Number]]
+    """The rewards of every task that has some."""
+    _order: Sequence[int]
+
+    def read_samples(self, wanted: Collection[int]) -> dict[int, Row]:
+        """Return the input rows of these tasks."""
+        return {task: entry["sample"] for task, entry in _read_tasks(self.tasks, self._order, wanted)}
 
 
 @dataclass(frozen=True)
@@ -47,6 +55,13 @@ class DatasetProfile:
     output: Path
     n_tasks: int
     n_rollouts: int
+    rewards: Mapping[int, Sequence[Number]]
+    """The rewards of every task that has some."""
+    _order: Sequence[int]
+
+    def read_samples(self, wanted: Collection[int]) -> dict[int, Row]:
+        """Return the rows of these tasks."""
+        return dict(_read_tasks(self.output, self._order, wanted))
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,9 @@ def write_profile(
             file.write(entry)
             file.write(b"\n")
     write_atomically(agents_path, orjson.dumps(_agent_entries(plan, runs), option=orjson.OPT_INDENT_2) + b"\n")
-    return ProfileFiles(tasks_path, agents_path, len(plan.samples), len(runs), len(plan.agents))
+    rewards = {task: rewards_of(of_task) for task, of_task in tasks_of(runs)}
+    n_tasks, n_requested = len(plan.samples), len(plan.agents)
+    return ProfileFiles(tasks_path, agents_path, n_tasks, len(runs), n_requested, rewards, sorted(plan.samples))
 
 
 def write_dataset_profile(
@@ -98,8 +115,17 @@ def write_dataset_profile(
     The deviation is that of the population; a rollout without a reward counts as 0.
     """
     rewards = _rewards_by_task(rollouts)
-    profiled = write_rows(output, _dataset_rows(tasks, rollouts, rewards, pass_threshold))
-    return DatasetProfile(Path(output), profiled, sum(map(len, rewards.values())))
+    order = list[int]()
+    profiled = write_rows(output, _dataset_rows(tasks, rollouts, rewards, pass_threshold, order))
+    return DatasetProfile(Path(output), profiled, sum(map(len, rewards.values())), rewards, order)
+
+
+def _read_tasks(path: Path, order: Sequence[int], wanted: Collection[int]) -> Iterator[tuple[int, Row]]:
+    """Return the rows of some tasks from a file that has a line for each task in `order`."""
+    with opened(path) as file:
+        for task, line in zip(order, file, strict=True):
+            if task in wanted:
+                yield task, orjson.loads(line)
 
 
 def _read_plan(inputs: str | os.PathLike[str]) -> _Plan:
@@ -195,11 +221,14 @@ def _dataset_rows(
     rollouts: str | os.PathLike[str],
     rewards: dict[int, "array[float]"],
     pass_threshold: float | None,
+    order: list[int],
 ) -> Iterator[Row]:
+    """Return the rows of the output, and note in `order` which task each is."""
     left = set(rewards)
     for index, task in _numbered_tasks(tasks, max(rewards, default=0)):
         if index in left:
             left.discard(index)
+            order.append(index)
             results = [{REWARD_KEY_NAME: reward} for reward in rewards[index]]
             yield from profile_dataset([task], results, pass_threshold)
     if left:

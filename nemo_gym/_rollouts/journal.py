@@ -26,6 +26,7 @@ from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
+    FAILURE_KEY,
     NG_FAILURE_CLASS_KEY,
     NG_TERMINAL_KEY,
     REWARD_KEY_NAME,
@@ -36,7 +37,6 @@ from nemo_gym._util.keys import (
 )
 
 LOG = logging.getLogger(__name__)
-FAILURE_KEY = "_ng_failure"
 FAILURE_SCHEMA = 1
 SYNC_EVERY_S = 1.0
 CARRIED_KEYS = (

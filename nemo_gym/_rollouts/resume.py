@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym._rollouts.compact import KeyCounts, KeySet
-from nemo_gym._rollouts.journal import FAILURE_KEY, repair
+from nemo_gym._rollouts.journal import repair
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row, key_of
 from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
 from nemo_gym._util.keys import (
     ATTEMPT_INDEX_KEY_NAME,
+    FAILURE_KEY,
     NG_FAILURE_CLASS_KEY,
     NG_TERMINAL_KEY,
     ROLLOUT_INDEX_KEY_NAME,

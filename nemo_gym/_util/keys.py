@@ -21,6 +21,9 @@ NG_FAILURE_CLASS_KEY = "_ng_failure_class"
 NG_TERMINAL_KEY = "_ng_failure_terminal"
 NG_FAILURE_JUDGE_ERROR_KEY = "_ng_failure_judge_error"
 
+# What is known of a failure: its kind, boundary, message and so on.
+FAILURE_KEY = "_ng_failure"
+
 # What happened in a rollout that ended with a reward all the same. An agent puts them into its result, or on its
 # response; a row in which nothing of the kind happened has neither.
 NG_TOOL_ERRORS_KEY = "_ng_tool_errors"

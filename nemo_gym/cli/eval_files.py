@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
+from nemo_gym._reports.task_ranking import TaskRanking, rank_tasks
 from nemo_gym._results.aggregate import Requested, aggregate_runs, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
 from nemo_gym._results.compare import comparison_table
@@ -90,11 +91,13 @@ def profile(overrides: list[str]) -> int:
             config.output_jsonl_fpath,
             pass_threshold=config.pass_threshold,
         )
+        ranking = rank_tasks(written.rewards, written.read_samples, config.pass_threshold)
         if config.json_summary:
             facts = {"tasks": written.n_tasks, "rollouts": written.n_rollouts, "output": str(written.output)}
-            render.json_data({"schema": 1, **facts})
-        else:
-            render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
+            render.json_data({"schema": 1, **facts, "ranking": ranking.as_json()})
+            return 0
+        render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
+        _show_ranking(ranking)
         return 0
     inputs = config.materialized_inputs_jsonl_fpath or RunPaths.of(config.rollouts_jsonl_fpath).materialized
     files = write_profile(
@@ -103,14 +106,22 @@ def profile(overrides: list[str]) -> int:
         allow_partial=config.allow_partial_rollouts,
         pass_threshold=config.pass_threshold,
     )
+    ranking = rank_tasks(files.rewards, files.read_samples, config.pass_threshold)
     if config.json_summary:
         counts = {"scored": files.n_scored, "requested": files.n_requested, "tasks": files.n_tasks}
         paths = {"task_statistics": str(files.tasks), "agent_metrics": str(files.agents)}
-        render.json_data({"schema": 1, "counts": counts, **paths})
+        render.json_data({"schema": 1, "counts": counts, **paths, "ranking": ranking.as_json()})
         return 0
     render.data(f"{files.n_scored} scored of {files.n_requested} requested rollouts, {files.n_tasks} tasks")
-    render.data(f"tasks:  {files.tasks}\nagents: {files.agents}")
+    _show_ranking(ranking)
+    render.data(f"\ntasks:  {files.tasks}\nagents: {files.agents}")
     return 0
+
+
+def _show_ranking(ranking: TaskRanking) -> None:
+    for title, rows in ranking.tables():
+        render.data("")
+        render.table(rows, title=title)
 
 
 def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:

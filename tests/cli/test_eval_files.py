@@ -58,6 +58,19 @@ def test_a_profile_has_a_line_for_every_task(tmp_path, capsys):
     assert "4 scored of 4 requested" in capsys.readouterr().out
 
 
+def test_a_profile_shows_its_tasks_and_gives_them_as_json(tmp_path, capsys):
+    rollouts = write_run(tmp_path, "r", [[1, 1], [1, 0], [0, 0]])
+    assert main(["eval", "profile", "--rollouts", str(rollouts)]) == 0
+    said = capsys.readouterr().out
+    assert said.index("tasks, hardest first") < said.index("most mixed tasks") < said.index("r_reward_profiling.jsonl")
+    assert main(["eval", "profile", "--rollouts", str(rollouts), "--json"]) == 0
+    ranking = json.loads(capsys.readouterr().out)["ranking"]
+    assert [one["task"] for one in ranking["hardest"]] == [2, 1, 0]
+    assert [one["task"] for one in ranking["easiest"]] == [0, 1, 2]
+    assert [one["task"] for one in ranking["most_mixed"]] == [1]
+    assert ranking["histogram"]["counts"] == [3, 3]
+
+
 def test_the_legacy_profile_writes_tasks_with_their_statistics(tmp_path, capsys, monkeypatch):
     rollouts = write_run(tmp_path, "r", [[1, 0], [1, 1]])
     tasks, output = tmp_path / "tasks.jsonl", tmp_path / "profiled.jsonl"
@@ -76,7 +89,11 @@ def test_the_legacy_profile_writes_tasks_with_their_statistics(tmp_path, capsys,
     assert (first["avg_reward"], first["std_reward"], first["min_reward"], first["max_reward"]) == (0.5, 0.5, 0, 1)
     assert (first["total_samples"], first["pass_rate"], first["pass_rate_passed"]) == (2, 0.5, 1)
     assert second["pass_rate"] == 1.0
-    assert "deprecated" in capsys.readouterr().err
+    said = capsys.readouterr()
+    assert "deprecated" in said.err
+    first_line, *tables = said.out.splitlines()
+    assert first_line == f"Profiled 2 tasks from 4 rollouts: {output}"
+    assert "0     2  0.5          50%              x" in tables
 
 
 def test_runs_are_compared_task_by_task(tmp_path, capsys):

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tasks of a run are hard, easy or mixed, and how the rewards spread: what a reward profile says at a glance.
+
+A task is mixed when its own rollouts disagree; those teach a model most. Printing is left to the command line.
+"""
+
+import heapq
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from nemo_gym._metrics.describe import Number
+from nemo_gym._reports.facts import texts_of
+from nemo_gym._reports.groups import PASS_REWARD
+from nemo_gym._reports.histogram import Histogram, histogram_of
+from nemo_gym._reports.preview import preview_of
+from nemo_gym._results.metric_rows import number_text
+from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME
+
+_LISTED = 5
+_PROMPT_LENGTH = 60
+_BAR_WIDTH = 40
+
+ReadRows = Callable[[Collection[int]], Mapping[int, Mapping[str, Any]]]
+"""Reads the rows of tasks."""
+
+
+@dataclass(frozen=True)
+class RankedTask:
+    """How the rollouts of one task came out."""
+
+    task: int
+    n: int
+    mean_reward: float
+    std_reward: float
+    """Of the population: how much the rollouts disagree."""
+    pass_rate: float
+    prompt: str = ""
+    """The beginning of the last user message."""
+
+
+@dataclass(frozen=True)
+class TaskRanking:
+    """The tasks at the ends of a profile."""
+
+    n_tasks: int
+    """Those that have rollouts."""
+    pass_threshold: float
+    hardest: list[RankedTask]
+    easiest: list[RankedTask]
+    most_mixed: list[RankedTask]
+    histogram: Histogram | None
+    """Of the rewards of all rollouts."""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
+        """Return a title and rows, the first one the heading, for each part that there is."""
+        if self.histogram is not None:
+            most = max(self.histogram.counts)
+            bars = zip(self.histogram.labels, self.histogram.counts, strict=True)
+            yield "rewards", [["reward", "rollouts", ""], *([name, str(n), _bar(n, most)] for name, n in bars)]
+        if self.n_tasks > _LISTED:
+            parts = {"hardest tasks": self.hardest, "easiest tasks": self.easiest}
+        else:
+            parts = {"tasks, hardest first": self.hardest}
+        for title, tasks in {**parts, "most mixed tasks": self.most_mixed}.items():
+            if tasks:
+                heading = ["task", "n", "mean reward", f"pass rate (≥ {number_text(self.pass_threshold)})"]
+                yield title, [[*heading, "last user message"], *map(_cells, tasks)]
+
+
+def rank_tasks(
+    rewards: Mapping[int, Sequence[Number]], read_rows: ReadRows, pass_threshold: float | None = None
+) -> TaskRanking:
+    """Rank the tasks whose rewards are given; `read_rows` is asked for those that are listed only."""
+    threshold = PASS_REWARD if pass_threshold is None else pass_threshold
+    tasks = [_ranked(task, of_task, threshold) for task, of_task in rewards.items() if of_task]
+    hardest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (one.mean_reward, one.task))
+    easiest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (-one.mean_reward, one.task))
+    mixed = heapq.nsmallest(
+        _LISTED, (one for one in tasks if one.std_reward > 0), key=lambda one: (-one.std_reward, one.task)
+    )
+    rows = read_rows({one.task for one in (*hardest, *easiest, *mixed)})
+
+    def with_prompts(listed: list[RankedTask]) -> list[RankedTask]:
+        return [replace(one, prompt=_prompt_of(rows.get(one.task, {}))) for one in listed]
+
+    return TaskRanking(
+        n_tasks=len(tasks),
+        pass_threshold=threshold,
+        hardest=with_prompts(hardest),
+        easiest=with_prompts(easiest),
+        most_mixed=with_prompts(mixed),
+        histogram=histogram_of([reward for of_task in rewards.values() for reward in of_task]),
+    )
+
+
+def _ranked(task: int, rewards: Sequence[Number], threshold: float) -> RankedTask:
+    n = len(rewards)
+    mean = math.fsum(rewards) / n
+    std = 0.0 if min(rewards) == max(rewards) else math.dist(rewards, [mean] * n) / math.sqrt(n)
+    return RankedTask(task, n, mean, std, sum(reward >= threshold for reward in rewards) / n)
+
+
+def _prompt_of(row: Mapping[str, Any]) -> str:
+    """Return the beginning of the last user message of a task, on one line; of another text where there is none."""
+    params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
+    given = params.get("input") if isinstance(params, dict) else None
+    messages = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+    said = next((item for item in reversed(messages) if item.get("role") == "user"), {})
+    text = " ".join(texts_of(said.get("content"))) or preview_of(row)
+    # A prompt may hold anything, also what would move a terminal's cursor.
+    line = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _PROMPT_LENGTH]).split())
+    return line if len(line) <= _PROMPT_LENGTH else f"{line[: _PROMPT_LENGTH - 1]}…"
+
+
+def _cells(task: RankedTask) -> list[str]:
+    return [str(task.task), str(task.n), number_text(task.mean_reward), f"{task.pass_rate:.0%}", task.prompt]
+
+
+def _bar(count: int, most: int) -> str:
+    return "█" * max(bool(count), round(_BAR_WIDTH * count / most))
