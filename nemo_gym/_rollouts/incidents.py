@@ -25,10 +25,11 @@ def lift_incidents(result: Row) -> None:
     response = result.get(RESPONSE_KEY_NAME)
     if type(response) is not dict:
         response = {}  # somebody else's result: what it says of itself is all there is
-    tool_errors = response.pop(NG_TOOL_ERRORS_KEY, None) or result.pop(NG_TOOL_ERRORS_KEY, None)
-    if tool_errors and (checked := well_formed(tool_errors)):
-        result[NG_TOOL_ERRORS_KEY] = checked
-    cut_off = response.pop(NG_CUT_OFF_KEY, None) or result.pop(NG_CUT_OFF_KEY, None)
+    on_response, in_result = response.pop(NG_TOOL_ERRORS_KEY, None), result.pop(NG_TOOL_ERRORS_KEY, None)
+    if (on_response or in_result) and (tool_errors := well_formed(on_response) or well_formed(in_result)):
+        result[NG_TOOL_ERRORS_KEY] = tool_errors
+    on_response, in_result = response.pop(NG_CUT_OFF_KEY, None), result.pop(NG_CUT_OFF_KEY, None)
+    cut_off = in_result or on_response
     if cut_off not in _CUT_OFFS:
         cut_off = LENGTH if _is_cut_by_length(response) else None
     if cut_off:
