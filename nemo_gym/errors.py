@@ -16,7 +16,7 @@
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
     ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
-    ├── SandboxError                                       in `nemo_gym.sandbox`
+    ├── SandboxError                  (RuntimeError)       in `nemo_gym.sandbox`
     ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
     ├── DataFileError, OffendingRows, MissingDatasets      datasets that cannot be read, used or found; `_data`
     ├── MetricsConflict, MetricsFileError, CannotFetch     their metrics files and registries; `_data`

@@ -2,51 +2,75 @@
 """Sandboxes: places to run code that nobody has read yet.
 
     async with AsyncSandbox({"docker": {}}, SandboxSpec(image="python:3.12")) as sandbox:
+        await sandbox.start()
         result = await sandbox.exec("python -c 'print(6 * 7)'")
 
-Providers included: docker, apptainer, local. Others come in through `register_provider`.
+Providers included: docker, apptainer, local. Others come in through `register_provider`, or by an entry point of group
+`nemo_gym.sandbox_providers`.
 """
 
 from nemo_gym.sandbox.api import AsyncSandbox, Sandbox
 from nemo_gym.sandbox.config import resolve_provider_config, resolve_provider_metadata
-from nemo_gym.sandbox.providers.base import (
+from nemo_gym.sandbox.providers import (
+    ConnectableProvider,
+    ExecResult,
     SandboxConfigError,
+    SandboxConfigTypeError,
     SandboxCreateError,
+    SandboxCreateVerificationError,
     SandboxEndpoint,
     SandboxError,
     SandboxExecResult,
     SandboxHandle,
     SandboxNotRunningError,
     SandboxProvider,
+    SandboxPtyError,
+    SandboxPtySession,
+    SandboxPtySpec,
     SandboxResources,
     SandboxSpec,
     SandboxStatus,
     SandboxTransferError,
+    SandboxUnsupportedError,
+    SupportsSandboxEndpoint,
+    SupportsSandboxPty,
+    SupportsSandboxPtyAttach,
     UnknownProviderError,
-)
-from nemo_gym.sandbox.providers.registry import (
     create_provider,
     get_provider_class,
     list_providers,
     register_provider,
 )
+from nemo_gym.sandbox.pty import SandboxPty
 from nemo_gym.sandbox.utils import rewrite_image
 
 __all__ = [
     "AsyncSandbox",
+    "ConnectableProvider",
+    "ExecResult",
     "Sandbox",
     "SandboxConfigError",
+    "SandboxConfigTypeError",
     "SandboxCreateError",
+    "SandboxCreateVerificationError",
     "SandboxEndpoint",
     "SandboxError",
     "SandboxExecResult",
     "SandboxHandle",
     "SandboxNotRunningError",
     "SandboxProvider",
+    "SandboxPty",
+    "SandboxPtyError",
+    "SandboxPtySession",
+    "SandboxPtySpec",
     "SandboxResources",
     "SandboxSpec",
     "SandboxStatus",
     "SandboxTransferError",
+    "SandboxUnsupportedError",
+    "SupportsSandboxEndpoint",
+    "SupportsSandboxPty",
+    "SupportsSandboxPtyAttach",
     "UnknownProviderError",
     "create_provider",
     "get_provider_class",

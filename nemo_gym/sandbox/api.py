@@ -2,11 +2,13 @@
 """The sandbox that servers use: one object with a life, whatever provider stands behind it.
 
 `AsyncSandbox` is for code in an event loop, `Sandbox` offers the same to code that is not. What a command did is a
-result; what went wrong with the sandbox itself is a `SandboxError`.
+result, also when the sandbox could not run it; all else that goes wrong with the sandbox is a `SandboxError`.
 """
 
 import asyncio
 import contextlib
+import inspect
+import tempfile
 import threading
 import weakref
 from collections.abc import Coroutine, Mapping, Sequence
@@ -16,6 +18,7 @@ from typing import Any, Self, TypeVar
 
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
+    ConnectableProvider,
     SandboxConfigError,
     SandboxEndpoint,
     SandboxError,
@@ -25,29 +28,30 @@ from nemo_gym.sandbox.providers.base import (
     SandboxProvider,
     SandboxSpec,
     SandboxStatus,
-    SupportsConnect,
-    SupportsEndpoints,
+    SandboxUnsupportedError,
+    SupportsSandboxEndpoint,
 )
 from nemo_gym.sandbox.providers.registry import create_provider
+from nemo_gym.sandbox.pty import SandboxPty
 
 Result = TypeVar("Result")
 
 
 class AsyncSandbox:
-    """A sandbox of one provider; `async with` starts and stops it."""
+    """A sandbox of one provider: `start` makes it, `stop` or the end of `async with` ends it."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
-        """`provider` is `{name: settings}`, or a provider, which then stays the caller's to close."""
-        self._owns_provider = isinstance(provider, Mapping)
+        """Take `{name: settings}` or a provider; `stop` closes the provider in either case."""
         self.provider: SandboxProvider = create_provider(provider) if isinstance(provider, Mapping) else provider
         self.spec = spec
         self._handle: SandboxHandle | None = None
+        self._stopped = False
 
     @property
     def handle(self) -> SandboxHandle:
         """The sandbox as its provider knows it."""
         if self._handle is None:
-            raise SandboxNotRunningError("the sandbox is not running\nhint: `await sandbox.start()`, or `async with`")
+            raise SandboxNotRunningError("the sandbox is not running\nhint: `await sandbox.start()` before using it")
         return self._handle
 
     @property
@@ -55,77 +59,114 @@ class AsyncSandbox:
         """The provider's name for this sandbox."""
         return self.handle.sandbox_id
 
+    @property
+    def pty(self) -> SandboxPty:
+        """Terminals in this sandbox."""
+        return SandboxPty(self.provider, self.handle, self.spec)
+
     async def start(self, spec: SandboxSpec | None = None) -> Self:
-        """Make the sandbox, from `spec` or the one given before; it is ready for commands afterwards."""
+        """Make the sandbox, from `spec` or the one given before, and place its files; commands may follow."""
         if self._handle is not None:
             raise SandboxError(f"sandbox {self._handle.sandbox_id!r} is running already")
+        if self._stopped:
+            raise SandboxError("the sandbox was stopped and does not start again\nhint: make a new one")
         wanted = spec if spec is not None else self.spec
-        self.spec = wanted if wanted is not None else SandboxSpec()
-        self._handle = await self.provider.create(self.spec)
+        if wanted is None:
+            raise SandboxConfigError(
+                "there is no spec to start a sandbox from\nhint: `await sandbox.start(SandboxSpec(image=...))`"
+            )
+        handle = await self.provider.create(wanted)
+        try:
+            await self._upload_files(handle, wanted)
+        except BaseException:
+            # Whatever stopped us, cancellation included: nobody would own this sandbox.
+            await self.provider.close(handle)
+            raise
+        self.spec, self._handle = wanted, handle
         return self
+
+    async def _upload_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
+        if not spec.files:
+            return
+        with tempfile.TemporaryDirectory(prefix="nemo-gym-files-") as folder:
+            for number, (target, content) in enumerate(spec.files.items()):
+                source = content if isinstance(content, Path) else Path(folder, str(number))
+                if not isinstance(content, Path):
+                    await asyncio.to_thread(_write_file, source, content)
+                await self.provider.upload_file(handle, source, target)
 
     async def exec(
         self,
         command: str | Sequence[str],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, Any] | None = None,
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
-        """Run a command; after `timeout_s` it is killed and the result says "timeout"."""
-        return await self.provider.exec(self.handle, command, cwd=cwd, env=env, timeout_s=timeout_s, user=user)
+        """Run a command, in the spec's `workdir` unless `cwd` says otherwise.
+
+        After `timeout_s` it is killed and the result says "timeout"; "sandbox" says that it could not be run at all.
+        """
+        folder = cwd if cwd is not None or self.spec is None else self.spec.workdir
+        return await self.provider.exec(self.handle, command, cwd=folder, env=env, timeout_s=timeout_s, user=user)
 
     async def upload(self, source_path: str | Path, target_path: str) -> None:
         """Copy a local file or folder into the sandbox."""
-        await self.provider.upload_file(self.handle, source_path, target_path)
+        await self.provider.upload_file(self.handle, Path(source_path), target_path)
 
     async def download(self, source_path: str, target_path: str | Path) -> None:
         """Copy a file or folder out of the sandbox."""
-        await self.provider.download_file(self.handle, source_path, target_path)
+        await self.provider.download_file(self.handle, source_path, Path(target_path))
 
     async def status(self) -> SandboxStatus:
-        """Where the sandbox is in its life; stopped before it starts and after it ends."""
-        return SandboxStatus.STOPPED if self._handle is None else await self.provider.status(self._handle)
+        """Where the sandbox is in its life; unknown before it starts, stopped after it ends."""
+        if self._handle is not None:
+            return await self.provider.status(self._handle)
+        return SandboxStatus.STOPPED if self._stopped else SandboxStatus.UNKNOWN
 
     async def endpoint(self, port: int) -> SandboxEndpoint:
-        """Where a port of the sandbox can be reached from here."""
-        if not isinstance(self.provider, SupportsEndpoints):
-            raise SandboxError(f"sandbox provider {self.provider.name!r} offers no endpoints")
-        return await self.provider.endpoint(self.handle, port)
+        """Where a port that the spec declares can be reached from here."""
+        handle = self.handle
+        if self.spec is not None and port not in self.spec.ports:
+            raise SandboxConfigError(
+                f"port {port!r} of sandbox {handle.sandbox_id!r} is not declared; declared: {list(self.spec.ports)}\n"
+                f"hint: name it when the sandbox is made, `ports: [{port}]` of the sandbox spec"
+            )
+        if not isinstance(self.provider, SupportsSandboxEndpoint):
+            raise SandboxUnsupportedError(f"sandbox provider {self.provider.name!r} offers no endpoints")
+        return await self.provider.endpoint(handle, port)
 
     async def stop(self) -> None:
-        """End the sandbox; more than once does no harm."""
-        handle, self._handle = self._handle, None
+        """End the sandbox and close its provider; more than once does no harm."""
+        if self._stopped:
+            return
         try:
-            if handle is not None:
-                await self.provider.close(handle)
+            if self._handle is not None:
+                await self.provider.close(self._handle)
+            self._handle, self._stopped = None, True
         finally:
-            if self._owns_provider:
-                await self.provider.aclose()
+            await self.provider.aclose()
 
-    def serialize(self) -> dict[str, Any]:
-        """What `connect` needs in another process, as JSON values and without secrets."""
-        if not isinstance(self.provider, SupportsConnect):
+    async def serialize(self, *, scope: str | None = None) -> Mapping[str, Any]:
+        """Describe the running sandbox for `connect` in another process, without secrets."""
+        handle = self.handle
+        if not isinstance(self.provider, ConnectableProvider):
             raise SandboxError(f"sandboxes of provider {self.provider.name!r} cannot be handed on")
-        state = self.provider.dump(self.handle)
-        return {"schema": 1, "provider": self.provider.name, "sandbox_id": self.handle.sandbox_id, "state": state}
+        descriptor: Mapping[str, Any] = await _result(self.provider.serialize_handle(handle, scope=scope))
+        return descriptor
 
     @classmethod
-    async def connect(cls, provider: Mapping[str, Any] | SandboxProvider, serialized: Mapping[str, Any]) -> Self:
+    async def connect(cls, descriptor: Mapping[str, Any], *, provider: Mapping[str, Any] | SandboxProvider) -> Self:
         """Take up the running sandbox that `serialize` described; stopping it ends it for everybody."""
         sandbox = cls(provider)
-        if not isinstance(sandbox.provider, SupportsConnect):
+        if not isinstance(sandbox.provider, ConnectableProvider):
             raise SandboxError(f"sandboxes of provider {sandbox.provider.name!r} cannot be taken up")
-        if serialized.get("provider") != sandbox.provider.name:
-            raise SandboxConfigError(
-                f"the sandbox belongs to provider {serialized.get('provider')!r}, not {sandbox.provider.name!r}"
-            )
-        sandbox._handle = await sandbox.provider.connect(serialized["sandbox_id"], serialized["state"])
+        sandbox._handle = await _result(sandbox.provider.connect(descriptor))
         return sandbox
 
     async def __aenter__(self) -> Self:
-        return self if self._handle is not None else await self.start()
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -133,8 +174,18 @@ class AsyncSandbox:
         await self.stop()
 
 
+async def _result(value: Any) -> Any:
+    """Return what a provider gave, awaited if it is to be awaited: providers elsewhere do it either way."""
+    return await value if inspect.isawaitable(value) else value
+
+
+def _write_file(path: Path, content: str | bytes) -> None:
+    path.write_bytes(content if isinstance(content, bytes) else str(content).encode())
+    path.chmod(0o644)
+
+
 class Sandbox:
-    """The same for code without an event loop, or beside one: its work happens on a loop in a thread of its own."""
+    """The same for code outside of any event loop: its work happens on a loop in a thread of its own."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """See `AsyncSandbox`."""
@@ -171,7 +222,7 @@ class Sandbox:
         command: str | Sequence[str],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, Any] | None = None,
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
@@ -203,20 +254,19 @@ class Sandbox:
             if loop is not None:
                 loop.close()
 
-    def serialize(self) -> dict[str, Any]:
+    def serialize(self, *, scope: str | None = None) -> Mapping[str, Any]:
         """See `AsyncSandbox.serialize`."""
-        return self._sandbox.serialize()
+        return self._wait(self._sandbox.serialize(scope=scope))
 
     @classmethod
-    def connect(cls, provider: Mapping[str, Any] | SandboxProvider, serialized: Mapping[str, Any]) -> Self:
+    def connect(cls, descriptor: Mapping[str, Any], *, provider: Mapping[str, Any] | SandboxProvider) -> Self:
         """See `AsyncSandbox.connect`."""
         sandbox = cls(provider)
-        sandbox._sandbox = sandbox._wait(AsyncSandbox.connect(sandbox.provider, serialized))
-        sandbox._sandbox._owns_provider = isinstance(provider, Mapping)
+        sandbox._sandbox = sandbox._wait(AsyncSandbox.connect(descriptor, provider=sandbox.provider))
         return sandbox
 
     def __enter__(self) -> Self:
-        return self if self._sandbox._handle is not None else self.start()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -224,6 +274,15 @@ class Sandbox:
         self.stop()
 
     def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            work.close()
+            raise SandboxError(
+                "a `Sandbox` blocks, so it cannot be used inside a running event loop\nhint: use `AsyncSandbox`"
+            )
         if self._loop is None:
             self._loop = _LoopThread()
             # A sandbox that nobody stops does not keep its thread for ever.

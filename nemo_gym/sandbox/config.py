@@ -8,8 +8,8 @@ Whether the provider exists and accepts the settings is checked when it is creat
 from collections.abc import Mapping
 from typing import Any
 
-from nemo_gym.sandbox.providers.base import SandboxConfigError
-from nemo_gym.sandbox.providers.registry import known_names, nearest
+from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxConfigTypeError
+from nemo_gym.sandbox.providers.registry import list_providers, nearest
 
 METADATA_KEYS = ("default_metadata", "metadata")
 
@@ -32,7 +32,7 @@ def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str,
     for key in reversed(METADATA_KEYS):
         value = block.get(key)
         if value is not None and not isinstance(value, Mapping):
-            raise SandboxConfigError(f"{key!r} of {origin} must be a mapping, not {type(value).__name__}")
+            raise SandboxConfigTypeError(f"{key!r} of {origin} must be a mapping, not {type(value).__name__}")
         metadata.update(value or {})
     return metadata
 
@@ -41,23 +41,24 @@ def _block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) -> tu
     """The mapping that describes the provider, and words for where it stands."""
     if isinstance(provider, Mapping):
         return _plain(provider), "the sandbox provider config"
-    if not isinstance(provider, str) or not provider:
-        raise SandboxConfigError(
-            f"a sandbox provider is a name or a mapping with one provider in it, not {provider!r}\n"
+    if not isinstance(provider, str) or not provider.strip():
+        mistake = SandboxConfigError if isinstance(provider, str) else SandboxConfigTypeError
+        raise mistake(
+            f"a sandbox provider is a non-empty string or a mapping with one provider in it, not {provider!r}\n"
             "hint: e.g. `docker`, or `{docker: {create: {network: none}}}`"
         )
     named = named_configs if named_configs is not None else {}
     if provider in named:
         entry = named[provider]
         if not isinstance(entry, Mapping):
-            raise SandboxConfigError(f"sandbox config {provider!r} must be a mapping, not {type(entry).__name__}")
+            raise SandboxConfigTypeError(f"sandbox config {provider!r} must be a mapping, not {type(entry).__name__}")
         return _plain(entry), f"sandbox config {provider!r}"
-    if provider in known_names():
+    if provider in list_providers():
         return {provider: {}}, f"sandbox provider {provider!r}"
     raise SandboxConfigError(
         f"{provider!r} is neither a sandbox config nor a sandbox provider.\n"
-        f"sandbox providers: {', '.join(sorted(known_names()))}"
-        + nearest(provider, [*(name for name in named if isinstance(name, str)), *known_names()])
+        f"sandbox providers: {', '.join(list_providers())}"
+        + nearest(provider, [*(name for name in named if isinstance(name, str)), *list_providers()])
     )
 
 
@@ -67,11 +68,11 @@ def _provider_part(block: Mapping[str, Any], origin: str) -> dict[str, dict[str,
         found = ", ".join(map(repr, names)) or "none"
         raise SandboxConfigError(
             f"{origin} must name exactly one provider, found: {found}\n"
-            f"hint: `{{docker: {{...}}}}`; sandbox providers: {', '.join(sorted(known_names()))}"
+            f"hint: `{{docker: {{...}}}}`; sandbox providers: {', '.join(list_providers())}"
         )
     settings = block[names[0]]
     if settings is not None and not isinstance(settings, Mapping):
-        raise SandboxConfigError(
+        raise SandboxConfigTypeError(
             f"the settings of provider {names[0]!r} in {origin} must be a mapping, not {type(settings).__name__}"
         )
     return {names[0]: dict(settings or {})}

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small things around images. Pulling and caching them is the engine's business."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+
+from nemo_gym.sandbox.providers.base import SandboxConfigError
 
 
-def rewrite_image(image: str, rules: Mapping[str, str] | None) -> str:
-    """`image` with the longest prefix that `rules` names replaced, e.g. by a mirror: {"docker.io/": "mirror/"}.
+def rewrite_image(image: str | None, rules: Iterable[Mapping[str, str]] | None) -> str | None:
+    """Replace the prefix of `image` that the first matching rule names, e.g. by a mirror's.
 
-    One rule is applied, once: a replacement is not rewritten again. Without a matching rule the image stays as it is.
+    A rule is `{"from": "docker.io/", "to": "mirror/"}`. One rule is applied, once; without a match, the image stays.
     """
-    matching = [prefix for prefix in rules or {} if image.startswith(prefix)]
-    if not rules or not matching:
-        return image
-    prefix = max(matching, key=len)
-    return rules[prefix] + image[len(prefix) :]
+    for rule in rules or ():
+        if not isinstance(rule, Mapping) or not {"from", "to"} <= set(rule):
+            raise SandboxConfigError(
+                f"a rule for images needs `from` and `to`, but this one is {rule!r}\n"
+                "hint: e.g. {'from': 'docker.io/', 'to': 'mirror.example/'}"
+            )
+        if image is not None and image.startswith(rule["from"]):
+            return rule["to"] + image.removeprefix(rule["from"])
+    return image

@@ -181,13 +181,15 @@ EXPORTERS = (
 )
 
 _SANDBOX_METHODS = {
-    "start": "",
-    "exec": "command, *, cwd=..., env=..., timeout_s=180, user=...",
+    "start": "spec=None",
+    "exec": "command, *, cwd=None, env=None, timeout_s=180, user=None",
     "upload": "source_path, target_path",
     "download": "source_path, target_path",
     "status": "",
     "endpoint": "port",
     "stop": "",
+    "serialize": "*, scope=None",
+    "connect": "descriptor, *, provider",
 }
 
 SANDBOX = (
@@ -195,40 +197,94 @@ SANDBOX = (
         "AsyncSandbox",
         "provider, spec=None",
         *(coroutine(name, signature) for name, signature in _SANDBOX_METHODS.items()),
-        function("serialize", ""),
-        coroutine("connect", "provider, serialized"),
         coroutine("__aenter__", ""),
         coroutine("__aexit__", "*args"),
+        attribute("pty"),
     ),
     class_(
         "Sandbox",
         "provider, spec=None",
         *(function(name, signature) for name, signature in _SANDBOX_METHODS.items()),
-        function("serialize", ""),
-        function("connect", "provider, serialized"),
         function("__enter__", ""),
         function("__exit__", "*args"),
     ),
     dataclass_(
         "SandboxSpec",
-        **each(
-            "image ttl_s ready_timeout_s workdir env files metadata resources entrypoint provider_options ports",
-            OPTIONAL,
-        ),
+        **each("image ttl_s ready_timeout_s workdir entrypoint"),
+        **each("env files metadata resources provider_options ports", OPTIONAL),
     ),
-    dataclass_("SandboxResources", **each("cpu memory_mib disk_gib gpu gpu_type", OPTIONAL)),
-    dataclass_("SandboxExecResult", **each("stdout stderr return_code error_type", OPTIONAL)),
-    dataclass_("SandboxEndpoint"),
-    dataclass_("SandboxHandle"),
-    enum("SandboxStatus"),
-    error("SandboxCreateError", "Exception"),
+    dataclass_("SandboxResources", **each("cpu memory_mib disk_gib gpu gpu_type")),
+    dataclass_("SandboxExecResult", "stdout stderr return_code", error_type=None),
+    same("ExecResult", "nemo_gym.sandbox:SandboxExecResult"),
+    dataclass_("SandboxEndpoint", "endpoint", headers=OPTIONAL),
+    dataclass_("SandboxHandle", "sandbox_id", **each("provider_name raw", OPTIONAL)),
+    dataclass_("SandboxPtySpec", **each("command cwd env user", OPTIONAL), rows=24, cols=80, pty=True),
+    enum("SandboxStatus", "starting", "running", "stopped", "error", "unknown"),
+    error("SandboxCreateError", "RuntimeError"),
+    error("SandboxCreateVerificationError", "SandboxCreateError", "RuntimeError"),
+    error("SandboxPtyError", "Exception"),
+    class_("SandboxProvider"),
+    class_("SupportsSandboxEndpoint", None, coroutine("endpoint", "handle, port")),
+    class_("SupportsSandboxPty"),
+    class_("SupportsSandboxPtyAttach"),
+    class_(
+        "ConnectableProvider",
+        None,
+        coroutine("serialize_handle", "handle, *, scope=None"),
+        coroutine("connect", "descriptor"),
+    ),
     function("resolve_provider_config", "provider, named_configs=..."),
     function("resolve_provider_metadata", "provider, named_configs=..."),
-    function("register_provider", "name, provider_class"),
+    function("register_provider", "name, cls, *, override=False"),
     function("create_provider", "config"),
     function("get_provider_class", "name"),
     function("list_providers", ""),
     function("rewrite_image", "image, rules"),
+)
+_RE_EXPORTED = (
+    "ConnectableProvider ExecResult SandboxCreateError SandboxCreateVerificationError SandboxEndpoint "
+    "SandboxExecResult SandboxHandle SandboxProvider SandboxPtyError SandboxPtySpec SandboxResources SandboxSpec "
+    "SandboxStatus SupportsSandboxEndpoint SupportsSandboxPty SupportsSandboxPtyAttach"
+)
+
+_PROBE = {**each("command expected_stdout", OPTIONAL), "timeout_s": 30, "deadline_s": None}
+_PROBE |= {"stable_count": 1, "stable_delay_s": 0}
+_DOCKER_CONFIGS = (
+    dataclass_(
+        "DockerCreateConfig",
+        keepalive_shell="/bin/sh",
+        keepalive_cmd=OPTIONAL,
+        start_timeout_s=600,
+        use_init=True,
+        network=None,
+        read_only=False,
+        cap_drop=[],
+        security_opt=[],
+        pids_limit=None,
+        extra_run_args=[],
+        apply_resource_limits=True,
+        publish_host="127.0.0.1",
+    ),
+    dataclass_("DockerExecConfig", default_timeout_s=180, extra_exec_args=[], concurrency=32, exec_shell=None),
+    dataclass_("DockerProbeConfig", **_PROBE),
+)
+_APPTAINER_CONFIGS = (
+    dataclass_(
+        "ApptainerCreateConfig",
+        mount_point="/sandbox",
+        start_timeout_s=600,
+        extra_start_args=[],
+        apply_resource_limits=True,
+    ),
+    dataclass_(
+        "ApptainerExecConfig",
+        default_timeout_s=180,
+        fakeroot_for_root=True,
+        default_binds=[],
+        extra_exec_args=[],
+        concurrency=32,
+    ),
+    dataclass_("ApptainerProbeConfig", **_PROBE),
 )
 
 PACKAGE_EXPORTS = {
@@ -273,13 +329,25 @@ SMALL_MODULES = {
         same("resolve_provider_metadata", "nemo_gym.sandbox:resolve_provider_metadata"),
     ),
     "nemo_gym.sandbox.utils": (same("rewrite_image", "nemo_gym.sandbox:rewrite_image"),),
-    "nemo_gym.sandbox.providers.base": (
-        same("SandboxCreateError", "nemo_gym.sandbox:SandboxCreateError"),
-        same("SandboxExecResult", "nemo_gym.sandbox:SandboxExecResult"),
+    "nemo_gym.sandbox.providers.base": tuple(same(name, f"nemo_gym.sandbox:{name}") for name in _RE_EXPORTED.split()),
+    "nemo_gym.sandbox.providers": tuple(
+        same(name, f"nemo_gym.sandbox:{name}")
+        for name in f"{_RE_EXPORTED} create_provider get_provider_class list_providers register_provider".split()
     ),
-    "nemo_gym.sandbox.providers.apptainer": (class_("ApptainerProvider"),),
+    "nemo_gym.sandbox.providers.apptainer": (
+        class_("ApptainerProvider", "exec=None, create=None, probe=None, *, bin_path=None"),
+        *_APPTAINER_CONFIGS,
+    ),
     "nemo_gym.sandbox.providers.apptainer.provider": (
         same("ApptainerProvider", "nemo_gym.sandbox.providers.apptainer:ApptainerProvider"),
+        function("_require_apptainer", "bin_path=None"),
     ),
-    "nemo_gym.sandbox.providers.docker": (class_("DockerProvider"), class_("DockerCreateConfig")),
+    "nemo_gym.sandbox.providers.docker": (
+        class_("DockerProvider", "exec=None, create=None, probe=None"),
+        *_DOCKER_CONFIGS,
+    ),
+    "nemo_gym.sandbox.providers.docker.provider": (
+        same("DockerProvider", "nemo_gym.sandbox.providers.docker:DockerProvider"),
+        function("_require_docker", ""),
+    ),
 }

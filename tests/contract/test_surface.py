@@ -85,6 +85,9 @@ def _check_dataclass(found: Any, entry: Name) -> None:
     for name in entry.fields:
         missing = (fields[name].default, fields[name].default_factory) == (dataclasses.MISSING, dataclasses.MISSING)
         assert missing is (entry.fields[name] is REQUIRED)
+        if not missing:
+            made = fields[name].default_factory
+            _check_default(fields[name].default if made is dataclasses.MISSING else made(), entry.fields[name])
 
 
 def _check_enum(found: Any, entry: Name) -> None:

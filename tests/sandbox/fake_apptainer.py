@@ -13,8 +13,8 @@ import subprocess
 import sys
 
 HOME = pathlib.Path(__file__).resolve().parent
-START_VALUES = {"--network", "--cpus", "--memory", "--bind"}
-START_SWITCHES = {"--containall", "--writable-tmpfs", "--fakeroot", "--net", "--nv"}
+START_VALUES = {"--network", "--cpus", "--memory", "--bind", "--env-file", "--overlay"}
+START_SWITCHES = {"--containall", "--writable-tmpfs", "--no-eval", "--net", "--nv"}
 
 
 def fail(message: str) -> None:
@@ -34,10 +34,11 @@ def parse(args: list[str], values: set[str], switches: set[str]) -> tuple[dict[s
 
 
 def start(args: list[str]) -> None:
-    _, (image, name) = parse(args, START_VALUES, START_SWITCHES)
+    flags, (image, name) = parse(args, START_VALUES, START_SWITCHES)
     if "no-such-image" in image:
         fail(f"While making image from oci registry: {image}: manifest unknown")
-    (HOME / f"{name}.instance").touch()
+    given = pathlib.Path(flags["--env-file"]).read_text() if "--env-file" in flags else ""
+    (HOME / f"{name}.instance").write_text(given)
 
 
 def listing(args: list[str]) -> None:
@@ -60,7 +61,7 @@ def stop(args: list[str]) -> None:
 
 
 def execute(args: list[str]) -> None:
-    flags, (instance, *command) = parse(args, {"--pwd"}, {"--cleanenv"})
+    flags, (instance, *command) = parse(args, {"--pwd"}, {"--cleanenv", "--fakeroot", "--nv"})
     name = instance.removeprefix("instance://")
     if not (HOME / f"{name}.instance").exists():
         fail("no instance found")

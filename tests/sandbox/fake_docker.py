@@ -15,10 +15,10 @@ import time
 
 HOME = pathlib.Path(__file__).resolve().parent
 RUN_VALUES = {
-    "--name", "--label", "--pull", "--pids-limit", "--security-opt", "--network", "--user", "--cpus", "--memory",
-    "--memory-swap", "--gpus", "--workdir", "--env", "--volume", "--publish", "--entrypoint", "--shm-size",
+    "--name", "--label", "-w", "--env", "--cpus", "--memory", "--memory-swap", "--gpus", "--network", "--cap-drop",
+    "--security-opt", "--pids-limit", "--publish", "-v", "--shm-size", "--user", "--pull", "--entrypoint",
 }  # fmt: skip
-EXEC_VALUES = {"--workdir", "--user", "--env"}
+EXEC_VALUES = {"-w", "--user", "--env"}
 
 
 def fail(message: str, code: int) -> None:
@@ -59,14 +59,14 @@ def kill_all(name: str) -> None:
 
 
 def run(args: list[str]) -> None:
-    flags, (image, *command) = parse(args, RUN_VALUES, {"--detach", "--rm", "--init"})
+    flags, (image, *command) = parse(args, RUN_VALUES, {"-d", "--rm", "--init", "--read-only"})
     if "no-such-image" in image:
         fail("Unable to find image locally\ndocker: Error response from daemon: pull access denied", 125)
     (name,) = flags["--name"]
     if "slow" in image:
         (HOME / f"{name}.pulling").touch()
         time.sleep(600)
-    workdir = flags.get("--workdir", [str(HOME)])[0]
+    workdir = flags.get("-w", [str(HOME)])[0]
     pathlib.Path(workdir).mkdir(parents=True, exist_ok=True)
     env = {"PATH": os.environ["PATH"], "FAKE_CONTAINER": name, **environment(flags)}
     main = subprocess.Popen(
@@ -85,10 +85,10 @@ def run(args: list[str]) -> None:
 
 
 def execute(args: list[str]) -> None:
-    flags, (name, *command) = parse(args, EXEC_VALUES, {"--interactive"})
+    flags, (name, *command) = parse(args, EXEC_VALUES, {"-i", "-t", "--privileged"})
     record = container(name)
-    stdin = None if "--interactive" in flags else subprocess.DEVNULL
-    cwd = flags.get("--workdir", [record["workdir"]])[0]
+    stdin = None if "-i" in flags else subprocess.DEVNULL
+    cwd = flags.get("-w", [record["workdir"]])[0]
     env = {**record["env"], **environment(flags)}
     code = subprocess.Popen(command, stdin=stdin, cwd=cwd, env=env, start_new_session=True).wait()
     sys.exit(128 - code if code < 0 else code)
@@ -107,10 +107,11 @@ def inspect(args: list[str]) -> None:
 
 def port(args: list[str]) -> None:
     name, wanted = args
-    published = [entry.split(":")[-1] + "/tcp" for entry in container(name)["ports"]]
+    published = [entry.split(":")[-1] for entry in container(name)["ports"]]
     if wanted not in published:
         fail(f"Error: No public port '{wanted}' published for {name}", 1)
-    print(f"127.0.0.1:{49000 + published.index(wanted)}")
+    host = container(name)["ports"][0].partition("::")[0]
+    print(f"{host}:{49000 + published.index(wanted)}")
 
 
 def remove(args: list[str]) -> None:

@@ -59,8 +59,8 @@ def test_an_unknown_name_suggests_the_nearest():
         ("broken", "'broken' must be a mapping, not str"),
         ({}, "exactly one provider, found: none"),
         ({"docker": "x"}, "settings of provider 'docker'.* must be a mapping, not str"),
-        ("", "a name or a mapping"),
-        (None, "a name or a mapping"),
+        ("", "a non-empty string or a mapping"),
+        (None, "a non-empty string or a mapping"),
     ],
 )
 def test_what_cannot_be_used_says_why(provider, message):

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -7,31 +8,37 @@ from nemo_gym.sandbox.utils import rewrite_image
 NAMES = st.text("abc/.:", max_size=8)
 
 
+def rules(**prefixes: str) -> list[dict[str, str]]:
+    return [{"from": source, "to": target} for source, target in prefixes.items()]
+
+
 def test_a_prefix_is_replaced_by_its_mirror():
-    assert (
-        rewrite_image("docker.io/library/python:3.12", {"docker.io/": "mirror/hub/"})
-        == "mirror/hub/library/python:3.12"
-    )
+    mirror = [{"from": "docker.io/", "to": "mirror/hub/"}]
+    assert rewrite_image("docker.io/library/python:3.12", mirror) == "mirror/hub/library/python:3.12"
 
 
-def test_the_longest_prefix_wins():
-    rules = {"docker.io/": "a/", "docker.io/library/": "b/"}
-    assert rewrite_image("docker.io/library/python", rules) == "b/python"
+def test_the_first_prefix_that_matches_wins():
+    assert rewrite_image("abc", rules(x="0", a="1", ab="2")) == "1bc"
 
 
 def test_an_image_that_no_rule_names_stays_as_it_is():
-    assert rewrite_image("ghcr.io/x/y", {"docker.io/": "mirror/"}) == "ghcr.io/x/y"
+    assert rewrite_image("ghcr.io/x/y", rules(docker="mirror")) == "ghcr.io/x/y"
     assert rewrite_image("ghcr.io/x/y", None) == "ghcr.io/x/y"
-    assert rewrite_image("ghcr.io/x/y", {}) == "ghcr.io/x/y"
+    assert rewrite_image("ghcr.io/x/y", []) == "ghcr.io/x/y"
+    assert rewrite_image(None, rules(docker="mirror")) is None
 
 
 def test_a_replacement_is_not_rewritten_again():
-    assert rewrite_image("a/x", {"a/": "b/", "b/": "c/"}) == "b/x"
+    assert rewrite_image("a/x", rules(a="b", b="c")) == "b/x"
 
 
-@given(image=NAMES, rules=st.dictionaries(NAMES, NAMES, max_size=5))
+def test_a_rule_that_lacks_a_part_is_named():
+    with pytest.raises(ValueError, match=r"`from` and `to`.*'frm'(.|\n)*hint"):
+        rewrite_image("x", [{"frm": "a", "to": "b"}])
+
+
+@given(image=NAMES, pairs=st.lists(st.tuples(NAMES, NAMES), max_size=5))
 @settings(max_examples=100, deadline=None)
-def test_what_comes_out_is_one_replacement_and_the_rest_of_the_image(image, rules):
-    matching = [prefix for prefix in rules if image.startswith(prefix)]
-    expected = {rules[prefix] + image[len(prefix) :] for prefix in matching if len(prefix) == max(map(len, matching))}
-    assert rewrite_image(image, rules) in (expected or {image})
+def test_what_comes_out_is_one_replacement_and_the_rest_of_the_image(image, pairs):
+    expected = next((target + image[len(prefix) :] for prefix, target in pairs if image.startswith(prefix)), image)
+    assert rewrite_image(image, [{"from": prefix, "to": target} for prefix, target in pairs]) == expected

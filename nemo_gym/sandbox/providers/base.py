@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sandbox is: its description, its results, its errors, and what a provider has to offer.
 
-These are plain values and one protocol; nothing here starts a process. How a sandbox is really made is left to the
+These are plain values and protocols; nothing here starts a process. How a sandbox is really made is left to the
 providers beside this module.
 
     GymError
-    └── SandboxError                       anything that went wrong with a sandbox itself, not with the command in it
-        ├── SandboxConfigError (ValueError)        a provider config or a spec cannot be used as it is
-        ├── SandboxCreateError                     a sandbox could not be made
-        │   └── UnknownProviderError (ValueError)  no provider of that name is registered
-        ├── SandboxNotRunningError                 the sandbox was never started, has ended, or is out of reach
-        └── SandboxTransferError                   a file could not be brought in or out
+    └── SandboxError (RuntimeError)                anything that went wrong with a sandbox itself, not with a command
+        ├── SandboxConfigError (ValueError)            a provider config or a spec cannot be used as it is
+        │   └── SandboxConfigTypeError (TypeError)     a part of it has the wrong type
+        ├── SandboxCreateError                         a sandbox could not be made
+        │   ├── SandboxCreateVerificationError         it was made, but did not answer its probe
+        │   └── UnknownProviderError (ValueError)      no provider of that name is registered
+        ├── SandboxNotRunningError                     the sandbox was never started, has ended, or is out of reach
+        ├── SandboxTransferError                       a file could not be brought in or out
+        ├── SandboxPtyError                            a terminal could not be opened, or has ended
+        └── SandboxUnsupportedError (NotImplementedError)  the provider does not offer this
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from nemo_gym.errors import GymError
 
 DEFAULT_EXEC_TIMEOUT_S = 180.0
-TIMEOUT_RETURN_CODE = 124
+FAILED_RETURN_CODE = 125
+"""Return code of a command that timed out, or that the sandbox could not run."""
 KILLED_RETURN_CODE = 137
+MAX_PORT = 65535
 
 
-class SandboxError(GymError):
+class SandboxError(GymError, RuntimeError):
     """Something went wrong with a sandbox itself, not with the command that ran in it."""
 
 
@@ -35,8 +41,16 @@ class SandboxConfigError(SandboxError, ValueError):
     """A provider config or a sandbox spec cannot be used as it is."""
 
 
+class SandboxConfigTypeError(SandboxConfigError, TypeError):
+    """A part of a provider config has the wrong type."""
+
+
 class SandboxCreateError(SandboxError):
     """A sandbox could not be made."""
+
+
+class SandboxCreateVerificationError(SandboxCreateError):
+    """A sandbox was made but did not answer its probe, so it was removed again."""
 
 
 class UnknownProviderError(SandboxCreateError, ValueError):
@@ -51,13 +65,21 @@ class SandboxTransferError(SandboxError):
     """A file could not be brought into or out of a sandbox."""
 
 
+class SandboxPtyError(SandboxError):
+    """A terminal in a sandbox could not be opened, or has ended."""
+
+
+class SandboxUnsupportedError(SandboxError, NotImplementedError):
+    """The provider does not offer what was asked for."""
+
+
 class SandboxStatus(StrEnum):
     """Where a sandbox is in its life."""
 
     STARTING = "starting"
     RUNNING = "running"
     STOPPED = "stopped"
-    FAILED = "failed"
+    ERROR = "error"
     UNKNOWN = "unknown"
 
 
@@ -67,9 +89,26 @@ class SandboxResources:
 
     cpu: float | None = None
     memory_mib: int | None = None
-    disk_gib: float | None = None
+    disk_gib: int | None = None
     gpu: int | None = None
     gpu_type: str | None = None
+
+    @classmethod
+    def from_mapping(cls, values: Mapping[str, Any] | None) -> Self:
+        """Build resources from config values, which may be numbers or text that holds numbers."""
+        kinds = {"cpu": float, "memory_mib": int, "disk_gib": int, "gpu": int, "gpu_type": str}
+        given = {name: value for name, value in (values or {}).items() if value is not None}
+        unknown = sorted(set(given) - set(kinds), key=str)
+        if unknown:
+            raise SandboxConfigError(
+                f"unknown sandbox resources: {', '.join(map(repr, unknown))}\nhint: there are {', '.join(kinds)}"
+            )
+        try:
+            return cls(**{name: kinds[name](value) for name, value in given.items()})
+        except (TypeError, ValueError) as error:
+            raise SandboxConfigError(
+                f"sandbox resources that are not numbers: {dict(given)!r} ({error})\nhint: e.g. {{'memory_mib': 2048}}"
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -84,13 +123,14 @@ class SandboxSpec:
     """How long making it may take, image download included; None is the provider's default."""
     workdir: str | None = None
     """Where commands run unless they say otherwise; made if it is not there."""
-    env: Mapping[str, str] = field(default_factory=dict)
-    """Environment of every command."""
+    env: Mapping[str, Any] = field(default_factory=dict)
+    """Environment of every command; a provider turns values into text."""
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict)
     """Path in the sandbox -> its content (text or bytes), or the local file to copy (a `Path`)."""
-    metadata: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     """Labels, so that the sandbox can be found again in the provider's own tools."""
     resources: SandboxResources = field(default_factory=SandboxResources)
+    """Also as a mapping, see `SandboxResources.from_mapping`."""
     entrypoint: str | Sequence[str] | None = None
     """Main process, in place of one that only keeps the sandbox alive; a string goes through a shell."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
@@ -100,42 +140,58 @@ class SandboxSpec:
 
     def __post_init__(self) -> None:
         given: object = self.resources
-        if given is None:
-            object.__setattr__(self, "resources", SandboxResources())
-        elif isinstance(given, Mapping):
-            object.__setattr__(self, "resources", SandboxResources(**given))
-        check_env(self.env)
+        if given is None or isinstance(given, Mapping):
+            object.__setattr__(self, "resources", SandboxResources.from_mapping(given))
+        object.__setattr__(self, "ports", _check_ports(self.ports))
+
+
+def _check_ports(ports: object) -> tuple[int, ...]:
+    if not isinstance(ports, Sequence) or isinstance(ports, str | bytes):
+        raise SandboxConfigError(f"the ports of a sandbox must be a list of numbers, not {ports!r}")
+    for port in ports:
+        if type(port) is not int or not 1 <= port <= MAX_PORT:
+            raise SandboxConfigError(f"the port of a sandbox must be a number from 1 to {MAX_PORT}, not {port!r}")
+    if len(set(ports)) != len(ports):
+        raise SandboxConfigError(f"the ports of a sandbox must differ from each other: {list(ports)}")
+    return tuple(ports)
 
 
 @dataclass(frozen=True)
 class SandboxExecResult:
-    """How a command ended. `error_type` says what cut it short: "timeout", "oom", "output_limit", ..., or None."""
+    """How a command ended.
 
-    stdout: str = ""
-    stderr: str = ""
-    return_code: int = 0
+    `error_type` says what cut it short: "timeout", "sandbox" (the sandbox failed, not the command), "oom",
+    "output_limit", ..., or None. A text is None where there is nothing to show.
+    """
+
+    stdout: str | None
+    stderr: str | None
+    return_code: int
     error_type: str | None = None
+
+
+ExecResult = SandboxExecResult
 
 
 @dataclass(frozen=True)
 class SandboxEndpoint:
     """Where a port of the sandbox can be reached from here."""
 
-    url: str
+    endpoint: str
+    """An absolute URL."""
     headers: Mapping[str, str] = field(default_factory=dict)
+    """What a request has to carry."""
 
-    @property
-    def host(self) -> str:
-        """Host part of `url`."""
-        return urlsplit(self.url).hostname or ""
-
-    @property
-    def port(self) -> int | None:
-        """Port part of `url`, if it names one."""
-        return urlsplit(self.url).port
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.endpoint) if isinstance(self.endpoint, str) else None
+        if parts is None or not parts.scheme or not parts.netloc:
+            raise SandboxConfigError(
+                f"the endpoint of a sandbox must be an absolute URL, not {self.endpoint!r}\n"
+                "hint: e.g. 'http://127.0.0.1:8000'"
+            )
 
 
-@dataclass(frozen=True)
+@dataclass
 class SandboxHandle:
     """A sandbox as its provider knows it; `raw` is the provider's own affair."""
 
@@ -144,17 +200,58 @@ class SandboxHandle:
     raw: Any = None
 
 
+@dataclass(frozen=True)
+class SandboxPtySpec:
+    """The terminal that one wants in a sandbox."""
+
+    command: str | Sequence[str] | None = None
+    """What runs in it; None is a shell."""
+    cwd: str | None = None
+    env: Mapping[str, Any] | None = None
+    rows: int = 24
+    cols: int = 80
+    user: str | int | None = None
+    pty: bool = True
+    """Whether there is a terminal at all; otherwise input and output are plain streams."""
+
+
+class SandboxPtySession(Protocol):
+    """A program in a sandbox that one talks to while it runs."""
+
+    pty_id: str
+
+    async def read(self, timeout_s: float | None = None) -> bytes:
+        """Return output as soon as there is some; empty when the program has ended, `TimeoutError` if none comes."""
+        ...
+
+    async def write(self, data: str | bytes) -> None:
+        """Type `data`."""
+        ...
+
+    async def resize(self, rows: int, cols: int) -> None:
+        """Change the size of the terminal."""
+        ...
+
+    async def wait(self, timeout_s: float | None = None) -> int:
+        """Wait for the program to end and return its return code."""
+        ...
+
+    async def close(self) -> None:
+        """End the program and all that it started; more than once does no harm."""
+        ...
+
+
 class SandboxProvider(Protocol):
     """Makes sandboxes and runs commands in them.
 
-    A command that fails, times out or is killed is a result. An exception means that the sandbox itself failed, so
-    that nobody mistakes a broken engine for a wrong answer of the model.
+    A command that fails, times out or is killed is a result. So is one that the sandbox could not run: its
+    `error_type` is "sandbox", so that nobody mistakes a broken engine for a wrong answer of the model.
     """
 
     name: str
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Make a sandbox that is ready for commands, `spec.files` in place; leave nothing behind if that fails."""
+        """Make a sandbox that is ready for commands; leave nothing behind if that fails."""
         ...
 
     async def exec(
@@ -163,18 +260,18 @@ class SandboxProvider(Protocol):
         command: str | Sequence[str],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, Any] | None = None,
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
         """Run a command (a string goes through a shell); after `timeout_s` it is killed inside the sandbox."""
         ...
 
-    async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
+    async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
         """Copy a local file or folder to `target_path`, making the folders above it."""
         ...
 
-    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
+    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: Path) -> None:
         """Copy a file or folder of the sandbox to the local `target_path`, complete or not at all."""
         ...
 
@@ -187,12 +284,15 @@ class SandboxProvider(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Release what the provider itself holds (connections and the like), not its sandboxes."""
+        """Release what the provider itself holds (connections and the like), not its sandboxes.
+
+        Every sandbox that stops calls this, also while others of the same provider run.
+        """
         ...
 
 
 @runtime_checkable
-class SupportsEndpoints(Protocol):
+class SupportsSandboxEndpoint(Protocol):
     """A provider whose sandboxes can be reached over the network."""
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
@@ -201,26 +301,58 @@ class SupportsEndpoints(Protocol):
 
 
 @runtime_checkable
-class SupportsConnect(Protocol):
+class SupportsSandboxPty(Protocol):
+    """A provider that opens terminals in its sandboxes."""
+
+    async def create_pty(self, handle: SandboxHandle, spec: SandboxPtySpec) -> SandboxPtySession:
+        """Start a program in a terminal."""
+        ...
+
+
+@runtime_checkable
+class SupportsSandboxPtyAttach(Protocol):
+    """A provider that finds a terminal again."""
+
+    async def attach_pty(self, handle: SandboxHandle, pty_id: str) -> SandboxPtySession:
+        """Return the terminal that `create_pty` opened."""
+        ...
+
+
+@runtime_checkable
+class ConnectableProvider(Protocol):
     """A provider whose sandboxes another process can take up."""
 
-    def dump(self, handle: SandboxHandle) -> dict[str, Any]:
-        """What `connect` needs, as JSON values and without secrets."""
+    async def serialize_handle(self, handle: SandboxHandle, *, scope: str | None = None) -> Mapping[str, Any]:
+        """Describe the sandbox for `connect`, as JSON values and without secrets.
+
+        `scope` narrows what the holder of the description may do, where the provider can enforce that.
+        """
         ...
 
-    async def connect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """The handle of a running sandbox that `dump` described."""
+    async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
+        """Return the handle of the running sandbox that `serialize_handle` described."""
         ...
 
 
-def check_env(env: Mapping[str, str]) -> None:
-    """Refuse names and values that no process environment can hold."""
-    bad = [name for name in env if not isinstance(name, str) or not name or "=" in name or "\0" in name]
+def env_as_text(env: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return `env` with its values as text, or refuse what no process environment can hold."""
+    given = dict(env or {})
+    bad = [name for name in given if not isinstance(name, str) or not name or "=" in name or "\0" in name]
     if bad:
         raise SandboxConfigError(f"not names of environment variables: {', '.join(map(repr, bad))}")
-    unusable = [name for name, value in env.items() if not isinstance(value, str) or "\0" in value]
+    unusable = [name for name, value in given.items() if value is None or "\0" in str(value)]
     if unusable:
         raise SandboxConfigError(
-            f"environment variables whose value is not text: {', '.join(map(repr, unusable))}\n"
-            f"hint: give strings without NUL characters, e.g. {unusable[0]}: '1'"
+            f"environment variables without a usable value: {', '.join(map(repr, unusable))}\n"
+            f"hint: give text without NUL characters, e.g. {unusable[0]}: '1'"
         )
+    return {name: str(value) for name, value in given.items()}
+
+
+def timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
+    """Return the result of a command that was killed at its deadline; what it had written stands in `stderr`."""
+    written = (output.decode("utf-8", errors="replace") for output in (stderr, stdout))
+    before, until_then = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)
+    notice = "[sandbox] the command was killed at its deadline"
+    told = f"{before}{notice}; its stdout until then:\n{until_then}" if until_then else f"{before}{notice}"
+    return SandboxExecResult(None, told, FAILED_RETURN_CODE, "timeout")

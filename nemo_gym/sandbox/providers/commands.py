@@ -9,23 +9,25 @@ import asyncio
 import os
 import shlex
 import tarfile
-import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from uuid import uuid4
 
 from nemo_gym.sandbox.providers.archives import pack, unpack
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
+    FAILED_RETURN_CODE,
     KILLED_RETURN_CODE,
-    TIMEOUT_RETURN_CODE,
+    SandboxConfigError,
+    SandboxError,
     SandboxExecResult,
     SandboxHandle,
-    SandboxSpec,
     SandboxTransferError,
-    check_env,
+    SandboxUnsupportedError,
+    env_as_text,
+    timeout_result,
 )
 from nemo_gym.sandbox.providers.processes import Completed
 
@@ -42,9 +44,14 @@ SEND_FOLDER = 'exec tar -C "$1" -cf - .'
 class CommandProvider(ABC):
     """Commands and file transfer for a provider that implements `_run`."""
 
-    def __init__(self, *, max_output_bytes: int, transfer_timeout_s: float) -> None:
+    name: str
+
+    def __init__(
+        self, *, max_output_bytes: int, transfer_timeout_s: float, default_timeout_s: float | None = None
+    ) -> None:
         self._max_output_bytes = max_output_bytes
         self._transfer_timeout_s = transfer_timeout_s
+        self._default_timeout_s = default_timeout_s
 
     @abstractmethod
     async def _run(
@@ -61,9 +68,21 @@ class CommandProvider(ABC):
     ) -> tuple[Completed, str | None]:
         """Run `argv` in the sandbox; also returns what cut it short, if something did."""
 
+    @abstractmethod
+    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+        """What `_take_up` needs beside the id, as JSON values and without secrets."""
+
+    @abstractmethod
+    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+        """Return the handle of a running sandbox that `_dump` described."""
+
     def _path(self, handle: SandboxHandle, path: str) -> str:
         """`path` as programs in the sandbox see it."""
         return path
+
+    def _shell(self, handle: SandboxHandle) -> Sequence[str]:
+        """The words that go before a command."""
+        return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
     async def exec(
         self,
@@ -71,20 +90,26 @@ class CommandProvider(ABC):
         command: str | Sequence[str],
         *,
         cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
+        env: Mapping[str, Any] | None = None,
         timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
         user: str | int | None = None,
     ) -> SandboxExecResult:
         """Run a command; see `SandboxProvider.exec`."""
-        check_env(env or {})
-        text = command if isinstance(command, str) else shlex.join(command)
-        argv = [SHELL, "-c", RUN_COMMAND, "sandbox", text]
-        completed, cause = await self._run(handle, argv, cwd=cwd, env=env, timeout_s=timeout_s, user=user)
-        codes = {None: completed.return_code, "timeout": TIMEOUT_RETURN_CODE}
+        variables = env_as_text(env)
+        argv = [*self._shell(handle), command if isinstance(command, str) else shlex.join(command)]
+        limit_s = timeout_s if timeout_s is not None else self._default_timeout_s
+        try:
+            completed, cause = await self._run(handle, argv, cwd=cwd, env=variables, timeout_s=limit_s, user=user)
+        except SandboxConfigError:
+            raise
+        except (SandboxError, OSError) as error:
+            return SandboxExecResult(None, str(error), FAILED_RETURN_CODE, "sandbox")
+        if cause == "timeout":
+            return timeout_result(completed.stdout, completed.stderr)
         return SandboxExecResult(
             stdout=completed.stdout.decode("utf-8", errors="replace"),
             stderr=completed.stderr.decode("utf-8", errors="replace"),
-            return_code=codes.get(cause, KILLED_RETURN_CODE),
+            return_code=completed.return_code if cause is None else KILLED_RETURN_CODE,
             error_type=cause,
         )
 
@@ -121,17 +146,23 @@ class CommandProvider(ABC):
         except (OSError, tarfile.TarError) as error:
             raise SandboxTransferError(f"cannot {what}: {error}") from error
 
-    async def _place_files(self, handle: SandboxHandle, spec: SandboxSpec) -> None:
-        """Bring `spec.files` into a new sandbox."""
-        for target, content in spec.files.items():
-            if isinstance(content, Path):
-                await self.upload_file(handle, content, target)
-                continue
-            with tempfile.TemporaryFile() as source:
-                source.write(content.encode() if isinstance(content, str) else content)
-                source.seek(0)
-                argv = [SHELL, "-c", RECEIVE_FILE, "sandbox", self._path(handle, target), "644"]
-                await self._transfer(handle, f"write {target!r}", argv, stdin=source)
+    async def serialize_handle(self, handle: SandboxHandle, *, scope: str | None = None) -> dict[str, Any]:
+        """Describe the sandbox; see `ConnectableProvider.serialize_handle`."""
+        if scope is not None:
+            raise SandboxUnsupportedError(
+                f"sandbox provider {self.name!r} cannot narrow a description to scope {scope!r}: who takes the sandbox "
+                "up may do everything\nhint: leave `scope` unset"
+            )
+        return {"schema": 1, "provider": self.name, "sandbox_id": handle.sandbox_id, "state": self._dump(handle)}
+
+    async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
+        """Take up a running sandbox; see `ConnectableProvider.connect`."""
+        if descriptor.get("provider") != self.name:
+            raise SandboxConfigError(
+                f"the sandbox belongs to provider {descriptor.get('provider')!r}, not {self.name!r}\n"
+                "hint: connect with the provider that made it"
+            )
+        return await self._take_up(descriptor["sandbox_id"], descriptor["state"])
 
     async def _transfer(
         self,

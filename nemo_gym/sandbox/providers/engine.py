@@ -5,15 +5,24 @@ Ending the client does not end what it started inside. So every command carries 
 ends it early looks for the mark inside the container and kills what bears it.
 """
 
+import asyncio
 import logging
 import os
+import shutil
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import IO, Any, TypeVar
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
-from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxCreateError, SandboxHandle
+from nemo_gym.sandbox.providers.base import (
+    SandboxConfigError,
+    SandboxConfigTypeError,
+    SandboxCreateError,
+    SandboxCreateVerificationError,
+    SandboxHandle,
+)
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
 from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run
 
@@ -39,18 +48,52 @@ done
 exit 1
 """
 CONTROL_TIMEOUT_S = 60.0
-DEFAULT_READY_TIMEOUT_S = 600.0
+PROBE_INTERVAL_S = 0.5
 
 Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class ProbeConfig:
+    """How a new sandbox shows that it works before anybody gets it."""
+
+    command: str = "echo ready"
+    """Must end with return code 0."""
+    expected_stdout: str = "ready"
+    """Must be part of what the command prints."""
+    timeout_s: float = 30
+    """How long one try may take."""
+    deadline_s: float | None = None
+    """How long to try again after failures; None for one failure to be the end."""
+    stable_count: int = 1
+    """How many tries in a row must succeed."""
+    stable_delay_s: float = 0
+    """Pause between two tries that succeed."""
 
 
 class EngineProvider(CommandProvider):
     """Commands through an engine's client program, which a subclass knows how to address."""
 
-    def __init__(self, executable: str, install_hint: str, *, max_output_bytes: int, transfer_timeout_s: float) -> None:
-        super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
+    def __init__(
+        self,
+        executable: str,
+        *,
+        probe: ProbeConfig,
+        concurrency: int,
+        default_timeout_s: float | None,
+        max_output_bytes: int,
+        transfer_timeout_s: float,
+    ) -> None:
+        super().__init__(
+            max_output_bytes=max_output_bytes,
+            transfer_timeout_s=transfer_timeout_s,
+            default_timeout_s=default_timeout_s,
+        )
         self._executable = executable
-        self._install_hint = install_hint
+        self._probe_config = probe
+        self._concurrency = concurrency
+        # One for each event loop: a provider may be shared by sandboxes on several.
+        self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     @abstractmethod
     def _enter(
@@ -85,15 +128,17 @@ class EngineProvider(CommandProvider):
         marked = {**(env or {}), EXEC_MARK: mark}
         interactive = stdin is not None
         arguments, client_env = self._enter(handle, argv, cwd=cwd, env=marked, user=user, interactive=interactive)
-        completed = await run(
-            [self._executable, *arguments],
-            env={**os.environ, **client_env},
-            timeout_s=timeout_s,
-            stdin=DEVNULL if stdin is None else stdin.fileno(),
-            stdout=None if stdout is None else stdout.fileno(),
-            max_output_bytes=self._max_output_bytes,
-            interrupt=lambda: self._kill_marked(handle, mark, user),
-        )
+        slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
+        async with slots:
+            completed = await run(
+                [self._executable, *arguments],
+                env={**os.environ, **client_env},
+                timeout_s=timeout_s,
+                stdin=DEVNULL if stdin is None else stdin.fileno(),
+                stdout=None if stdout is None else stdout.fileno(),
+                max_output_bytes=self._max_output_bytes,
+                interrupt=lambda: self._kill_marked(handle, mark, user),
+            )
         return completed, completed.ended_by or await self._cause(handle, completed)
 
     async def _kill_marked(self, handle: SandboxHandle, mark: str, user: str | int | None) -> None:
@@ -117,13 +162,7 @@ class EngineProvider(CommandProvider):
 
     async def _start(self, arguments: Sequence[str], env: Mapping[str, str], what: str, timeout_s: float) -> None:
         """Run the client to make something; the error says what to do if it cannot."""
-        try:
-            completed = await self._client(arguments, env, timeout_s)
-        except (FileNotFoundError, PermissionError) as error:
-            raise SandboxCreateError(
-                f"cannot make {what}: the program {self._executable!r} cannot be run ({error.strerror})\n"
-                f"hint: {self._install_hint}"
-            ) from error
+        completed = await self._client(arguments, env, timeout_s)
         if completed.ended_by == "timeout":
             raise SandboxCreateError(
                 f"cannot make {what}: not ready after {timeout_s:g} s\n{tail(completed.stderr)}\n"
@@ -133,15 +172,56 @@ class EngineProvider(CommandProvider):
             failed = f"{self._executable} gave exit code {completed.return_code}"
             raise SandboxCreateError(f"cannot make {what}: {failed}\n{tail(completed.stderr)}")
 
+    async def _verify(self, handle: SandboxHandle, what: str) -> None:
+        """Run the probe until it has succeeded often enough in a row."""
+        probe = self._probe_config
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + (probe.deadline_s or 0)
+        in_a_row = 0
+        while in_a_row < probe.stable_count:
+            result = await self.exec(handle, probe.command, timeout_s=probe.timeout_s)
+            if result.return_code == 0 and probe.expected_stdout in (result.stdout or ""):
+                in_a_row += 1
+                await asyncio.sleep(probe.stable_delay_s if in_a_row < probe.stable_count else 0)
+                continue
+            in_a_row = 0
+            if loop.time() >= give_up:
+                raise SandboxCreateVerificationError(
+                    f"cannot make {what}: it did not answer its probe {probe.command!r}\n"
+                    f"return code {result.return_code}, output {result.stdout!r}, {result.stderr}\n"
+                    "hint: set `probe` of the provider if the image needs another command or more time"
+                )
+            await asyncio.sleep(PROBE_INTERVAL_S)
+
+
+def find_program(program: str, install_hint: str) -> str:
+    """Return the path of an engine's client program."""
+    found = shutil.which(program)
+    if found is None:
+        raise SandboxCreateError(f"the program {program!r} is not there, or cannot be run\nhint: {install_hint}")
+    return found
+
+
+def read_settings(kind: type[Settings], given: Settings | Mapping[str, Any] | None, provider: str) -> Settings:
+    """Return the settings (a dataclass) that a config gives as they are, as a mapping, or not at all."""
+    if given is None or isinstance(given, Mapping):
+        return override(kind(), given or {}, provider)
+    if not isinstance(given, kind):
+        raise SandboxConfigTypeError(
+            f"settings of sandbox provider {provider!r} must be a mapping or a {kind.__name__}, "
+            f"not {type(given).__name__}"
+        )
+    return given
+
 
 def override(settings: Settings, options: Mapping[str, Any], provider: str) -> Settings:
-    """`settings` (a dataclass) with `options` in place of its own values."""
+    """Return `settings` (a dataclass) with `options` in place of its own values."""
     names = [entry.name for entry in fields(settings)]  # type: ignore[arg-type]
     unknown = sorted(set(options) - set(names))
     if unknown:
         raise SandboxConfigError(
-            f"sandbox provider {provider!r} has no create settings {', '.join(map(repr, unknown))}\n"
-            f"it has: {', '.join(names)}"
+            f"sandbox provider {provider!r} has no settings {', '.join(map(repr, unknown))} in "
+            f"{type(settings).__name__}\nit has: {', '.join(names)}"
         )
     return type(settings)(**{name: options.get(name, getattr(settings, name)) for name in names})
 

@@ -4,6 +4,8 @@
 import asyncio
 import json
 import os
+import stat
+import tempfile
 import time
 
 import pytest
@@ -16,7 +18,7 @@ from nemo_gym.sandbox import (
     SandboxSpec,
     SandboxStatus,
 )
-from nemo_gym.sandbox.providers.apptainer import ApptainerCreateConfig, ApptainerProvider
+from nemo_gym.sandbox.providers.apptainer import ApptainerCreateConfig, ApptainerExecConfig, ApptainerProvider
 from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxError
 
 IMAGE = "python:3.12"
@@ -27,55 +29,80 @@ def sandbox(spec: SandboxSpec | None = None, **settings) -> AsyncSandbox:
 
 
 async def test_an_instance_is_started_and_stopped_with_these_arguments(apptainer):
-    spec = SandboxSpec(image=IMAGE, resources=SandboxResources(cpu=2, memory_mib=512, gpu=1))
-    config = ApptainerCreateConfig(network="none", fakeroot=True, binds=["/a:/b:ro"])
-    async with AsyncSandbox(ApptainerProvider(config), spec) as box:
-        name = box.sandbox_id
-    arguments = (
-        "--containall --writable-tmpfs --fakeroot --net --network none --cpus 2 --memory 512M --nv --bind /a:/b:ro"
+    spec = SandboxSpec(
+        image=IMAGE,
+        env={"A": "it's $HOME"},
+        resources=SandboxResources(cpu=2, memory_mib=512, gpu=1),
+        provider_options={"binds": ["/c:/d"]},
     )
-    assert apptainer.calls()[0] == ["instance", "start", *arguments.split(), "docker://python:3.12", name]
+    provider = ApptainerProvider(
+        exec=ApptainerExecConfig(default_binds=["/a:/b:ro"]),
+        create=ApptainerCreateConfig(extra_start_args=["--net", "--network", "none"]),
+    )
+    async with await AsyncSandbox(provider, spec).start() as box:
+        name = box.sandbox_id
+        staging = f"{tempfile.gettempdir()}/{name}"
+        assert stat.S_IMODE(os.stat(staging).st_mode) == 0o700
+        assert (apptainer.folder / f"{name}.instance").read_text() == "A='it'\"'\"'s $HOME'\n"
+    started = apptainer.calls()[0]
+    env_file = started[-3]
+    arguments = f"--containall --writable-tmpfs --bind {staging}:/sandbox --bind /a:/b:ro --bind /c:/d"
+    arguments += f" --cpus 2 --memory 512M --nv --net --network none --no-eval --env-file {env_file}"
+    assert started == ["instance", "start", *arguments.split(), "docker://python:3.12", name]
     assert apptainer.calls()[-1] == ["instance", "stop", "--signal", "SIGKILL", name]
+    assert not {os.path.basename(path) for path in (staging, env_file)} & set(os.listdir(tempfile.gettempdir()))
+
+
+async def test_an_instance_without_any_wish_is_started_with_these_arguments(apptainer):
+    spec = SandboxSpec(image=IMAGE, resources={"cpu": 1, "memory_mib": 5})
+    create = {"apply_resource_limits": False, "mount_point": "/mine", "extra_start_args": ["--overlay", "/o"]}
+    async with await sandbox(spec, create=create).start() as box:
+        own = f"{tempfile.gettempdir()}/{box.sandbox_id}:/mine"
+        image = "docker://python:3.12"
+        arguments = ["--containall", "--bind", own, "--overlay", "/o", image, box.sandbox_id]
+        assert apptainer.calls()[0] == ["instance", "start", *arguments]
 
 
 @pytest.mark.parametrize("image", ["/images/x.sif", "./x.sif", "oras://host/x:1", "docker://y"])
 async def test_a_file_or_a_reference_with_a_scheme_is_taken_as_it_is(apptainer, image):
-    async with sandbox(SandboxSpec(image=image)):
+    async with await sandbox(SandboxSpec(image=image)).start():
         pass
     assert apptainer.calls("instance")[0][-2] == image
 
 
 async def test_a_command_is_run_with_these_arguments(apptainer, tmp_path):
     workdir = tmp_path / "made" / "here"
-    async with sandbox(SandboxSpec(image=IMAGE, workdir=str(workdir), env={"A": "1"})) as box:
+    spec = SandboxSpec(image=IMAGE, workdir=str(workdir), env={"A": 1})
+    async with await sandbox(spec, exec={"extra_exec_args": ["--nv"]}).start() as box:
         result = await box.exec("echo $A $B in $PWD", env={"B": "2"})
         name = box.sandbox_id
         assert (await box.exec("pwd", cwd=str(tmp_path))).stdout == f"{tmp_path}\n"
     assert result.stdout == f"1 2 in {workdir}\n"
     call = apptainer.calls("exec")[-2]
-    assert call[:6] == ["exec", "--cleanenv", "--pwd", str(workdir), f"instance://{name}", "/bin/sh"]
-    assert call[-2:] == ["sandbox", "echo $A $B in $PWD"]
+    command = ["sh", "-c", "echo $A $B in $PWD"]
+    assert call == ["exec", "--cleanenv", "--pwd", str(workdir), "--nv", f"instance://{name}", *command]
 
 
 async def test_no_value_of_a_variable_shows_on_a_command_line_and_none_of_ours_gets_in(apptainer, monkeypatch):
     monkeypatch.setenv("OUR_SECRET", "ours")
-    async with sandbox(SandboxSpec(image=IMAGE, env={"ONE_TOKEN": "secret-1"})) as box:
+    async with await sandbox(SandboxSpec(image=IMAGE, env={"ONE_TOKEN": "secret-1"})).start() as box:
         result = await box.exec('echo "$ONE_TOKEN $TWO_TOKEN[$OUR_SECRET]"', env={"TWO_TOKEN": "secret-2"})
-        assert "secret" not in json.dumps(box.serialize())
+        assert "secret" not in json.dumps(await box.serialize())
     assert result.stdout == "secret-1 secret-2[]\n"
     assert "secret" not in json.dumps(apptainer.calls())
 
 
 async def test_a_timeout_kills_what_runs_inside(apptainer, processes, until):
-    async with sandbox() as box:
+    async with await sandbox().start() as box:
         result = await box.exec(f"echo begun; {processes.sleep()} & setsid {processes.sleep()}", timeout_s=1)
-        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "begun\n")
+        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 125, None)
+        assert result.stderr.endswith("its stdout until then:\nbegun\n")
         await until(lambda: not processes.running())
         assert (await box.exec("echo still here")).stdout == "still here\n"
 
 
 async def test_cancelling_kills_what_runs_inside(apptainer, processes, until):
-    async with sandbox() as box:
+    async with await sandbox().start() as box:
         task = asyncio.create_task(box.exec(processes.sleep()))
         await until(processes.running)
         task.cancel()
@@ -85,14 +112,14 @@ async def test_cancelling_kills_what_runs_inside(apptainer, processes, until):
 
 
 async def test_files_go_in_and_come_out(apptainer, tmp_path):
-    async with sandbox(SandboxSpec(image=IMAGE, files={str(tmp_path / "in" / "a"): "text"})) as box:
+    async with await sandbox(SandboxSpec(image=IMAGE, files={str(tmp_path / "in" / "a"): "text"})).start() as box:
         await box.download(str(tmp_path / "in" / "a"), tmp_path / "back")
         await box.upload(tmp_path / "back", str(tmp_path / "in" / "b"))
     assert (tmp_path / "in" / "b").read_text() == "text"
 
 
 async def test_the_entrypoint_runs_beside_the_commands(apptainer, processes, until):
-    async with sandbox(SandboxSpec(image=IMAGE, entrypoint=processes.sleep())) as box:
+    async with await sandbox(SandboxSpec(image=IMAGE, entrypoint=processes.sleep())).start() as box:
         await until(processes.running)
         assert (await box.exec("echo hello")).stdout == "hello\n"
     await until(lambda: not processes.running())
@@ -102,9 +129,18 @@ async def test_an_instance_ends_with_its_time_to_live(apptainer, until):
     box = await sandbox(SandboxSpec(image=IMAGE, ttl_s=0.5)).start()
     await until(lambda: not apptainer.records())
     assert await box.status() is SandboxStatus.STOPPED
-    with pytest.raises(SandboxNotRunningError, match="time to live"):
-        await box.exec("true")
+    result = await box.exec("true")
+    assert (result.return_code, result.error_type) == (125, "sandbox")
+    assert "time to live" in result.stderr
     await box.stop()
+
+
+async def test_the_time_to_live_holds_also_after_another_sandbox_of_the_provider_stopped(apptainer, until):
+    provider = ApptainerProvider()
+    await AsyncSandbox(provider, SandboxSpec(image=IMAGE, ttl_s=1)).start()
+    async with await AsyncSandbox(provider, SandboxSpec(image=IMAGE)).start():
+        pass
+    await until(lambda: not apptainer.records())
 
 
 async def test_an_instance_whose_owner_died_is_stopped_once_its_time_is_over(apptainer):
@@ -112,7 +148,7 @@ async def test_an_instance_whose_owner_died_is_stopped_once_its_time_is_over(app
     others = [apptainer.folder / f"{name}.instance" for name in ("nemo-gym-0-abc", "somebody-else", "x-nemo-gym-1-y")]
     for path in (expired, *others):
         path.touch()
-    async with sandbox():
+    async with await sandbox().start():
         pass
     assert not expired.exists()
     assert all(path.exists() for path in others)
@@ -130,29 +166,42 @@ async def test_a_sandbox_needs_an_image(apptainer):
 
 
 async def test_a_missing_program_says_what_to_install():
-    with pytest.raises(SandboxCreateError, match=r"'no-such-apptainer' cannot be run.*\nhint: install Apptainer"):
-        await sandbox(executable="no-such-apptainer").start()
+    with pytest.raises(SandboxCreateError, match=r"'no-such-apptainer' is not there.*\nhint: install Apptainer"):
+        sandbox(bin_path="no-such-apptainer")
 
 
-async def test_a_command_can_only_run_as_the_user_of_the_instance(apptainer):
-    async with sandbox() as box:
-        assert (await box.exec("true", user=os.getuid())).return_code == 0
+def test_singularity_is_used_where_there_is_no_apptainer(apptainer, monkeypatch):
+    (apptainer.folder / "apptainer").rename(apptainer.folder / "singularity")
+    monkeypatch.setenv("PATH", str(apptainer.folder))
+    assert ApptainerProvider()._executable == str(apptainer.folder / "singularity")
+
+
+async def test_a_command_runs_as_the_user_of_the_instance_or_as_root_by_a_mapping(apptainer):
+    async with await sandbox().start() as box:
+        assert (await box.exec("true", user="root")).return_code == 0
+        assert "--fakeroot" in apptainer.calls("exec")[-1]
+        assert (await box.exec("true")).return_code == 0
+        assert "--fakeroot" not in apptainer.calls("exec")[-1]
         with pytest.raises(SandboxConfigError, match=r"cannot run a command as user 'somebody'.*\nhint: leave `user`"):
             await box.exec("true", user="somebody")
+    async with await sandbox(exec={"fakeroot_for_root": False}).start() as box:
+        assert (await box.exec("true", user=os.getuid())).return_code == 0
+        assert "--fakeroot" not in apptainer.calls("exec")[-1]
 
 
 async def test_a_shared_network_makes_every_port_reachable_and_one_of_its_own_none(apptainer):
-    async with sandbox() as box:
-        assert (await box.endpoint(8000)).url == "http://127.0.0.1:8000"
-    async with sandbox(create={"network": "none"}) as box:
+    spec = SandboxSpec(image=IMAGE, ports=[8000])
+    async with await sandbox(spec).start() as box:
+        assert (await box.endpoint(8000)).endpoint == "http://127.0.0.1:8000"
+    async with await sandbox(spec, create={"extra_start_args": ["--net"]}).start() as box:
         with pytest.raises(SandboxError, match="network of its own"):
             await box.endpoint(8000)
 
 
 async def test_another_process_can_take_the_sandbox_up(apptainer, tmp_path):
-    async with sandbox(SandboxSpec(image=IMAGE, workdir=str(tmp_path / "w"))) as box:
-        state = json.loads(json.dumps(box.serialize()))
-        other = await AsyncSandbox.connect({"apptainer": {}}, state)
+    async with await sandbox(SandboxSpec(image=IMAGE, workdir=str(tmp_path / "w"))).start() as box:
+        state = json.loads(json.dumps(await box.serialize()))
+        other = await AsyncSandbox.connect(state, provider={"apptainer": {}})
         assert (await other.exec("pwd")).stdout == f"{tmp_path / 'w'}\n"
     with pytest.raises(SandboxNotRunningError, match="is not running"):
-        await AsyncSandbox.connect({"apptainer": {}}, state)
+        await AsyncSandbox.connect(state, provider={"apptainer": {}})

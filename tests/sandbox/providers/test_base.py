@@ -21,22 +21,51 @@ def test_resources_may_come_as_a_mapping_or_not_at_all():
     assert base.SandboxSpec(resources=None).resources == base.SandboxResources()  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": 1}, {"A": None}, {"A": "x\0y"}, {3: "x"}])
-def test_an_environment_that_no_process_can_have_is_refused_before_anything_starts(env):
+def test_numbers_of_resources_may_come_as_text():
+    given = {"cpu": "1.5", "memory_mib": "512", "disk_gib": 10, "gpu": "2", "gpu_type": "h100"}
+    assert base.SandboxResources.from_mapping(given) == base.SandboxResources(1.5, 512, 10, 2, "h100")
+    assert base.SandboxResources.from_mapping(None) == base.SandboxResources()
+
+
+@pytest.mark.parametrize(("given", "message"), [({"cpus": 1}, "unknown.*'cpus'"), ({"gpu": "many"}, "not numbers")])
+def test_resources_that_make_no_sense_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        base.SandboxSpec(resources=given)
+
+
+def test_ports_become_a_tuple():
+    assert base.SandboxSpec(ports=[80, 8080]).ports == (80, 8080)
+
+
+@pytest.mark.parametrize("ports", [[True], ["80"], [0], [65536], [80, 80], [1.5], "80", 80])
+def test_ports_that_no_sandbox_can_have_are_refused(ports):
+    with pytest.raises(ValueError, match=r"ports? of a sandbox must"):
+        base.SandboxSpec(ports=ports)
+
+
+def test_a_spec_takes_any_value_and_a_provider_makes_text_of_it():
+    spec = base.SandboxSpec(env={"A": 1, "B": True}, metadata={"n": 2})
+    assert base.env_as_text(spec.env) == {"A": "1", "B": "True"}
+    assert base.env_as_text(None) == {}
+
+
+@pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": None}, {"A": "x\0y"}, {3: "x"}])
+def test_an_environment_that_no_process_can_have_is_refused(env):
     with pytest.raises(ValueError, match="environment variables"):
-        base.SandboxSpec(env=env)
+        base.env_as_text(env)
 
 
 def test_the_message_about_a_bad_variable_does_not_show_its_value():
     with pytest.raises(base.SandboxConfigError) as caught:
-        base.SandboxSpec(env={"MY_TOKEN": "se\0cret"})
+        base.env_as_text({"MY_TOKEN": "se\0cret"})
     assert "cret" not in str(caught.value)
 
 
-def test_an_endpoint_knows_its_host_and_port():
-    endpoint = base.SandboxEndpoint(url="http://127.0.0.1:8080/x")
-    assert (endpoint.host, endpoint.port) == ("127.0.0.1", 8080)
-    assert base.SandboxEndpoint(url="https://host").port is None
+@pytest.mark.parametrize("url", ["", "127.0.0.1:80", "/x", "http://", None])
+def test_an_endpoint_is_an_absolute_url(url):
+    assert base.SandboxEndpoint("http://127.0.0.1:8080/x").headers == {}
+    with pytest.raises(ValueError, match="must be an absolute URL"):
+        base.SandboxEndpoint(url)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +73,11 @@ def test_an_endpoint_knows_its_host_and_port():
     [
         base.SandboxError,
         base.SandboxConfigError,
+        base.SandboxConfigTypeError,
         base.SandboxCreateError,
+        base.SandboxCreateVerificationError,
+        base.SandboxPtyError,
+        base.SandboxUnsupportedError,
         base.UnknownProviderError,
         base.SandboxNotRunningError,
         base.SandboxTransferError,

@@ -43,7 +43,7 @@ def isolation(request) -> str:
 @pytest.fixture
 def local(isolation):
     def make(spec: SandboxSpec | None = None, **settings) -> AsyncSandbox:
-        return AsyncSandbox({"local": {"isolation": isolation, **settings}}, spec)
+        return AsyncSandbox({"local": {"isolation": isolation, **settings}}, spec or SandboxSpec())
 
     return make
 
@@ -58,7 +58,7 @@ def folder():
 
 
 async def test_the_result_is_what_the_command_did(local):
-    async with local() as box:
+    async with await local().start() as box:
         result = await box.exec("echo out; printf 'bad \\377 byte' >&2; exit 3")
         assert (result.stdout, result.stderr, result.return_code) == ("out\n", "bad � byte", 3)
         assert result.error_type is None
@@ -68,14 +68,14 @@ async def test_the_result_is_what_the_command_did(local):
 
 async def test_commands_see_the_environment_of_spec_and_call_and_nothing_of_ours(local, monkeypatch):
     monkeypatch.setenv("OUR_SECRET", "ours")
-    async with local(SandboxSpec(env={"A": "1", "B": "1"})) as box:
+    async with await local(SandboxSpec(env={"A": "1", "B": "1"})).start() as box:
         result = await box.exec('echo "$A $B [$OUR_SECRET]"; env', env={"B": "2"})
     assert result.stdout.startswith("1 2 []\n")
     assert "ours" not in result.stdout
 
 
 async def test_no_value_of_a_variable_shows_in_the_list_of_processes(local, processes, until):
-    async with local(SandboxSpec(env={"ONE_TOKEN": "secret-1"})) as box:
+    async with await local(SandboxSpec(env={"ONE_TOKEN": "secret-1"})).start() as box:
         task = asyncio.create_task(box.exec(processes.sleep(), env={"TWO_TOKEN": "secret-2"}))
         await until(processes.running)
         pids = {pid for found in processes.running() for pid in (found, _parent(found))}
@@ -87,14 +87,14 @@ async def test_no_value_of_a_variable_shows_in_the_list_of_processes(local, proc
 
 
 async def test_files_last_from_one_command_to_the_next_and_processes_do_not(local, processes, until):
-    async with local() as box:
+    async with await local().start() as box:
         await box.exec(f"echo kept > file; echo kept > $TMPDIR/file; {processes.sleep()} >/dev/null 2>&1 &")
         assert (await box.exec("cat file $TMPDIR/file")).stdout == "kept\nkept\n"
         assert processes.running() == []
 
 
 async def test_commands_run_in_the_working_folder_unless_they_say_otherwise(local):
-    async with local(SandboxSpec(workdir="/data/here")) as box:
+    async with await local(SandboxSpec(workdir="/data/here")).start() as box:
         await box.exec("mkdir sub && echo x > sub/file")
         assert (await box.exec("cat file", cwd="sub")).stdout == "x\n"
         assert (await box.exec("cat file", cwd="/data/here/sub")).stdout == "x\n"
@@ -106,15 +106,16 @@ async def test_commands_run_in_the_working_folder_unless_they_say_otherwise(loca
 
 async def test_a_timeout_kills_the_whole_tree(local, processes, until):
     escape = f"env -i setsid sh -c '{processes.sleep().replace(chr(39), chr(34))} & :' &"
-    async with local() as box:
+    async with await local().start() as box:
         result = await box.exec(f"echo begun; {escape} {processes.sleep()} & {processes.sleep()}", timeout_s=1)
-        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 124, "begun\n")
+        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 125, None)
+        assert result.stderr.endswith("its stdout until then:\nbegun\n")
         assert processes.running() == []
         assert (await box.exec("echo still here")).stdout == "still here\n"
 
 
 async def test_a_process_that_leaves_its_session_and_environment_ends_with_the_command(local, processes):
-    async with local() as box:
+    async with await local().start() as box:
         wait = "while ! grep -qs x ready; do sleep 0.02; done"
         daemon = f"env -i PATH=$PATH setsid sh -c 'echo x > ready; while :; do sleep 600; done' {processes.token}"
         result = await box.exec(f"({daemon} >/dev/null 2>&1 &) ; {wait}; echo ok")
@@ -123,7 +124,7 @@ async def test_a_process_that_leaves_its_session_and_environment_ends_with_the_c
 
 
 async def test_cancelling_kills_the_whole_tree(local, processes, until):
-    async with local() as box:
+    async with await local().start() as box:
         task = asyncio.create_task(box.exec(f"setsid {processes.sleep()} & {processes.sleep()}"))
         await until(lambda: len(processes.running()) >= 2)
         task.cancel()
@@ -134,7 +135,7 @@ async def test_cancelling_kills_the_whole_tree(local, processes, until):
 
 async def test_one_process_cannot_even_reserve_more_memory_than_allowed(local):
     reserve = "python3 -c 'import mmap; print(len(mmap.mmap(-1, {} << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)))'"
-    async with local(SandboxSpec(resources=SandboxResources(memory_mib=256))) as box:
+    async with await local(SandboxSpec(resources=SandboxResources(memory_mib=256))).start() as box:
         refused = await box.exec(reserve.format(1024))
         granted = await box.exec(reserve.format(50))
     assert (refused.return_code, refused.stdout) == (1, "")
@@ -144,25 +145,25 @@ async def test_one_process_cannot_even_reserve_more_memory_than_allowed(local):
 
 async def test_many_processes_together_cannot_take_more_memory_than_allowed(local):
     hold = "python3 -c 'import time; x = bytearray(b\"1\") * (60 << 20); time.sleep(600)'"
-    async with local(SandboxSpec(resources=SandboxResources(memory_mib=128))) as box:
+    async with await local(SandboxSpec(resources=SandboxResources(memory_mib=128))).start() as box:
         result = await box.exec(f"for i in 1 2 3 4; do {hold} & done; wait", timeout_s=60)
     assert (result.error_type, result.return_code) == ("oom", 137)
 
 
 async def test_there_is_a_bound_on_the_number_of_processes(local):
-    async with local(SandboxSpec(files={"many.py": MANY}), max_processes=20) as box:
+    async with await local(SandboxSpec(files={"many.py": MANY}), max_processes=20).start() as box:
         result = await box.exec("python3 many.py", timeout_s=60)
     assert result.error_type == "process_limit" or "BlockingIOError" in result.stderr
 
 
 async def test_there_is_a_bound_on_the_size_of_a_file(local):
-    async with local(max_file_mib=1) as box:
+    async with await local(max_file_mib=1).start() as box:
         result = await box.exec("head -c 5000000 /dev/zero > big; stat -c %s big")
     assert int(result.stdout) <= 1 << 20
 
 
 async def test_output_is_bounded_and_a_flood_ends_the_command(local):
-    async with local(max_output_bytes=20_000) as box:
+    async with await local(max_output_bytes=20_000).start() as box:
         long = await box.exec("seq 1 100000")
         flood = await box.exec("yes")
     assert len(long.stdout) < 20_100
@@ -174,7 +175,7 @@ async def test_files_and_folders_go_in_and_come_out(local, tmp_path):
     (tmp_path / "in" / "sub").mkdir(parents=True)
     (tmp_path / "in" / "sub" / "tool").write_text("#!/bin/sh\necho tool\n")
     (tmp_path / "in" / "sub" / "tool").chmod(0o755)
-    async with local(SandboxSpec(workdir="/data", files={"a": "text é", "/data/deep/b": b"\xff"})) as box:
+    async with await local(SandboxSpec(workdir="/data", files={"a": "text é", "/data/deep/b": b"\xff"})).start() as box:
         assert (await box.exec("cat a")).stdout == "text é"
         await box.upload(tmp_path / "in", "/data/folder")
         assert (await box.exec("folder/sub/tool")).stdout == "tool\n"
@@ -187,7 +188,7 @@ async def test_files_and_folders_go_in_and_come_out(local, tmp_path):
 
 
 async def test_a_download_that_fails_leaves_nothing(local, tmp_path):
-    async with local() as box:
+    async with await local().start() as box:
         with pytest.raises(SandboxTransferError, match="No such file"):
             await box.download("missing", tmp_path / "out" / "x")
     assert list((tmp_path / "out").iterdir()) == []
@@ -198,7 +199,7 @@ async def test_commands_of_root_run_as_nobody_and_a_link_leads_no_further_than_t
     secret = folder / "secret"
     secret.write_text("secret")
     secret.chmod(0o600)
-    async with local() as box:
+    async with await local().start() as box:
         assert (await box.exec("id -u")).stdout != "0\n"
         await box.exec(f"ln -s {secret} link")
         with pytest.raises(SandboxTransferError):
@@ -212,7 +213,7 @@ async def test_commands_of_root_run_as_nobody_and_a_link_leads_no_further_than_t
 
 async def test_sandboxes_at_the_same_time_have_folders_of_their_own(local):
     async def play(number: int) -> str:
-        async with local(SandboxSpec(env={"N": str(number)})) as box:
+        async with await local(SandboxSpec(env={"N": str(number)})).start() as box:
             await box.exec("echo $N > mine; echo $N > $TMPDIR/mine")
             return (await box.exec("ls; cat mine $TMPDIR/mine")).stdout
 
@@ -227,8 +228,7 @@ async def test_nothing_is_left_when_it_stops_even_what_was_made_unreadable(local
     await box.stop()
     assert root.name not in os.listdir(root.parent)
     assert await box.provider.status(handle) is SandboxStatus.STOPPED
-    with pytest.raises(SandboxNotRunningError):
-        await box.provider.exec(handle, "true")
+    assert (await box.provider.exec(handle, "true")).error_type == "sandbox"
 
 
 async def test_a_sandbox_ends_with_its_time_to_live_and_the_next_one_clears_it_away(local, folder, processes):
@@ -237,26 +237,27 @@ async def test_a_sandbox_ends_with_its_time_to_live_and_the_next_one_clears_it_a
     assert result.error_type == "timeout"
     assert processes.running() == []
     assert await box.status() is SandboxStatus.STOPPED
-    with pytest.raises(SandboxNotRunningError, match="has ended"):
-        await box.exec("true")
+    result = await box.exec("true")
+    assert (result.return_code, result.error_type) == (125, "sandbox")
+    assert "has ended" in result.stderr
     assert len(list(folder.iterdir())) == 1
-    async with local(base_dir=str(folder)) as other:
+    async with await local(base_dir=str(folder)).start() as other:
         assert [path.name for path in folder.iterdir()] == [other.sandbox_id]
 
 
 async def test_another_process_can_take_the_sandbox_up(local):
-    async with local(SandboxSpec(env={"A_TOKEN": "secret"})) as box:
-        state = json.loads(json.dumps(box.serialize()))
+    async with await local(SandboxSpec(env={"A_TOKEN": "secret"})).start() as box:
+        state = json.loads(json.dumps(await box.serialize()))
         assert "secret" not in json.dumps(state)
-        other = await AsyncSandbox.connect({"local": {}}, state)
+        other = await AsyncSandbox.connect(state, provider={"local": {}})
         await box.exec("echo hello > file")
         assert (await other.exec("cat file; echo $A_TOKEN")).stdout == "hello\nsecret\n"
     with pytest.raises(SandboxNotRunningError, match="may have ended"):
-        await AsyncSandbox.connect({"local": {}}, state)
+        await AsyncSandbox.connect(state, provider={"local": {}})
 
 
 async def test_a_supervisor_that_is_killed_leaves_a_result_and_no_process(local, processes, until):
-    async with local() as box:
+    async with await local().start() as box:
         task = asyncio.create_task(box.exec(processes.sleep()))
         await until(processes.running)
         supervisors = _supervisors()
@@ -269,7 +270,7 @@ async def test_a_supervisor_that_is_killed_leaves_a_result_and_no_process(local,
 
 @needs_bubblewrap
 async def test_bubblewrap_shows_no_network_a_read_only_system_and_no_files_of_others(tmp_path):
-    async with AsyncSandbox({"local": {"isolation": "bubblewrap"}}) as box:
+    async with await AsyncSandbox({"local": {"isolation": "bubblewrap"}}, SandboxSpec()).start() as box:
         network = await box.exec("cat /proc/net/dev")
         assert [line.split(":")[0].strip() for line in network.stdout.splitlines()[2:]] == ["lo"]
         assert (await box.exec("touch /usr/x")).return_code != 0
@@ -281,7 +282,7 @@ async def test_bubblewrap_shows_no_network_a_read_only_system_and_no_files_of_ot
 
 async def test_without_bubblewrap_the_log_says_so(caplog):
     caplog.set_level(logging.INFO, "nemo_gym.sandbox")
-    async with AsyncSandbox({"local": {"bubblewrap": "no-such-bwrap"}}) as box:
+    async with await AsyncSandbox({"local": {"bubblewrap": "no-such-bwrap"}}, SandboxSpec()).start() as box:
         assert (await box.exec("echo hello")).stdout == "hello\n"
     assert "resource limits only" in caplog.text
     assert "'no-such-bwrap' is not installed" in caplog.text
@@ -291,11 +292,11 @@ async def test_bubblewrap_that_does_not_work_is_not_used_unless_it_must_be(caplo
     broken = folder / "bwrap"
     broken.write_text("#!/bin/sh\necho no user namespaces >&2; exit 1\n")
     broken.chmod(0o755)
-    async with AsyncSandbox({"local": {"bubblewrap": str(broken)}}) as box:
+    async with await AsyncSandbox({"local": {"bubblewrap": str(broken)}}, SandboxSpec()).start() as box:
         assert (await box.exec("echo hello")).stdout == "hello\n"
     assert "no user namespaces" in caplog.text
     with pytest.raises(SandboxCreateError, match="no user namespaces\nhint: install"):
-        await AsyncSandbox({"local": {"bubblewrap": str(broken), "isolation": "bubblewrap"}}).start()
+        await AsyncSandbox({"local": {"bubblewrap": str(broken), "isolation": "bubblewrap"}}, SandboxSpec()).start()
 
 
 async def test_what_a_local_sandbox_cannot_give_is_refused():
@@ -303,7 +304,7 @@ async def test_what_a_local_sandbox_cannot_give_is_refused():
         await AsyncSandbox({"local": {}}, SandboxSpec(ports=[1], resources=SandboxResources(gpu=1))).start()
     with pytest.raises(SandboxConfigError, match="isolation must be one of"):
         LocalProvider(isolation="vm")  # type: ignore[arg-type]
-    async with AsyncSandbox({"local": {"isolation": "rlimits"}}) as box:
+    async with await AsyncSandbox({"local": {"isolation": "rlimits"}}, SandboxSpec()).start() as box:
         with pytest.raises(SandboxConfigError, match="cannot run a command as user 'root'"):
             await box.exec("true", user="root")
 

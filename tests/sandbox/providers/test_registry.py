@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+from importlib.metadata import EntryPoint
+
 import pytest
+from omegaconf import OmegaConf
 
 from nemo_gym.errors import GymError
-from nemo_gym.sandbox import SandboxCreateError
+from nemo_gym.sandbox import SandboxCreateError, SandboxSpec, SandboxStatus, resolve_provider_config
 from nemo_gym.sandbox.providers import registry
 from nemo_gym.sandbox.providers.docker import DockerProvider
+
+SERVICES = ["daytona", "ecs_fargate", "enroot", "opensandbox", "openshell"]
 
 
 class Own:
@@ -19,12 +24,25 @@ def _restore(monkeypatch):
     monkeypatch.setattr(registry, "_registered", {})
 
 
-def test_only_what_is_really_there_is_listed():
-    assert registry.list_providers() == ["apptainer", "docker", "local"]
+@pytest.fixture
+def installed(monkeypatch):
+    """Pretend that packages with these entry points are installed."""
+
+    def install(**entries: str) -> None:
+        found = [EntryPoint(name, value, registry.ENTRY_POINT_GROUP) for name, value in entries.items()]
+        monkeypatch.setattr(registry, "entry_points", lambda group: found if group == found[0].group else [])
+
+    return install
 
 
-def test_a_provider_is_made_from_its_name_and_settings():
-    assert isinstance(registry.create_provider({"docker": {"executable": "podman"}}), DockerProvider)
+def test_every_name_is_listed_and_has_a_class_though_no_service_is_there():
+    assert registry.list_providers() == sorted(["apptainer", "docker", "local", *SERVICES])
+    assert [registry.get_provider_class(name).name for name in registry.list_providers()] == registry.list_providers()
+
+
+def test_a_provider_is_made_from_its_name_and_settings(docker):
+    assert isinstance(registry.create_provider({"docker": {"create": {"network": "none"}}}), DockerProvider)
+    assert isinstance(registry.create_provider(OmegaConf.create({"docker": {"exec": {}}})), DockerProvider)
     assert registry.get_provider_class("docker") is DockerProvider
 
 
@@ -34,22 +52,49 @@ def test_a_registered_provider_is_there_like_the_others():
     assert registry.create_provider({"own": {"url": "u"}}).url == "u"
 
 
-def test_registering_replaces_also_what_is_built_in():
-    registry.register_provider("docker", Own)
-    assert isinstance(registry.create_provider({"docker": {}}), Own)
+@pytest.mark.parametrize("name", ["own", "docker", "daytona"])
+def test_a_name_that_is_taken_is_only_given_away_on_demand(name):
+    registry.register_provider("own", dict)
+    with pytest.raises(ValueError, match=rf"a sandbox provider '{name}' already\nhint: .*override=True"):
+        registry.register_provider(name, Own)
+    registry.register_provider(name, Own, override=True)
+    assert isinstance(registry.create_provider({name: None}), Own)
 
 
-@pytest.mark.parametrize("name", ["daytona", "ecs_fargate", "enroot", "opensandbox", "openshell"])
-def test_a_provider_that_is_not_included_says_so_and_how_to_bring_one(name):
-    assert name not in registry.list_providers()
-    with pytest.raises(SandboxCreateError, match="not included") as caught:
-        registry.create_provider({name: {}})
-    assert f'register_provider("{name}"' in str(caught.value)
+def test_an_installed_package_brings_a_provider_by_an_entry_point(installed):
+    installed(elsewhere=f"{__name__}:Own", docker=f"{__name__}:Own", daytona=f"{__name__}:Own")
+    assert "elsewhere" in registry.list_providers()
+    assert registry.get_provider_class("elsewhere").__name__ == "Own"
+    assert registry.get_provider_class("docker") is DockerProvider
+    assert registry.get_provider_class("daytona").__name__ == "Own"
+    assert resolve_provider_config("elsewhere") == {"elsewhere": {}}
+    registry.register_provider("elsewhere", dict)
+    assert registry.get_provider_class("elsewhere") is dict
 
 
-def test_a_provider_that_is_not_included_can_be_registered():
-    registry.register_provider("daytona", Own)
-    assert isinstance(registry.create_provider({"daytona": None}), Own)
+def test_an_entry_point_that_cannot_be_loaded_says_whose_it_is(installed):
+    installed(broken="no.such.module:Provider")
+    with pytest.raises(GymError, match=r"'broken' of an installed package .*no\.such\.module(.|\n)*hint: install what"):
+        registry.get_provider_class("broken")
+
+
+@pytest.mark.parametrize("name", SERVICES)
+async def test_a_service_that_is_not_there_takes_settings_and_says_what_to_install(name, tmp_path):
+    provider = registry.create_provider({name: {"connection": {"domain": "x"}}})
+    assert provider.settings == {"connection": {"domain": "x"}}
+    with pytest.raises(SandboxCreateError, match=rf"with '{name}'(.|\n)*hint: install a package with the entry point"):
+        await provider.create(SandboxSpec(image="x"))
+    handle = object()
+    assert await provider.status(handle) is SandboxStatus.UNKNOWN
+    for use in (
+        provider.exec(handle, "x"),
+        provider.upload_file(handle, tmp_path, "x"),
+        provider.download_file(handle, "x", tmp_path),
+    ):
+        with pytest.raises(SandboxCreateError):
+            await use
+    await provider.close(handle)
+    await provider.aclose()
 
 
 def test_a_misspelt_name_suggests_the_nearest():
@@ -58,13 +103,19 @@ def test_a_misspelt_name_suggests_the_nearest():
 
 
 def test_settings_that_the_provider_does_not_know_are_named():
-    with pytest.raises(GymError, match=r"unexpected keyword argument 'imgae'.*\nit accepts: create, executable"):
+    with pytest.raises(TypeError, match=r"unexpected keyword argument 'imgae'.*\nit accepts: exec, create, probe"):
         registry.create_provider({"docker": {"imgae": "x"}})
+
+
+@pytest.mark.parametrize("settings", ["x", ["create"], 3])
+def test_settings_that_are_no_mapping_are_a_type_error(settings):
+    with pytest.raises(TypeError, match="settings of sandbox provider 'docker' must be a mapping"):
+        registry.create_provider({"docker": settings})
 
 
 @pytest.mark.parametrize("config", [{}, {"docker": {}, "local": {}}, "docker", None])
 def test_anything_but_one_provider_is_refused(config):
-    with pytest.raises(GymError, match="one provider in it"):
+    with pytest.raises(ValueError, match="one provider in it"):
         registry.create_provider(config)
 
 

@@ -2,4 +2,6 @@
 """Sandboxes as Apptainer instances."""
 
 from nemo_gym.sandbox.providers.apptainer.provider import ApptainerCreateConfig as ApptainerCreateConfig
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerExecConfig as ApptainerExecConfig
+from nemo_gym.sandbox.providers.apptainer.provider import ApptainerProbeConfig as ApptainerProbeConfig
 from nemo_gym.sandbox.providers.apptainer.provider import ApptainerProvider as ApptainerProvider

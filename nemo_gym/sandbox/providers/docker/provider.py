@@ -2,17 +2,18 @@
 """Sandboxes as Docker containers, through the `docker` program (or one that speaks like it, such as Podman).
 
 The container removes itself when its main process ends, and that process ends with the time to live, so nothing is
-left behind if its owner dies. `docker ps --filter label=nemo_gym.sandbox` finds what is there. Limits on disk space and
+left behind if its owner dies. `docker ps --filter label=nemo-gym.sandbox` finds what is there. Limits on disk space and
 the choice of a GPU type are left to the engine's own configuration.
 """
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
 
 from nemo_gym.sandbox.providers.base import (
+    DEFAULT_EXEC_TIMEOUT_S,
     KILLED_RETURN_CODE,
     SandboxCreateError,
     SandboxEndpoint,
@@ -21,22 +22,27 @@ from nemo_gym.sandbox.providers.base import (
     SandboxNotRunningError,
     SandboxSpec,
     SandboxStatus,
+    env_as_text,
 )
 from nemo_gym.sandbox.providers.commands import SHELL
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
-    DEFAULT_READY_TIMEOUT_S,
     EXEC_MARK,
     EngineProvider,
+    ProbeConfig,
+    find_program,
     override,
+    read_settings,
     tail,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Completed
 
-LABEL = "nemo_gym.sandbox"
-FOREVER_S = 2**31 - 1
-# `$$` stays the process that `exec` puts in the shell's place, so the time to live ends the main process itself.
-MAIN_PROCESS = '{ sleep "$1"; kill -9 $$; } >/dev/null 2>&1 & shift; exec "$@"'
+LABEL = "nemo-gym.sandbox"
+INSTALL_HINT = "install Docker Engine (docs.docker.com/engine/install), or set `executable: podman` if you have Podman"
+DEFAULT_PIDS_LIMIT = 4096
+# The shell stays, because a process that is the first of its container cannot be killed from inside.
+MAIN_PROCESS = 'ttl=$1; shift; "$@" & main=$!; { sleep "$ttl"; kill -9 "$main"; } >/dev/null 2>&1 & wait "$main"'
+FIND_SHELL = "command -v bash >/dev/null 2>&1 && echo bash || echo sh"
 # Given as they are: those that the client program reads itself, and the mark, which the client must not bear.
 CLIENT_VARIABLES = ("PATH", "HOME", EXEC_MARK)
 CLIENT_PREFIXES = ("DOCKER_", "LD_")
@@ -49,7 +55,7 @@ STATUSES = {
     "paused": SandboxStatus.RUNNING,
     "removing": SandboxStatus.STOPPED,
     "exited": SandboxStatus.STOPPED,
-    "dead": SandboxStatus.FAILED,
+    "dead": SandboxStatus.ERROR,
 }
 
 
@@ -57,20 +63,64 @@ STATUSES = {
 class DockerCreateConfig:
     """How containers are made; `SandboxSpec.provider_options` overrides it for one sandbox."""
 
+    keepalive_shell: str = SHELL
+    """Shell that runs `keepalive_cmd`."""
+    keepalive_cmd: str = "exec sleep 2147483647"
+    """Main process of a sandbox without an entrypoint."""
+    start_timeout_s: float = 600
+    """How long starting may take, image download included, unless the spec says it."""
+    use_init: bool = True
+    """Let the engine put a process in front that collects orphans."""
     network: str | None = None
     """Network to join; "none" for no network at all, None for the engine's default."""
-    pull: str = "missing"
-    """When to pull the image: always, missing, never."""
-    user: str | None = None
-    """User that commands run as unless they say otherwise."""
-    pids_limit: int = 4096
-    """How many processes the container may hold."""
-    no_new_privileges: bool = True
-    """Forbid setuid programs (sudo, su) to gain rights."""
+    read_only: bool = False
+    """Make the image's own files unchangeable."""
+    cap_drop: Sequence[str] = field(default_factory=list)
+    """Capabilities to take away, e.g. "ALL"."""
+    security_opt: Sequence[str] = field(default_factory=list)
+    """Security options. "no-new-privileges" is added unless it is named here, e.g. as "no-new-privileges=false"."""
+    pids_limit: int | None = None
+    """How many processes the container may hold; None is 4096, -1 any number."""
+    extra_run_args: Sequence[str] = field(default_factory=list)
+    """Further arguments of `docker run`, before the image."""
+    apply_resource_limits: bool = True
+    """Whether the spec's bounds on CPU and memory hold."""
+    publish_host: str = "127.0.0.1"
+    """Address at which published ports are reached."""
+
+
+@dataclass(frozen=True)
+class DockerExecConfig:
+    """How commands are run."""
+
+    default_timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S
+    """Deadline of a command whose caller gives None."""
+    extra_exec_args: Sequence[str] = field(default_factory=list)
+    """Further arguments of `docker exec`, before the container."""
+    concurrency: int = 32
+    """How many commands of this provider run at a time; others wait, which does not count for their deadline."""
+    exec_shell: str | None = None
+    """Shell of commands; None is bash where the image has it, else sh."""
+
+
+@dataclass(frozen=True)
+class DockerProbeConfig(ProbeConfig):
+    """How a new container shows that it works."""
+
+
+@dataclass(frozen=True)
+class DockerOptions(DockerCreateConfig):
+    """What `SandboxSpec.provider_options` may say."""
+
     volumes: Sequence[str] = ()
     """Bind mounts, as `host:container[:ro]`."""
-    extra_args: Sequence[str] = ()
-    """Further arguments of `docker run`, before the image."""
+    run_args: Sequence[str] = ()
+    """Further arguments of `docker run` for this sandbox."""
+
+
+def _require_docker() -> str:
+    """Return the path of the `docker` program."""
+    return find_program("docker", INSTALL_HINT)
 
 
 class DockerProvider(EngineProvider):
@@ -80,32 +130,38 @@ class DockerProvider(EngineProvider):
 
     def __init__(
         self,
+        exec: DockerExecConfig | Mapping[str, Any] | None = None,
         create: DockerCreateConfig | Mapping[str, Any] | None = None,
+        probe: DockerProbeConfig | Mapping[str, Any] | None = None,
         *,
-        executable: str = "docker",
+        executable: str | None = None,
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         transfer_timeout_s: float = 600.0,
     ) -> None:
+        self._exec_config = read_settings(DockerExecConfig, exec, self.name)
+        self._create_config = read_settings(DockerCreateConfig, create, self.name)
         super().__init__(
-            executable,
-            "install Docker Engine (docs.docker.com/engine/install), or set `executable: podman` if you have Podman",
+            find_program(executable, INSTALL_HINT) if executable else _require_docker() or "docker",
+            probe=read_settings(DockerProbeConfig, probe, self.name),
+            concurrency=self._exec_config.concurrency,
+            default_timeout_s=self._exec_config.default_timeout_s,
             max_output_bytes=max_output_bytes,
             transfer_timeout_s=transfer_timeout_s,
         )
-        given = create if create is not None else {}
-        self._create = override(DockerCreateConfig(), given, self.name) if isinstance(given, Mapping) else given
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         """Start a container and wait until it takes commands."""
         if not spec.image:
             raise SandboxCreateError("a docker sandbox needs an image\nhint: set `image` of the sandbox spec")
-        handle = SandboxHandle(f"nemo-gym-{uuid4().hex}", self.name)
-        arguments, client_env = self._run_arguments(handle.sandbox_id, spec)
+        options = override(DockerOptions(**vars(self._create_config)), spec.provider_options, self.name)
+        handle = SandboxHandle(f"nemo-gym-{uuid4().hex}", self.name, self._exec_config.exec_shell or "sh")
+        arguments, client_env = _run_arguments(handle.sandbox_id, spec, options)
         what = f"a docker sandbox from image {spec.image!r}"
         try:
-            await self._start(arguments, client_env, what, spec.ready_timeout_s or DEFAULT_READY_TIMEOUT_S)
-            await self._check_ready(handle, what)
-            await self._place_files(handle, spec)
+            await self._start(arguments, client_env, what, spec.ready_timeout_s or options.start_timeout_s)
+            if self._exec_config.exec_shell is None:
+                handle.raw = await self._find_shell(handle, options.keepalive_shell, what)
+            await self._verify(handle, what)
         except BaseException:
             # Whatever stopped us, cancellation included: the container may be there although nobody will own it.
             with contextlib.suppress(OSError, SandboxError):
@@ -127,7 +183,8 @@ class DockerProvider(EngineProvider):
                 f"port {port} of sandbox {handle.sandbox_id!r} is not published: {tail(shown.stderr)}\n"
                 f"hint: name it when the sandbox is made, `ports: [{port}]` of the sandbox spec"
             )
-        return SandboxEndpoint(f"http://{address}")
+        host, _, published = address.rpartition(":")
+        return SandboxEndpoint(f"http://{'127.0.0.1' if host in {'0.0.0.0', '[::]'} else host}:{published}")
 
     async def close(self, handle: SandboxHandle) -> None:
         """Kill and remove the container."""
@@ -142,36 +199,28 @@ class DockerProvider(EngineProvider):
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 
-    def dump(self, handle: SandboxHandle) -> dict[str, Any]:
-        """The engine knows everything under the container's name."""
-        return {}
+    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+        # The engine knows all else under the container's name.
+        return {"shell": handle.raw}
 
-    async def connect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """Take up a running container."""
-        handle = SandboxHandle(sandbox_id, self.name)
+    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+        handle = SandboxHandle(sandbox_id, self.name, state["shell"])
         if await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(f"docker sandbox {sandbox_id!r} is not running")
         return handle
 
-    def _run_arguments(self, container: str, spec: SandboxSpec) -> tuple[list[str], dict[str, str]]:
-        config = override(self._create, spec.provider_options, self.name)
-        env_arguments, client_env = _env_arguments(spec.env)
-        arguments = ["run", "--detach", "--rm", "--init", "--name", container, "--label", f"{LABEL}={container}"]
-        for key, value in spec.metadata.items():
-            arguments += ["--label", f"nemo_gym.metadata.{key}={value}"]
-        arguments += ["--pull", config.pull, "--pids-limit", str(config.pids_limit)]
-        arguments += ["--security-opt", "no-new-privileges"] if config.no_new_privileges else []
-        arguments += ["--network", config.network] if config.network else []
-        arguments += ["--user", config.user] if config.user else []
-        arguments += _resource_arguments(spec)
-        arguments += ["--workdir", spec.workdir] if spec.workdir else []
-        arguments += env_arguments
-        for volume in config.volumes:
-            arguments += ["--volume", volume]
-        for port in spec.ports:
-            arguments += ["--publish", f"127.0.0.1::{port}"]
-        arguments += [*config.extra_args, "--entrypoint", SHELL, spec.image or "", "-c", *_main_process(spec)]
-        return arguments, client_env
+    def _shell(self, handle: SandboxHandle) -> Sequence[str]:
+        return (handle.raw or "sh", "-c")
+
+    async def _find_shell(self, handle: SandboxHandle, shell: str, what: str) -> str:
+        completed, cause = await self._run(handle, [shell, "-c", FIND_SHELL], timeout_s=CONTROL_TIMEOUT_S)
+        found = completed.stdout.decode(errors="replace").strip()
+        if cause is not None or completed.return_code != 0 or found not in {"bash", "sh"}:
+            raise SandboxCreateError(
+                f"cannot make {what}: it runs no commands\n{tail(completed.stderr)}\n"
+                "hint: does the image hold a shell? `create: {keepalive_shell: ...}` names another than /bin/sh"
+            )
+        return found
 
     def _enter(
         self,
@@ -184,14 +233,9 @@ class DockerProvider(EngineProvider):
         interactive: bool,
     ) -> tuple[list[str], dict[str, str]]:
         env_arguments, client_env = _env_arguments(env)
-        arguments = ["exec", *(["--interactive"] if interactive else []), *(["--workdir", cwd] if cwd else [])]
+        arguments = ["exec", *(["-i"] if interactive else []), *(["-w", cwd] if cwd else []), *env_arguments]
         arguments += ["--user", str(user)] if user is not None else []
-        return [*arguments, *env_arguments, handle.sandbox_id, *argv], client_env
-
-    async def _check_ready(self, handle: SandboxHandle, what: str) -> None:
-        completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=CONTROL_TIMEOUT_S)
-        if cause is not None or completed.return_code != 0:
-            raise SandboxCreateError(f"cannot make {what}: it runs no commands\n{tail(completed.stderr)}")
+        return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *argv], client_env
 
     async def _cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         if completed.return_code == KILLED_RETURN_CODE:
@@ -237,21 +281,52 @@ def _env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     return arguments, by_name
 
 
-def _resource_arguments(spec: SandboxSpec) -> list[str]:
+def _run_arguments(container: str, spec: SandboxSpec, options: DockerOptions) -> tuple[list[str], dict[str, str]]:
+    """Arguments of the client that start a container, and what to add to the client's own environment."""
+    env_arguments, client_env = _env_arguments(env_as_text(spec.env))
+    arguments = ["run", "-d", "--name", container, "--label", f"{LABEL}=1"]
+    for key, value in spec.metadata.items():
+        arguments += ["--label", f"{LABEL}.{key}={value}"]
+    arguments += ["--init"] if options.use_init else []
+    arguments += ["-w", spec.workdir] if spec.workdir else []
+    arguments += env_arguments
     wanted = spec.resources
-    arguments = ["--cpus", f"{wanted.cpu:g}"] if wanted.cpu else []
-    if wanted.memory_mib:
+    if options.apply_resource_limits:
+        arguments += ["--cpus", f"{wanted.cpu:g}"] if wanted.cpu else []
         # The same bound for memory and swap: a sandbox that is out of memory ends rather than slowing the machine.
-        arguments += ["--memory", f"{wanted.memory_mib}m", "--memory-swap", f"{wanted.memory_mib}m"]
-    return [*arguments, *(["--gpus", str(wanted.gpu)] if wanted.gpu else [])]
+        memory = f"{wanted.memory_mib}m"
+        arguments += ["--memory", memory, "--memory-swap", memory] if wanted.memory_mib else []
+    arguments += ["--gpus", str(wanted.gpu)] if wanted.gpu else []
+    arguments += ["--network", options.network] if options.network else []
+    arguments += ["--read-only"] if options.read_only else []
+    security = list(options.security_opt)
+    if not any(entry.startswith("no-new-privileges") for entry in security):
+        security.append("no-new-privileges")
+    limit = DEFAULT_PIDS_LIMIT if options.pids_limit is None else options.pids_limit
+    ports = [f"{options.publish_host}::{port}/tcp" for port in spec.ports]
+    for flag, values in (
+        ("--cap-drop", options.cap_drop),
+        ("--security-opt", security),
+        ("--pids-limit", [str(limit)]),
+        ("--publish", ports),
+        ("-v", options.volumes),
+    ):
+        for value in values:
+            arguments += [flag, value]
+    arguments += [*options.extra_run_args, *options.run_args, "--rm"]
+    program, *rest = _main_process(spec, options)
+    return [*arguments, "--entrypoint", program, spec.image or "", *rest], client_env
 
 
-def _main_process(spec: SandboxSpec) -> list[str]:
-    lifetime = str(max(1, round(spec.ttl_s))) if spec.ttl_s else str(FOREVER_S)
-    if spec.entrypoint is None:
-        return ['exec sleep "$1"', "sandbox", lifetime]
-    entrypoint = [SHELL, "-c", spec.entrypoint] if isinstance(spec.entrypoint, str) else list(spec.entrypoint)
-    return [MAIN_PROCESS, "sandbox", lifetime, *entrypoint]
+def _main_process(spec: SandboxSpec, options: DockerOptions) -> list[str]:
+    shell = options.keepalive_shell
+    if spec.entrypoint is None or isinstance(spec.entrypoint, str):
+        main = [shell, "-c", spec.entrypoint or options.keepalive_cmd]
+    else:
+        main = list(spec.entrypoint)
+    if not spec.ttl_s:
+        return main
+    return [shell, "-c", MAIN_PROCESS, "sandbox", str(max(1, round(spec.ttl_s))), *main]
 
 
 def _mentions(completed: Completed, phrases: Sequence[str]) -> bool:

@@ -7,9 +7,7 @@ limits of the supervisor are all there is: the command sees the machine's files 
 
 import json
 import os
-import shutil
 import signal
-import stat
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -104,17 +102,3 @@ def kill_marked(sandbox_id: str) -> int:
                     os.kill(int(entry.name), signal.SIGKILL)
                     killed += 1
     return killed
-
-
-def remove_folder(folder: Path) -> None:
-    """Remove a folder in which untrusted code may have taken rights away."""
-    with suppress(FileNotFoundError):
-        try:
-            shutil.rmtree(folder)
-        except PermissionError:
-            for parent, names, _ in os.walk(folder):
-                for name in names:
-                    path = os.path.join(parent, name)
-                    if stat.S_ISDIR(os.lstat(path).st_mode):
-                        os.chmod(path, 0o700)
-            shutil.rmtree(folder)

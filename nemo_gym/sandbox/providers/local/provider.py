@@ -29,8 +29,10 @@ from nemo_gym.sandbox.providers.base import (
     SandboxNotRunningError,
     SandboxSpec,
     SandboxStatus,
+    env_as_text,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
+from nemo_gym.sandbox.providers.folders import remove_folder
 from nemo_gym.sandbox.providers.local import supervisor
 from nemo_gym.sandbox.providers.local.isolation import (
     DEFAULT_WORKDIR,
@@ -40,7 +42,6 @@ from nemo_gym.sandbox.providers.local.isolation import (
     LocalSandbox,
     bubblewrap_prefix,
     kill_marked,
-    remove_folder,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
 
@@ -99,7 +100,6 @@ class LocalProvider(CommandProvider):
             handle = replace(handle, raw=replace(sandbox, isolation=isolation))
             await self._check_ready(handle)
             _raw(handle).save()
-            await self._place_files(handle, spec)
         except BaseException:
             # Whatever stopped us, cancellation included: nobody will own this folder.
             await self.close(handle)
@@ -125,12 +125,12 @@ class LocalProvider(CommandProvider):
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 
-    def dump(self, handle: SandboxHandle) -> dict[str, Any]:
-        """The folder; all else is written down in it, where only its owner can read."""
+    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+        # All else is written down in the folder, where only its owner can read.
         return {"root": _raw(handle).root}
 
-    async def connect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """Take up a sandbox that another process on this machine made."""
+    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+        """Return the handle of a sandbox that another process on this machine made."""
         root = Path(state["root"])
         if root.name != sandbox_id or not (root / STATE_FILE).is_file():
             raise SandboxNotRunningError(
@@ -236,7 +236,7 @@ class LocalProvider(CommandProvider):
             root=str(root),
             isolation="rlimits",
             workdir=os.path.normpath(os.path.join("/", spec.workdir or DEFAULT_WORKDIR)),
-            env=dict(spec.env),
+            env=env_as_text(spec.env),
             memory_mib=spec.resources.memory_mib or self._memory_mib,
             expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
         )

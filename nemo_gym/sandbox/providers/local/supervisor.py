@@ -80,7 +80,7 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
             code = os.waitstatus_to_exitcode(status)
             return (128 - code if code < 0 else code), None
         if now >= deadline:
-            return 124, "timeout"
+            return 125, "timeout"
         if now >= next_check:
             cause = _exceeded(settings)
             if cause is not None:

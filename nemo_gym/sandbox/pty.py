@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Terminals in a sandbox, for programs that one talks to while they run, as `AsyncSandbox.pty` offers them."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nemo_gym.sandbox.providers.base import (
+    DEFAULT_EXEC_TIMEOUT_S,
+    KILLED_RETURN_CODE,
+    SandboxExecResult,
+    SandboxHandle,
+    SandboxProvider,
+    SandboxPtySession,
+    SandboxPtySpec,
+    SandboxSpec,
+    SandboxUnsupportedError,
+    SupportsSandboxPty,
+    SupportsSandboxPtyAttach,
+    timeout_result,
+)
+from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Capture
+
+
+class SandboxPty:
+    """The terminals of one running sandbox."""
+
+    def __init__(self, provider: SandboxProvider, handle: SandboxHandle, spec: SandboxSpec | None) -> None:
+        self._provider, self._handle = provider, handle
+        self._workdir = spec.workdir if spec is not None else None
+
+    async def create(self, spec: SandboxPtySpec | None = None) -> SandboxPtySession:
+        """Start a program in a terminal, by default a shell in the sandbox's `workdir`."""
+        if not isinstance(self._provider, SupportsSandboxPty):
+            raise SandboxUnsupportedError(f"sandbox provider {self._provider.name!r} offers no terminals")
+        wanted = spec if spec is not None else SandboxPtySpec()
+        if wanted.cwd is None:
+            wanted = replace(wanted, cwd=self._workdir)
+        return await self._provider.create_pty(self._handle, wanted)
+
+    async def attach(self, pty_id: str) -> SandboxPtySession:
+        """Return the terminal that `create` opened under this id."""
+        if not isinstance(self._provider, SupportsSandboxPtyAttach):
+            raise SandboxUnsupportedError(f"sandbox provider {self._provider.name!r} finds no terminal again")
+        return await self._provider.attach_pty(self._handle, pty_id)
+
+    async def exec(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, Any] | None = None,
+        timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
+        user: str | int | None = None,
+        rows: int = 24,
+        cols: int = 80,
+    ) -> SandboxExecResult:
+        """Run a command in a terminal to its end; `stdout` holds all that the terminal showed."""
+        session = await self.create(SandboxPtySpec(command, cwd, env, rows, cols, user))
+        flooded = asyncio.Event()
+        shown = Capture(DEFAULT_MAX_OUTPUT_BYTES, flooded)
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not flooded.is_set() and (data := await session.read()):
+                    shown.add(data)
+                code = KILLED_RETURN_CODE if flooded.is_set() else await session.wait()
+        except TimeoutError:
+            return timeout_result(shown.content())
+        finally:
+            await session.close()
+        cause = "output_limit" if flooded.is_set() else None
+        return SandboxExecResult(shown.content().decode("utf-8", errors="replace"), "", code, cause)
