@@ -24,18 +24,22 @@ from nemo_gym.sandbox.providers.base import (
     SandboxError,
     SandboxExecResult,
     SandboxHandle,
+    SandboxPtyError,
+    SandboxPtySpec,
     SandboxTransferError,
     SandboxUnsupportedError,
     env_as_text,
     timeout_result,
 )
 from nemo_gym.sandbox.providers.processes import Completed
+from nemo_gym.sandbox.providers.terminals import TerminalSession
 
 SHELL = "/bin/sh"
 # Bash where there is one, because commands are written for it; the command itself is one argument, never re-quoted.
 RUN_COMMAND = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec /bin/sh -c "$1"'
 RECEIVE_FILE = 'mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod "$2" "$1"'
 RECEIVE_FOLDER = 'mkdir -p -- "$1" && exec tar -C "$1" -xf -'
+INTERACTIVE_SHELL = "command -v bash >/dev/null 2>&1 && exec bash; exec sh"
 IS_FOLDER = 21
 SEND_FILE = f'if [ -d "$1" ]; then exit {IS_FOLDER}; fi; exec cat -- "$1"'
 SEND_FOLDER = 'exec tar -C "$1" -cf - .'
@@ -52,6 +56,7 @@ class CommandProvider(ABC):
         self._max_output_bytes = max_output_bytes
         self._transfer_timeout_s = transfer_timeout_s
         self._default_timeout_s = default_timeout_s
+        self._terminals: dict[tuple[str, str], TerminalSession] = {}
 
     @abstractmethod
     async def _run(
@@ -67,6 +72,12 @@ class CommandProvider(ABC):
         stdout: IO[bytes] | None = None,
     ) -> tuple[Completed, str | None]:
         """Run `argv` in the sandbox; also returns what cut it short, if something did."""
+
+    @abstractmethod
+    async def _open_terminal(
+        self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
+    ) -> TerminalSession:
+        """Start `argv` in the sandbox, in a terminal as `spec` wants it."""
 
     @abstractmethod
     def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
@@ -145,6 +156,33 @@ class CommandProvider(ABC):
                 part.unlink(missing_ok=True)
         except (OSError, tarfile.TarError) as error:
             raise SandboxTransferError(f"cannot {what}: {error}") from error
+
+    async def create_pty(self, handle: SandboxHandle, spec: SandboxPtySpec) -> TerminalSession:
+        """Start a program in a terminal; see `SupportsSandboxPty.create_pty`."""
+        command = spec.command if spec.command is not None else INTERACTIVE_SHELL
+        argv = [*self._shell(handle), command if isinstance(command, str) else shlex.join(command)]
+        env = {**({"TERM": "xterm"} if spec.pty else {}), **env_as_text(spec.env)}
+        session = await self._open_terminal(handle, argv, spec, env)
+        ended = [key for key, known in self._terminals.items() if known.has_ended]
+        for key in ended:
+            del self._terminals[key]
+        self._terminals[handle.sandbox_id, session.pty_id] = session
+        return session
+
+    async def attach_pty(self, handle: SandboxHandle, pty_id: str) -> TerminalSession:
+        """Return a terminal that this provider opened and that still runs."""
+        session = self._terminals.get((handle.sandbox_id, pty_id))
+        if session is None or session.has_ended:
+            raise SandboxPtyError(
+                f"sandbox {handle.sandbox_id!r} has no open terminal {pty_id!r} here\n"
+                "hint: a terminal is found again by the provider that opened it, until it is closed"
+            )
+        return session
+
+    async def _close_terminals(self, handle: SandboxHandle) -> None:
+        """Close the terminals of a sandbox that ends."""
+        for key in [key for key in self._terminals if key[0] == handle.sandbox_id]:
+            await self._terminals.pop(key).close()
 
     async def serialize_handle(self, handle: SandboxHandle, *, scope: str | None = None) -> dict[str, Any]:
         """Describe the sandbox; see `ConnectableProvider.serialize_handle`."""

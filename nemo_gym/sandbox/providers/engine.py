@@ -22,9 +22,11 @@ from nemo_gym.sandbox.providers.base import (
     SandboxCreateError,
     SandboxCreateVerificationError,
     SandboxHandle,
+    SandboxPtySpec,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
 from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run
+from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
 
@@ -105,6 +107,7 @@ class EngineProvider(CommandProvider):
         env: Mapping[str, str],
         user: str | int | None,
         interactive: bool,
+        terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
         """Arguments of the client that run `argv` inside, and what to add to the client's own environment."""
 
@@ -140,6 +143,27 @@ class EngineProvider(CommandProvider):
                 interrupt=lambda: self._kill_marked(handle, mark, user),
             )
         return completed, completed.ended_by or await self._cause(handle, completed)
+
+    async def _open_terminal(
+        self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
+    ) -> TerminalSession:
+        mark = uuid4().hex
+        arguments, client_env = self._enter(
+            handle,
+            argv,
+            cwd=spec.cwd,
+            env={**env, EXEC_MARK: mark},
+            user=spec.user,
+            interactive=True,
+            terminal=spec.pty,
+        )
+        return await open_terminal(
+            [self._executable, *arguments],
+            spec,
+            env={**os.environ, **client_env},
+            controlling=True,
+            interrupt=lambda: self._kill_marked(handle, mark, spec.user),
+        )
 
     async def _kill_marked(self, handle: SandboxHandle, mark: str, user: str | int | None) -> None:
         # As the same user: without the ptrace capability not even root may read the environment of somebody else.

@@ -11,9 +11,9 @@ import os
 import signal
 from asyncio.subprocess import DEVNULL as DEVNULL
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from nemo_gym.sandbox.providers.base import SandboxError
 
@@ -98,14 +98,14 @@ async def run(
     with contextlib.ExitStack() as ours:
         with contextlib.ExitStack() as theirs:
             out_fd, err_fd = _attach(out, ours, theirs), _attach(err, ours, theirs)
-            spawning = _spawn(argv, env, stdin, out_fd if stdout is None else stdout, err_fd, pass_fds)
-            process = await _whole(spawning, interrupt)
+            streams = (stdin, out_fd if stdout is None else stdout, err_fd)
+            process = await spawn(argv, env, streams, pass_fds, interrupt)
         ended_by: EndedBy | None = None
         try:
             ended_by = await _first(process, flooded, timeout_s)
         finally:
             if process.returncode is None:
-                await _end(process, interrupt)
+                await end(process, interrupt)
         await _drain(out, err)
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
     return Completed(128 - code if code < 0 else code, out.content(), err.content(), ended_by)
@@ -123,24 +123,37 @@ def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.Exi
     return write_fd
 
 
-async def _whole(spawning: Coroutine[Any, Any, Process], interrupt: Callable[[], Awaitable[None]] | None) -> Process:
-    """Wait for the process to be there; if we are cancelled meanwhile, it is ended like any other."""
-    task = asyncio.ensure_future(spawning)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await _end(await task, interrupt)
-        raise
-
-
-async def _spawn(
-    argv: Sequence[str], env: Mapping[str, str] | None, stdin: int, stdout: int, stderr: int, pass_fds: Sequence[int]
+async def spawn(
+    argv: Sequence[str],
+    env: Mapping[str, str] | None,
+    streams: tuple[int, int, int],
+    pass_fds: Sequence[int] = (),
+    interrupt: Callable[[], Awaitable[None]] | None = None,
+    preexec_fn: Callable[[], None] | None = None,
 ) -> Process:
-    try:
-        # A session of its own: Ctrl-C in the terminal reaches us, and we end the tool in good order.
-        return await asyncio.create_subprocess_exec(
-            *argv, env=env, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds, start_new_session=True
+    """Start a process in a session of its own; if we are cancelled meanwhile, it is ended like any other.
+
+    `streams` are its standard input, output and error. `preexec_fn`, if given, has to open the session.
+    """
+    stdin, stdout, stderr = streams
+    # A session of its own: Ctrl-C in the terminal reaches us, and we end the tool in good order.
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
+            *argv,
+            env=env,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            pass_fds=pass_fds,
+            start_new_session=preexec_fn is None,
+            preexec_fn=preexec_fn,
         )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await end(await starting, interrupt)
+        raise
     except OSError as error:
         if error.errno != errno.E2BIG:
             raise
@@ -165,7 +178,7 @@ async def _first(process: Process, flooded: asyncio.Event, timeout_s: float | No
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def _end(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
+async def end(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
     """End the process and its group: the gentle way first, then for good."""
     try:
         if interrupt is None:

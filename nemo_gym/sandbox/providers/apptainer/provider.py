@@ -194,6 +194,7 @@ class ApptainerProvider(EngineProvider):
 
     async def close(self, handle: SandboxHandle) -> None:
         """Stop the instance and all that runs in it, and remove its folder."""
+        await self._close_terminals(handle)
         timer = self._timers.pop(handle.sandbox_id, None)
         if timer is not None:
             timer.cancel()
@@ -249,6 +250,7 @@ class ApptainerProvider(EngineProvider):
         env: Mapping[str, str],
         user: str | int | None,
         interactive: bool,
+        terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
         raw = _raw(handle)
         folder = cwd or raw.workdir

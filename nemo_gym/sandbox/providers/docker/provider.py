@@ -188,6 +188,7 @@ class DockerProvider(EngineProvider):
 
     async def close(self, handle: SandboxHandle) -> None:
         """Kill and remove the container."""
+        await self._close_terminals(handle)
         removed = await self._client(["rm", "--force", "--volumes", handle.sandbox_id])
         if (
             removed.return_code != 0
@@ -231,9 +232,16 @@ class DockerProvider(EngineProvider):
         env: Mapping[str, str],
         user: str | int | None,
         interactive: bool,
+        terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
         env_arguments, client_env = _env_arguments(env)
-        arguments = ["exec", *(["-i"] if interactive else []), *(["-w", cwd] if cwd else []), *env_arguments]
+        arguments = [
+            "exec",
+            *(["-i"] if interactive else []),
+            *(["-t"] if terminal else []),
+            *(["-w", cwd] if cwd else []),
+            *env_arguments,
+        ]
         arguments += ["--user", str(user)] if user is not None else []
         return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *argv], client_env
 

@@ -27,6 +27,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxCreateError,
     SandboxHandle,
     SandboxNotRunningError,
+    SandboxPtySpec,
     SandboxSpec,
     SandboxStatus,
     env_as_text,
@@ -44,12 +45,15 @@ from nemo_gym.sandbox.providers.local.isolation import (
     kill_marked,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
+from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
 
 FOLDER_PREFIX = "nemo-gym-sandbox-"
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
+# Bubblewrap opens a session without a terminal; one more makes ours its own, so that Ctrl-C reaches the program.
+TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
 IsolationChoice = Literal["auto", "bubblewrap", "rlimits"]
 
@@ -114,6 +118,7 @@ class LocalProvider(CommandProvider):
 
     async def close(self, handle: SandboxHandle) -> None:
         """Kill what still runs and remove the folders."""
+        await self._close_terminals(handle)
 
         def end() -> None:
             while kill_marked(handle.sandbox_id):
@@ -153,13 +158,16 @@ class LocalProvider(CommandProvider):
         stdin: IO[bytes] | None = None,
         stdout: IO[bytes] | None = None,
     ) -> tuple[Completed, str | None]:
-        sandbox = _raw(handle)
+        left_s = await self._seconds_left(handle, user)
+        settings = self._settings(handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s))
+        return await self._supervise(handle, settings, stdin, stdout)
+
+    async def _seconds_left(self, handle: SandboxHandle, user: str | int | None) -> float:
+        """Return how long the sandbox lives, if it can run something for `user` at all."""
         _check_user(user)
         if await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
-        left_s = sandbox.expires_at - time.time()
-        settings = self._settings(handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s))
-        return await self._supervise(handle, settings, stdin, stdout)
+        return _raw(handle).expires_at - time.time()
 
     def _settings(
         self, handle: SandboxHandle, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float
@@ -188,28 +196,35 @@ class LocalProvider(CommandProvider):
         self, handle: SandboxHandle, settings: Mapping[str, Any], stdin: IO[bytes] | None, stdout: IO[bytes] | None
     ) -> tuple[Completed, str | None]:
         """Run the supervisor: what the command wrote, and how the supervisor says that it ended."""
-        with contextlib.ExitStack() as files:
-            # In memory rather than as arguments or environment: neither shows in the list of processes.
-            settings_file = files.enter_context(os.fdopen(os.memfd_create("settings"), "w+b"))
-            settings_file.write(json.dumps(settings).encode())
-            settings_file.seek(0)
-            read_fd, write_fd = os.pipe()
-            report = files.enter_context(os.fdopen(read_fd, "rb"))
-            fds = (settings_file.fileno(), write_fd)
-            try:
-                completed = await run(
-                    [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds)],
-                    env={},
-                    # The supervisor keeps the deadline; this one is for a supervisor that does not.
-                    timeout_s=settings["timeout_s"] + supervisor.KILL_PATIENCE_S + GRACE_S,
-                    stdin=DEVNULL if stdin is None else stdin.fileno(),
-                    stdout=None if stdout is None else stdout.fileno(),
-                    pass_fds=fds,
-                    max_output_bytes=self._max_output_bytes,
-                )
-            finally:
-                os.close(write_fd)
+        with _memory_file(json.dumps(settings).encode()) as settings_file, _memory_file() as report:
+            fds = (settings_file.fileno(), report.fileno())
+            completed = await run(
+                _supervisor_argv(fds),
+                env={},
+                # The supervisor keeps the deadline; this one is for a supervisor that does not.
+                timeout_s=settings["timeout_s"] + supervisor.KILL_PATIENCE_S + GRACE_S,
+                stdin=DEVNULL if stdin is None else stdin.fileno(),
+                stdout=None if stdout is None else stdout.fileno(),
+                pass_fds=fds,
+                max_output_bytes=self._max_output_bytes,
+            )
+            report.seek(0)
             return await self._outcome(handle, completed, report.read())
+
+    async def _open_terminal(
+        self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
+    ) -> TerminalSession:
+        left_s = await self._seconds_left(handle, spec.user)
+        settings = self._settings(handle, [SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], spec.cwd, env, left_s)
+        report = _memory_file()
+        with contextlib.ExitStack() as on_failure, _memory_file(json.dumps(settings).encode()) as settings_file:
+            on_failure.enter_context(report)
+            fds = (settings_file.fileno(), report.fileno())
+            session = await open_terminal(
+                _supervisor_argv(fds), spec, env={}, controlling=False, pass_fds=fds, report=report
+            )
+            on_failure.pop_all()
+        return session
 
     async def _outcome(
         self, handle: SandboxHandle, completed: Completed, report: bytes
@@ -283,6 +298,18 @@ class LocalProvider(CommandProvider):
 
     def _bubblewrap_path(self) -> str:
         return shutil.which(self._bubblewrap) or self._bubblewrap
+
+
+def _memory_file(content: bytes = b"") -> IO[bytes]:
+    """Return a file in memory; unlike arguments or environment, its content does not show in the list of processes."""
+    file = os.fdopen(os.memfd_create("nemo-gym-sandbox"), "w+b", buffering=0)
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def _supervisor_argv(fds: Sequence[int]) -> list[str]:
+    return [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds)]
 
 
 def _identity(run_as: str) -> tuple[int, int] | tuple[None, None]:
