@@ -162,7 +162,13 @@ class AsyncSandbox:
         sandbox = cls(provider)
         if not isinstance(sandbox.provider, ConnectableProvider):
             raise SandboxError(f"sandboxes of provider {sandbox.provider.name!r} cannot be taken up")
-        sandbox._handle = await _result(sandbox.provider.connect(descriptor))
+        try:
+            sandbox._handle = await _result(sandbox.provider.connect(descriptor))
+        except BaseException:
+            # Nobody gets the sandbox that would close the provider; one that was handed in may serve others.
+            if isinstance(provider, Mapping):
+                await sandbox.provider.aclose()
+            raise
         return sandbox
 
     async def __aenter__(self) -> Self:

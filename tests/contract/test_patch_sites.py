@@ -192,3 +192,19 @@ async def test_rollout_collection_setup_server_client(monkeypatch: pytest.Monkey
 def test_the_lookup_itself_takes_plain_dicts() -> None:
     plain = {"world": {"resources_servers": {"impl": {"host": "h"}}}}
     assert get_first_server_config_dict(plain, "world") == {"host": "h"}  # type: ignore[arg-type]
+
+
+def test_a_container_provider_can_be_built_where_its_engine_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nemo_gym.sandbox.providers.apptainer import provider as apptainer
+    from nemo_gym.sandbox.providers.docker import provider as docker
+
+    monkeypatch.setattr(apptainer, "_require_apptainer", lambda bin_path=None: bin_path or "/opt/apptainer")
+    monkeypatch.setattr(docker, "_require_docker", lambda: None)
+    built = apptainer.ApptainerProvider(
+        exec={"default_binds": ["/a:/b"]}, create={"mount_point": "/m"}, bin_path="/opt/bin/apptainer"
+    )
+    assert (built._exec_config.default_binds, built._create_config.mount_point) == (["/a:/b"], "/m")
+    config = docker.DockerCreateConfig(network="none")
+    plain = docker.DockerProvider(create=config, exec={"concurrency": 4}, probe={"timeout_s": 5})
+    assert plain._create_config is config
+    assert plain._exec_config == docker.DockerExecConfig(concurrency=4)

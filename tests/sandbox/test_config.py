@@ -3,6 +3,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym.errors import GymError
+from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.sandbox import create_provider, list_providers
 from nemo_gym.sandbox.config import resolve_provider_config, resolve_provider_metadata
 
 NAMED = {
@@ -71,3 +73,14 @@ def test_what_cannot_be_used_says_why(provider, message):
 def test_metadata_that_is_no_mapping_is_refused():
     with pytest.raises(GymError, match=r"'default_metadata'.*must be a mapping"):
         resolve_provider_metadata({"docker": {}, "default_metadata": "x"})
+
+
+@pytest.mark.parametrize("name", list_providers())
+def test_config_paths_may_name_the_config_of_a_provider(name, tmp_path, monkeypatch, request):
+    if name in {"docker", "apptainer"}:
+        request.getfixturevalue(name)
+    monkeypatch.chdir(tmp_path)
+    paths = [f"nemo_gym/sandbox/providers/{name}/configs/{name}.yaml"]
+    config = GlobalConfigDictParser().parse_no_environment(OmegaConf.create({"config_paths": paths}))
+    assert resolve_provider_metadata("sandbox", config) == {}
+    assert create_provider(resolve_provider_config("sandbox", config)).name == name

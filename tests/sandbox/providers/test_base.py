@@ -90,6 +90,12 @@ def test_errors_are_gym_errors_and_survive_pickling(error):
     assert str(copy) == "what happened"
 
 
+def test_a_provider_may_change_what_it_knows_of_a_sandbox():
+    handle = base.SandboxHandle("x")
+    handle.raw = {"address": 1}
+    assert handle == base.SandboxHandle("x", "", {"address": 1})
+
+
 def test_results_and_handles_are_built_by_keyword():
     result = base.SandboxExecResult(stdout="a", stderr="b", return_code=3, error_type="oom")
     assert (result.stdout, result.stderr, result.return_code, result.error_type) == ("a", "b", 3, "oom")
