@@ -194,7 +194,10 @@ class EngineProvider(CommandProvider):
             )
         if completed.return_code != 0:
             failed = f"{self._executable} gave exit code {completed.return_code}"
-            raise SandboxCreateError(f"cannot make {what}: {failed}\n{tail(completed.stderr)}")
+            raise SandboxCreateError(
+                f"cannot make {what}: {failed}\n{tail(completed.stderr)}\n"
+                "hint: does the engine work here, and is the name of the image right?"
+            )
 
     async def _verify(self, handle: SandboxHandle, what: str) -> None:
         """Run the probe until it has succeeded often enough in a row."""

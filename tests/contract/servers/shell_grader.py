@@ -46,8 +46,8 @@ class ShellGraderServer(SimpleResourcesServer):
         named = get_global_config_dict()
         spec = SandboxSpec(
             image=rewrite_image(self.config.image, self.config.image_rewrites),
-            workdir="/work",
-            files={"/work/answer.sh": body.response.output_text},
+            workdir="/task",
+            files={"/task/answer.sh": body.response.output_text},
             metadata={**resolve_provider_metadata(self.config.sandbox_provider, named), "task": 7},
             resources=self.config.resources,
             env={"ATTEMPT": 1},
