@@ -141,6 +141,7 @@ async def test_the_time_to_live_holds_also_after_another_sandbox_of_the_provider
     async with await AsyncSandbox(provider, SandboxSpec(image=IMAGE)).start():
         pass
     await until(lambda: not apptainer.records())
+    await provider.aclose()
 
 
 async def test_an_instance_whose_owner_died_is_stopped_once_its_time_is_over(apptainer):
