@@ -11,6 +11,7 @@
     │   ├── ServerRefNotFoundError    (ValueError)         a reference to a server that no config defines
     │   ├── InheritPathNotFoundError  (ValueError)         `_inherit_from` / `_copy` of something that is not there
     │   ├── AlmostServerError         (ValueError)         a block that was meant as a server but does not validate
+    │   ├── UnknownServerError        (KeyError)           a call to a server that the config does not have
     │   ├── PromptError, SkillError   (ValueError)         in `nemo_gym.prompt`, `nemo_gym.skills`
     │   └── ConfigProblems            (ValueError)         several of the above at once
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
@@ -31,6 +32,7 @@
     ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_results`
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
+    ├── NoHeadServerError             (ValueError)         no head server answers where one should
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   └── ToolCrashed                                    a tool's server error that is to count as one
@@ -83,6 +85,12 @@ class AlmostServerError(ConfigError, ValueError):
     """A block looks like a server but does not validate as one."""
 
 
+class UnknownServerError(ConfigError, KeyError):
+    """A server was asked for by a name that the config does not have."""
+
+    __str__ = Exception.__str__  # a KeyError shows the repr of its message
+
+
 class ConfigProblems(ConfigError, ValueError):
     """Several different problems of one config, reported together."""
 
@@ -97,6 +105,10 @@ class ConfigProblems(ConfigError, ValueError):
 
 class PortInUseError(GymError, OSError):
     """The port that a server was given is taken by another process."""
+
+
+class NoHeadServerError(GymError, ValueError):
+    """No head server answers where one should, so nobody knows which servers run."""
 
 
 class JudgeError(GymError):

@@ -24,6 +24,7 @@ from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVE
 from nemo_gym._config.keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
+from nemo_gym._config.server_types import server_types_in
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
 from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
 from nemo_gym._util.keys import NG_CUT_OFF_KEY as NG_CUT_OFF_KEY
@@ -34,8 +35,9 @@ from nemo_gym._util.keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
 from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
 from nemo_gym._util.keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
+from nemo_gym._util.nearest import nearest
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
-from nemo_gym.errors import ConfigError, NoServerInstancesError
+from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
 
 logger = logging.getLogger(__name__)
 
@@ -225,9 +227,24 @@ def set_global_config_dict(
 
 def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path: str) -> DictConfig:
     """The innermost block of a server: below its instance name, its type and its implementation."""
-    by_type = next(iter(global_config_dict[top_level_path].values()))
-    inner: DictConfig = next(iter(by_type.values()))
+    try:
+        by_type = next(iter(global_config_dict[top_level_path].values()))
+        inner: DictConfig = next(iter(by_type.values()))
+    except (KeyError, AttributeError, StopIteration) as error:
+        raise _unknown_server(global_config_dict, top_level_path) from error
     return inner
+
+
+def _unknown_server(config: DictConfig, name: str) -> UnknownServerError:
+    defined = {str(key): types[0] for key in config if (types := server_types_in(config._get_node(key)))}
+    listed = "".join(f"\n  {key} ({kind})" for key, kind in defined.items())
+    close = nearest(str(name), defined, limit=1)
+    guess = f" Did you mean {close[0]!r}?" if close else ""
+    servers = f"servers of the config:{listed}" if defined else "the config has no servers at all."
+    return UnknownServerError(
+        f"there is no server {name!r} in the config.{guess}\n{servers}\n"
+        "hint: a server is called by the name of its block in the config; `gym env status` lists those that run"
+    )
 
 
 def find_open_port(disallowed_ports: Sequence[int] | None = None, max_retries: int = 50) -> int:

@@ -9,7 +9,6 @@ import inspect
 import logging
 import os
 import sys
-import urllib.error
 import urllib.request
 from abc import abstractmethod
 from contextlib import suppress
@@ -25,6 +24,7 @@ from fastapi.exceptions import RequestValidationError
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
+from yaml import YAMLError
 
 from nemo_gym._serving import binding, head, run_token, workers
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
@@ -47,6 +47,7 @@ from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
 from nemo_gym.config_types import ModelServerRef as ModelServerRef
 from nemo_gym.config_types import ResourcesServerRef as ResourcesServerRef
+from nemo_gym.errors import NoHeadServerError
 from nemo_gym.global_config import (
     HEAD_SERVER_KEY_NAME,
     GlobalConfigDictParserConfig,
@@ -185,17 +186,18 @@ class ServerClient(BaseModel):
             # The head server is in this very process, whose event loop a blocking call would stop.
             return cls(head_server_config=where, global_config_dict=get_global_config_dict())
         url = f"http://{where.host}:{where.port}/global_config_dict_yaml"
+        request = urllib.request.Request(url, headers=run_token_header(where))
         try:
-            with urllib.request.urlopen(
-                urllib.request.Request(url, headers=run_token_header(where)), timeout=30
-            ) as response:
-                text = orjson.loads(response.read())
-        except (urllib.error.URLError, OSError) as error:
-            raise ValueError(
-                f"no head server answers at {url}: {error}\n"
+            with urllib.request.urlopen(request, timeout=30) as response:
+                config = OmegaConf.create(orjson.loads(response.read()))
+            return cls(head_server_config=where, global_config_dict=config)
+        except (OSError, ValueError, YAMLError) as error:
+            is_silent = isinstance(error, OSError)
+            reason = getattr(error, "reason", error) if is_silent else "what answers there is something else"
+            raise NoHeadServerError(
+                f"no head server answers at {where.host}:{where.port}: {reason}.\n"
                 "hint: start the servers first (`gym env start` or `ng_run`), with the same `head_server` host and port"
             ) from error
-        return cls(head_server_config=where, global_config_dict=OmegaConf.create(text))
 
     def _build_server_base_url(self, server_config_dict: DictConfig | dict[str, Any]) -> str:
         config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict

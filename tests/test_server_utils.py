@@ -14,10 +14,11 @@ from pydantic import BaseModel
 from nemo_gym import global_config, server_utils
 from nemo_gym._serving.host import InlineServer, serve_inline
 from nemo_gym._serving.run_token import HEADER
+from nemo_gym._transport import local
 from nemo_gym._transport.local import LocalResponse
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.errors import PortInUseError
+from nemo_gym.errors import NoHeadServerError, PortInUseError, UnknownServerError
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.process_env import run_token_path
 from nemo_gym.server_utils import (
@@ -148,10 +149,29 @@ async def test_what_a_handler_raises_reaches_the_caller_as_text():
     assert caught.value.response_content == b"\"RuntimeError('adding machine on fire')\""
 
 
-async def test_an_unknown_server_name_is_an_error_that_names_it(the_config):
+@pytest.mark.parametrize("name", ["addre", "subtracter", "head_server", "policy_api_key"])
+async def test_an_unknown_server_name_is_an_error_that_lists_those_there_are(the_config, name):
     client = ServerClient(head_server_config=BaseServerConfig(host="x", port=1), global_config_dict=the_config)
-    with pytest.raises(Exception, match="subtracter"):
-        await client.post("subtracter", "/add", json={})
+    calls = [
+        lambda: asyncio.run(client.post(name, "/add", json={})),
+        lambda: asyncio.run(client.get(name, "/")),
+        lambda: get_server_url(name),
+        lambda: Adder.config_of_instance(the_config, name),
+    ]
+    for call in calls:
+        with pytest.raises(UnknownServerError) as caught:
+            await asyncio.to_thread(call)
+        assert f"there is no server {name!r}" in str(caught.value)
+        assert "\n  adder (resources_servers)" in str(caught.value)
+        assert ("Did you mean 'adder'?" in str(caught.value)) == (name == "addre")
+        assert "sk-secret" not in str(caught.value)
+
+
+def test_a_client_of_a_config_without_servers_says_so():
+    empty = OmegaConf.create({"limit": 1})
+    client = ServerClient(head_server_config=BaseServerConfig(host="x", port=1), global_config_dict=empty)
+    with pytest.raises(UnknownServerError, match="no servers at all"):
+        client.poll_for_status("adder")
 
 
 async def test_a_reply_that_is_not_json_is_a_typed_error():
@@ -230,7 +250,19 @@ def test_only_the_user_can_read_the_token(head):
 def test_without_a_head_server_the_error_names_its_address(the_config):
     with pytest.raises(ValueError, match=str(the_config.head_server.port)) as caught:
         ServerClient.load_from_global_config()
+    assert isinstance(caught.value, NoHeadServerError)
     assert "hint" in str(caught.value)
+
+
+@pytest.mark.parametrize("answer", [[1, 2], "a: {", 7])
+async def test_something_else_at_the_head_servers_address_is_no_head_server(the_config, answer):
+    other = FastAPI()
+    other.get("/global_config_dict_yaml")(lambda: answer)
+    where = the_config.head_server
+    async with serve_inline([InlineServer("other", where.host, where.port, other)]):
+        local.unhost_app(where.host, where.port)  # as if it were in another process
+        with pytest.raises(NoHeadServerError, match="something else"):
+            await asyncio.to_thread(ServerClient.load_from_global_config)
 
 
 def test_polling_tells_what_answers(head, the_config):

@@ -3,7 +3,8 @@
 
     python responses_api_agents/simple_agent/client.py [--agent NAME] [--question TEXT] [config overrides]
 
-The question offers the tool of the example environment `example_single_tool_call`.
+The only agent that runs is asked; among several, `--agent` chooses. The question offers the tool of the example
+environment `example_single_tool_call`.
 """
 
 import argparse
@@ -12,10 +13,11 @@ import json
 import sys
 from typing import Any
 
+from nemo_gym.errors import GymError, UnknownServerError
+from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
-DEFAULT_AGENT = "example_single_tool_call_simple_agent"
 DEFAULT_QUESTION = "I am going out in San Francisco tonight. What should I wear?"
 GET_WEATHER: dict[str, Any] = {
     "type": "function",
@@ -42,6 +44,18 @@ def weather_question(question: str) -> NeMoGymResponseCreateParamsNonStreaming:
     )
 
 
+def find_only_agent(client: ServerClient) -> str:
+    """Return the name of the agent that runs; refuse to choose among several."""
+    servers = GlobalConfigDictParser().filter_for_server_instance_configs(client.global_config_dict)
+    agents = [server.name for server in servers if server.SERVER_TYPE == "responses_api_agents"]
+    if not agents:
+        raise UnknownServerError("none of the servers that run is an agent.\nhint: start a config that has one")
+    if len(agents) > 1:
+        listed = "".join(f"\n  {agent}" for agent in agents)
+        raise UnknownServerError(f"{len(agents)} agents run:{listed}\nhint: choose one, as in `--agent {agents[0]}`")
+    return agents[0]
+
+
 async def ask(client: ServerClient, agent: str, question: str) -> list[dict[str, Any]]:
     """The output items of the agent's response."""
     reply = await client.post(server_name=agent, url_path="/v1/responses", json=weather_question(question))
@@ -50,15 +64,22 @@ async def ask(client: ServerClient, agent: str, question: str) -> list[dict[str,
     return [item.model_dump(mode="json") for item in response.output]
 
 
-def main() -> None:
+def main() -> int:
     parser = argparse.ArgumentParser(description="Ask a running agent one question.")
-    parser.add_argument("--agent", default=DEFAULT_AGENT, help="instance name of the agent (default: %(default)s)")
+    parser.add_argument("--agent", help="instance name of the agent; the only one that runs need not be named")
     parser.add_argument("--question", default=DEFAULT_QUESTION)
     # What is left are overrides such as `+head_server.port=11001`, which the config reads from the command line.
     arguments, sys.argv[1:] = parser.parse_known_args()
-    items = asyncio.run(ask(ServerClient.load_from_global_config(), arguments.agent, arguments.question))
+    try:
+        client = ServerClient.load_from_global_config()
+        agent = arguments.agent or find_only_agent(client)
+        items = asyncio.run(ask(client, agent, arguments.question))
+    except GymError as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 1
     sys.stdout.write(json.dumps(items, indent=4) + "\n")
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

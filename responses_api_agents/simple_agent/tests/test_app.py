@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import sys
 from http.cookies import SimpleCookie
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -21,6 +22,7 @@ from nemo_gym.base_resources_server import (
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
+from nemo_gym.errors import UnknownServerError
 from nemo_gym.openai_utils import (
     NeMoGymEasyInputMessage,
     NeMoGymResponse,
@@ -553,6 +555,25 @@ class TestClientScript:
 
         model = scripted_model(reply(tool_call("get_weather", {"city": "San Francisco"})), "Take a coat.")
         async with running(world=Weather, policy_model=model, agent=(SimpleAgent, REFS)) as client:
-            items = await client_script.ask(client, "agent", client_script.DEFAULT_QUESTION)
+            agent = client_script.find_only_agent(client)
+            items = await client_script.ask(client, agent, client_script.DEFAULT_QUESTION)
         assert [item["type"] for item in items] == ["function_call", "function_call_output", "message"]
         assert model.requests[0].tools[0]["name"] == "get_weather"
+
+    async def test_it_does_not_choose_among_several_agents_but_lists_them(self, monkeypatch, capsys):
+        agents = dict.fromkeys(("one", "two"), (SimpleAgent, REFS))
+        async with running(world=World, policy_model=scripted_model("Hi."), **agents) as client:
+            monkeypatch.setattr(ServerClient, "load_from_global_config", lambda: client)
+            monkeypatch.setattr(sys, "argv", ["client.py"])
+            assert client_script.main() == 1
+            said = capsys.readouterr().err
+            assert "2 agents run:\n  one\n  two\n" in said
+            assert "`--agent one`" in said
+            monkeypatch.setattr(sys, "argv", ["client.py", "--agent", "tow"])
+            assert await asyncio.to_thread(client_script.main) == 1
+            assert "there is no server 'tow' in the config. Did you mean 'two'?" in capsys.readouterr().err
+
+    async def test_without_an_agent_it_says_so(self):
+        async with running(world=World) as client:
+            with pytest.raises(UnknownServerError, match="none of the servers that run is an agent"):
+                client_script.find_only_agent(client)
