@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._config.validation_text import explain
 from nemo_gym._util.keys import PROMPT_CONFIG_USED_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
 
@@ -97,8 +98,10 @@ def _parsed(file: Path) -> PromptConfig:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         prompt = PromptConfig.model_validate(content)
     except (yaml.YAMLError, UnicodeDecodeError, ValidationError) as error:
+        wrong = explain(error, content) if isinstance(error, ValidationError) else {}
+        reason = "; ".join(f"{'.'.join(path)} {text}".strip() for path, text in wrong.items()) or error
         raise PromptError(
-            f"{file} is not a prompt file: {error}\n"
+            f"{file} is not a prompt file: {reason}\n"
             f"hint: it is YAML with a text under `user` and, if wanted, one under `system`"
         ) from error
     unknown = sorted(map(str, content.keys() - PromptConfig.model_fields.keys()))

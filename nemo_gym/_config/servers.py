@@ -5,14 +5,15 @@ A server is any block outside the reserved keys that has the shape described in 
 """
 
 import logging
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
+from nemo_gym._config.files import first_existing
 from nemo_gym._config.keys import RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.paths import KeyPath, join_path
 from nemo_gym._config.problems import Problems
@@ -27,8 +28,9 @@ from nemo_gym._config.server_types import (
     server_types_in,
     validate_server_instance,
 )
+from nemo_gym._config.validation_text import explain_place
 from nemo_gym._config.values import Values, read_values
-from nemo_gym._util.nearest import did_you_mean, nearest
+from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.errors import AlmostServerError, ServerRefNotFoundError
 
 logger = logging.getLogger(__name__)
@@ -93,27 +95,9 @@ def almost_server_text(
     for mistake in error.errors():
         path = (name, *_location(mistake))
         place = provenance.near(path)
-        lines.append(f"  {join_path(path)}: {_mistake_text(mistake)}{f' ({place})' if place else ''}")
+        one = "an instance has exactly one implementation" if mistake["type"] == "too_long" else ""
+        lines.append(f"  {join_path(path)}: {one or explain_place(path, [mistake])}{f' ({place})' if place else ''}")
     return "\n".join([*lines, *_rival_definitions(name, provenance, config)])
-
-
-def _mistake_text(mistake: Any) -> str:
-    kind, given = mistake["type"], mistake["input"]
-    if kind == "too_long":
-        return "an instance has exactly one implementation"
-    if kind == "union_tag_invalid":
-        choices, given = mistake["ctx"]["expected_tags"], mistake["ctx"]["tag"]
-        return f"`type` must be one of {choices}, not {given!r}{_guess(given, choices)}"
-    if kind in ("enum", "literal_error"):
-        choices = mistake["ctx"]["expected"]
-        return f"must be one of {choices}, not {given!r}{_guess(given, choices)}"
-    shown = f", not {given!r}" if isinstance(given, str | int | float | None) and kind != "value_error" else ""
-    return str(mistake["msg"]).removeprefix("Value error, ") + shown
-
-
-def _guess(given: Any, choices: str) -> str:
-    close = nearest(str(given), re.findall(r"'([^']*)'", choices), limit=1)
-    return f". Did you mean {close[0]!r}?" if close else ""
 
 
 def _location(mistake: Any) -> KeyPath:
@@ -134,7 +118,7 @@ def _rival_definitions(name: str, provenance: Provenance, config: DictConfig | N
     return [f"two servers share the name {name!r}:", *lines]
 
 
-def reference_problems(detected: Detected, provenance: Provenance = NOWHERE) -> Problems:
+def reference_problems(detected: Detected, provenance: Provenance = NOWHERE, roots: Sequence[Path] = ()) -> Problems:
     """References, at any depth of a server's block, to servers that the config does not define."""
     problems, values = Problems(), detected.values
     defined = {(instance.SERVER_TYPE, instance.name) for instance in detected.instances}
@@ -144,7 +128,7 @@ def reference_problems(detected: Detected, provenance: Provenance = NOWHERE) -> 
         for found in _references(block, (instance.name, instance.SERVER_TYPE)):
             known = (found.kind, found.target) in defined or found.target in undecided
             if not known and (*map(str, found.path), "name") not in values.holes:
-                problems.add(ServerRefNotFoundError, _unknown_reference(found, defined, provenance))
+                problems.add(ServerRefNotFoundError, _unknown_reference(found, defined, provenance, roots))
     return problems
 
 
@@ -166,7 +150,9 @@ def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[_Reference]
             yield from _references(item, (*path, index))
 
 
-def _unknown_reference(found: _Reference, defined: set[tuple[Any, str]], provenance: Provenance) -> str:
+def _unknown_reference(
+    found: _Reference, defined: set[tuple[Any, str]], provenance: Provenance, roots: Sequence[Path]
+) -> str:
     place = provenance.near((*map(str, found.path), "name"))
     same_kind = [name for kind, name in defined if kind == found.kind]
     other_kind = next((kind for kind, name in defined if name == found.target), None)
@@ -179,8 +165,10 @@ def _unknown_reference(found: _Reference, defined: set[tuple[Any, str]], provena
     # Items of a list cannot be overridden one by one, so no override is offered for a reference in a list.
     in_list = any(isinstance(part, int) for part in found.path)
     override = "" if in_list else f", or set '++{join_path(found.path)}.name=<name>'"
+    relative = f"{found.kind}/{found.target}/configs/{found.target}.yaml"
+    config = f"`{relative}`" if first_existing(relative, roots) else "the config that defines it"
     return (
         f"{found.path[0]!r} refers to {found.kind} {found.target!r} in {join_path(found.path[3:])!r}"
         f"{f' ({place})' if place else ''}, but no loaded config defines it.\n{guess}\n"
-        f"hint: add the config that defines it to `config_paths`{override}"
+        f"hint: add {config} to `config_paths`{override}"
     )

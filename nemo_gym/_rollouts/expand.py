@@ -17,6 +17,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from nemo_gym._config.validation_text import explain
 from nemo_gym._rollouts.bad_rows import BadRow, BadRows, Problems
 from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
 from nemo_gym._rollouts.paths import RunPaths, write_error
@@ -29,9 +30,9 @@ from nemo_gym._util.keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.nearest import did_you_mean, nearest_spelling
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.errors import GymError
+from nemo_gym.errors import ConfigError, GymError
 
 DEFAULT_REPEATS_KEY = "_default"
 _BUFFER_BYTES = 1 << 20
@@ -102,6 +103,7 @@ def expand(
     Rows that cannot be played end the stream: after them the rest is only checked, and BadRows tells of all of them at
     the end. So a consumer acts on a row only after it has seen the last one, as `materialize` does.
     """
+    _check_overrides(settings.overrides)
     problems, tasks, count = Problems(str(source)), _Tasks(), 0
     for number, raw in itertools.islice(lines, settings.limit):
         count += 1
@@ -116,6 +118,20 @@ def expand(
             problems.add(number, bad)
     if problems:
         raise problems.error(count)
+
+
+def _check_overrides(overrides: Mapping[str, Any]) -> None:
+    """Refuse create params that no row could be played with: whoever gave them is told, not every row."""
+    given = {"input": "", **overrides}
+    try:
+        NeMoGymResponseCreateParamsNonStreaming.model_validate(given)
+    except ValidationError as error:
+        lines = []
+        for path, text in explain(error, given).items():
+            close = nearest_spelling(path[0], NeMoGymResponseCreateParamsNonStreaming.model_fields, limit=1)
+            guess = f". Did you mean {close[0]!r}?" if close and path[0] != close[0] else ""
+            lines.append(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{'.'.join(path)}` {text}{guess}")
+        raise ConfigError("\n".join(lines)) from None
 
 
 def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes], object]) -> Plan:

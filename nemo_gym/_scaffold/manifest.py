@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.server_types import Domain
+from nemo_gym._config.validation_text import explain
 from nemo_gym._util.nearest import nearest
 from nemo_gym.errors import ConfigError
 
@@ -76,9 +77,8 @@ def read_manifest(path: Path) -> tuple[Manifest | None, Problems]:
         return None, problems
     except ValidationError as error:
         manifest = None
-        for mistake in error.errors():
-            place = ".".join(map(str, mistake["loc"])) or "the file"
-            problems.add(ConfigError, f"{path}: {place}: {str(mistake['msg']).removeprefix('Value error, ')}")
+        for place, text in explain(error, content).items():
+            problems.add(ConfigError, f"{path}: {'.'.join(place) or 'the file'}: {text}")
     for key in content if isinstance(content, dict) else ():
         known = [name for name in Manifest.model_fields if name not in content]
         if key not in Manifest.model_fields and (close := nearest(str(key), known, limit=1)):

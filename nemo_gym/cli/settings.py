@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of a command, out of a whole config; what is missing or wrong is said in one go."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym._config.overrides import parse_overrides
+from nemo_gym._config.paths import KeyPath, join_path
+from nemo_gym._config.validation_text import IS_MISSING, explain
 from nemo_gym.cli.flags import UsageError
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
@@ -23,17 +25,12 @@ def validated(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise UsageError("\n".join(_lines(error))) from error
+        raise UsageError(_tell(explain(error, values))) from error
 
 
-def _lines(error: ValidationError) -> list[str]:
-    problems = error.errors()
-    missing = [str(problem["loc"][0]) for problem in problems if problem["type"] == "missing"]
-    wrong = [
-        f"{'.'.join(map(str, problem['loc']))} ({problem['msg']})"
-        for problem in problems
-        if problem["type"] != "missing"
-    ]
+def _tell(mistakes: Mapping[KeyPath, str]) -> str:
+    missing = [join_path(path) for path, text in mistakes.items() if text == IS_MISSING]
+    wrong = [f"{join_path(path)} {text}" if path else text for path, text in mistakes.items() if text != IS_MISSING]
     lines = []
     if missing:
         lines.append(
@@ -42,4 +39,4 @@ def _lines(error: ValidationError) -> list[str]:
         )
     if wrong:
         lines.append(f"invalid configuration: {'; '.join(wrong)}")
-    return lines
+    return "\n".join(lines)

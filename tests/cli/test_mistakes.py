@@ -128,7 +128,7 @@ def test_a_missing_required_value_of_a_command(gym):
 
 def test_a_value_of_the_wrong_type(gym):
     said = gym("eval", "run", "--no-serve", "--output", "o.jsonl", "--limit", "many")
-    expect(said, 2, "invalid configuration: limit (Input should be a valid integer")
+    expect(said, 2, "invalid configuration: limit must be a whole number, not 'many'")
 
 
 def test_missing_required_values_of_a_config_are_reported_at_once(gym, tmp_path):

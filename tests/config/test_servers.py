@@ -77,7 +77,7 @@ def test_a_block_with_a_server_type_but_no_entrypoint_is_not_even_almost_a_serve
     [
         (resources(domain="agnet"), "domain: must be one of 'math', 'coding',"),
         (resources(domain="agnet"), "not 'agnet'. Did you mean 'agent'?"),
-        (resources(port="http"), "weather.resources_servers.weather.port: Input should be a valid integer"),
+        (resources(port="http"), "weather.resources_servers.weather.port: must be a whole number, not 'http'"),
         (
             resources(datasets=[{"name": "d", "type": "trian", "jsonl_fpath": "x"}]),
             "datasets.0: `type` must be one of 'train', 'validation', 'example', 'benchmark', not 'trian'. "

@@ -16,7 +16,7 @@ from nemo_gym._rollouts.bad_rows import BadRows
 from nemo_gym._rollouts.expand import ExpandSettings, expand, materialize
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
-from nemo_gym.errors import GymError
+from nemo_gym.errors import ConfigError, GymError
 
 PARAMS = {"input": "hi"}
 ROW = {"responses_create_params": PARAMS}
@@ -134,6 +134,22 @@ def test_all_bad_rows_are_told_at_once_by_file_line_range_and_reason():
 
 
 @pytest.mark.parametrize(
+    ("overrides", "complaint"),
+    [
+        (
+            {"temprature": 1},
+            "`responses_create_params.temprature` is no setting that exists. Did you mean 'temperature'?",
+        ),
+        ({"temperature": "hot"}, "`responses_create_params.temperature` must be a number, not 'hot'"),
+    ],
+)
+def test_create_params_for_all_rows_that_are_wrong_are_told_once_and_not_of_the_rows(overrides, complaint):
+    with pytest.raises(ConfigError) as caught:
+        rollouts(ROW, ROW, overrides=overrides)
+    assert str(caught.value) == complaint
+
+
+@pytest.mark.parametrize(
     ("row", "given_settings", "complaint"),
     [
         (ROW, {"agent_name": None}, "no agent"),
@@ -141,7 +157,6 @@ def test_all_bad_rows_are_told_at_once_by_file_line_range_and_reason():
         (ROW, {"known_agents": ["anna"]}, "no server is called 'ann'. Did you mean 'anna'?"),
         (ROW, {"repeats": {"bob": 1}}, "`num_repeats` lists neither agent 'ann' nor `_default`"),
         ({"responses_create_params": {}}, {}, "`responses_create_params.input`: Field required"),
-        (ROW, {"overrides": {"temprature": 1}}, "`responses_create_params.temprature`: Extra inputs"),
         ({**ROW, "_ng_task_index": "a"}, {}, "`_ng_task_index` is not a whole number"),
         ({**ROW, "_ng_task_index": True}, {}, "`_ng_task_index` is not a whole number"),
         (

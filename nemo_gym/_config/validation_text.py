@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What pydantic finds wrong with a value, in words of someone who has never heard of pydantic."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from nemo_gym._config.paths import KeyPath, child
+from nemo_gym._config.secrets import is_secret_key
+from nemo_gym._util.nearest import nearest_spelling
+
+IS_MISSING = "is missing"
+_WHOLE, _NUMBER, _MAPPING = "must be a whole number", "must be a number", "must be a mapping"
+_TEXTS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": _MAPPING,
+    "extra_forbidden": "is no setting that exists",
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_type": _WHOLE,
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "missing": IS_MISSING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "string_type": "must be text",
+    "too_short": "needs at least {min_length}",
+    "too_long": "takes at most {max_length}",
+    "tuple_type": "must be a list",
+}
+_CHOICES = {"enum": "expected", "literal_error": "expected", "union_tag_invalid": "expected_tags"}
+_WITHOUT_VALUE = frozenset({"extra_forbidden", "missing", "value_error"})
+_LONGEST_VALUE = 60
+
+
+def explain(error: ValidationError, data: Any) -> dict[KeyPath, str]:
+    """Return what is wrong with `data`, by place; a value that fits no member of a union is one mistake."""
+    found: dict[KeyPath, list[Any]] = {}
+    for mistake in error.errors(include_url=False):
+        found.setdefault(_place_in(data, mistake["loc"]), []).append(mistake)
+    return {path: explain_place(path, mistakes) for path, mistakes in found.items()}
+
+
+def describe(mistake: Mapping[str, Any]) -> str:
+    """Return what a value must be, without the value."""
+    kind, context = mistake["type"], mistake.get("ctx") or {}
+    if kind in _CHOICES and _CHOICES[kind] in context:
+        subject = "`type` must" if kind == "union_tag_invalid" else "must"
+        return f"{subject} be one of {context[_CHOICES[kind]]}"
+    if kind in _TEXTS:
+        return _TEXTS[kind].format_map(context)
+    text = str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return text.replace("Input should be", "must be").replace("Input should", "should")
+
+
+def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
+    """Return what is wrong at `path`, where all `mistakes` were made, together with the value that stands there."""
+    wanted = " or ".join(dict.fromkeys(map(describe, mistakes))).replace(" or must be ", " or ")
+    last = mistakes[-1]
+    kind, context = last["type"], last.get("ctx") or {}
+    if kind in _WITHOUT_VALUE:
+        return wanted
+    value = context.get("tag", last["input"])
+    choices = re.findall(r"'([^']*)'", str(context.get(_CHOICES.get(kind, ""), "")))
+    close = nearest_spelling(str(value), choices, limit=1)
+    return wanted + _show(value, path) + (f". Did you mean {close[0]!r}?" if close else "")
+
+
+def _place_in(data: Any, location: tuple[int | str, ...]) -> KeyPath:
+    """Return `location` without the names of types, which pydantic puts in wherever a union was tried."""
+    path: list[str] = []
+    for position, part in enumerate(location):
+        try:
+            data = child(data, str(part))
+        except KeyError:
+            is_absent_key = position == len(location) - 1 and isinstance(data, Mapping)
+            if not is_absent_key:
+                continue
+        path.append(str(part))
+    return tuple(path)
+
+
+def _show(value: Any, path: KeyPath) -> str:
+    if path and is_secret_key(path[-1]):
+        return ""
+    if value == "":
+        return ", but it is empty (is a shell variable unset?)"
+    shown = repr(value)
+    return f", not {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '…'}"
