@@ -4,7 +4,7 @@
 Each step is a module of this package; this one only puts them in a row and gathers what they find wrong.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +17,7 @@ from nemo_gym._config.defaults import Machine, fill_defaults, setting_problems
 from nemo_gym._config.directives import apply_directives, merged
 from nemo_gym._config.files import ConfigFile, load_file
 from nemo_gym._config.includes import Includes, load_includes, read_config_paths
+from nemo_gym._config.instance_overrides import complete_instances, resolve_short_names
 from nemo_gym._config.older_names import with_current_names
 from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
@@ -46,11 +47,15 @@ class Resolved:
     config: DictConfig
     provenance: Provenance
     servers: Detected = field(default_factory=Detected)
+    notes: tuple[str, ...] = ()
+    """What was understood in another way than it was written, for the user to see."""
 
 
-def resolve(sources: Sources, machine: Machine) -> Resolved:
-    """Build and check the config; raises all its problems at once."""
+def resolve(sources: Sources, machine: Machine, check: Callable[[Resolved], Problems] | None = None) -> Resolved:
+    """Build and check the config, with a further `check` of the caller's; raises all its problems at once."""
     problems, resolved = examine(sources)
+    if check is not None and resolved is not None:
+        problems.extend(check(resolved))
     problems.raise_if_any()
     assert resolved is not None
     fill_defaults(resolved.config, resolved.servers.instances, machine)
@@ -65,7 +70,9 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     # Without all files, every later finding might be about something that a missing file defines.
     if problems:
         return problems, None
-    provenance = Provenance(_layers(includes, dotenv, sources))
+    layers = _layers(includes, dotenv, sources)
+    defaults, notes = complete_instances(layers, sources.search_roots)
+    provenance = Provenance([*defaults, *layers])
     values = _merge(provenance, sources.deletions, problems)
     if problems:
         return problems, None
@@ -73,13 +80,14 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     directed = apply_directives(values, provenance)
     problems.extend(directed.problems)
     provenance.inherited.update(directed.inherited)
+    notes += resolve_short_names(directed.values, layers[-1])
     try:
         config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
     except ConfigError as error:
         problems.add(type(error), str(error))
         return problems, None
-    servers = _check(config, provenance, directed.unresolved, problems)
-    return problems, Resolved(config, provenance, servers)
+    servers = _check(config, provenance, directed.unresolved, sources.search_roots, problems)
+    return problems, Resolved(config, provenance, servers, tuple(notes))
 
 
 def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
@@ -150,7 +158,12 @@ def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problem
     if conflicts:
         return values
     if _extends_interpolation(values, layer.values):
-        return OmegaConf.to_container(_merge_configs([values, layer.values]))
+        try:
+            return OmegaConf.to_container(_merge_configs([values, layer.values]))
+        except OmegaConfBaseException as error:
+            reason = (error.msg or str(error)).splitlines()[0]
+            problems.add(ConfigError, f"what {layer.name} says cannot be merged with what comes before it: {reason}")
+            return values
     return merged(values, deepcopy(layer.values))
 
 
@@ -211,7 +224,9 @@ def _collapse_dummy_models(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _check(config: DictConfig, provenance: Provenance, unresolved: set[str], problems: Problems) -> Detected:
+def _check(
+    config: DictConfig, provenance: Provenance, unresolved: set[str], roots: Sequence[Path], problems: Problems
+) -> Detected:
     """Everything that can be wrong with a complete config; what follows from an earlier finding is left out."""
     values = read_values(config)
     problems.extend(missing_value_problems(values, provenance))
@@ -219,6 +234,6 @@ def _check(config: DictConfig, provenance: Provenance, unresolved: set[str], pro
     servers = detect(config, values)
     servers.unknown_yet |= unresolved
     problems.extend(almost_server_problems(config, servers, provenance))
-    problems.extend(reference_problems(servers, provenance))
+    problems.extend(reference_problems(servers, provenance, roots))
     problems.extend(setting_problems(values.plain, values.holes))
     return servers
