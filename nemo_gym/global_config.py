@@ -24,6 +24,7 @@ from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVE
 from nemo_gym._config.keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
+from nemo_gym._config.problems import Problems
 from nemo_gym._config.server_types import server_types_in
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
 from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
@@ -147,7 +148,11 @@ class GlobalConfigDictParser(BaseModel):
 
     def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
         """The config together with where each of its values came from, without any effect on the process."""
-        return resolve(self.sources(parse_config), _this_machine(offline=parse_config.offline))
+        return resolve(self.sources(parse_config), _this_machine(offline=parse_config.offline), self.further_problems)
+
+    def further_problems(self, resolved: Resolved) -> Problems:
+        """What else is wrong with a config: nothing, unless a subclass is stricter."""
+        return Problems()
 
     def sources(self, parse_config: GlobalConfigDictParserConfig) -> Sources:
         """Everything that the config is made of."""

@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import ValidationError
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
+from nemo_gym._config.validation_text import explain
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
@@ -33,6 +36,7 @@ from nemo_gym.global_config import (
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME,
     GlobalConfigDictParser,
+    get_first_server_config_dict,
 )
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path
@@ -233,7 +237,17 @@ def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
 
     def build() -> Any:
         cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
-        return cls.from_global_config(config, plan.name).finished_app(config)
+        try:
+            server = cls.from_global_config(config, plan.name)
+        except ValidationError as error:
+            if error.title != getattr(cls.model_fields["config"].annotation, "__name__", None):
+                raise  # not about its config: a mistake in the server's own code
+            block: Any = OmegaConf.to_container(get_first_server_config_dict(config, plan.name), resolve=True)
+            lines = [
+                f"  {join_path(path)} {text}" for path, text in explain(error, {**block, "name": plan.name}).items()
+            ]
+            raise ConfigError(f"the config of server {plan.name!r} is not valid:\n" + "\n".join(lines)) from error
+        return server.finished_app(config)
 
     return InlineSpec(plan.name, plan.host, plan.port, build)
 

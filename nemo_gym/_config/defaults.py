@@ -56,6 +56,10 @@ def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> P
             continue
         if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool) or value == "":
             problems.add(ConfigError, f"{key!r} must be {wanted}, but it is {value!r}")
+    head = values.get("head_server")
+    port = head.get("port") if isinstance(head, dict) else None
+    if port is not None and ("head_server", "port") not in holes and not str(port).isdecimal():
+        problems.add(ConfigError, f"'head_server.port' must be a port number, but it is {port!r}")
     return problems
 
 

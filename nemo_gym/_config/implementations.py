@@ -5,6 +5,7 @@ Reading source text is enough for both, and takes milliseconds where an import t
 """
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from nemo_gym._config.files import first_existing
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
-from nemo_gym._config.servers import Detected
+from nemo_gym._config.servers import Detected, implementation_of
 from nemo_gym._util.nearest import nearest
 from nemo_gym.errors import ConfigError
 
@@ -27,7 +28,7 @@ def implementation_problems(detected: Detected, provenance: Provenance, roots: S
     ports = defaultdict[tuple[str, int], list[str]](list)
     for instance in detected.instances:
         block = instance.get_inner_run_server_config_dict()
-        kind, impl = instance.SERVER_TYPE, str(next(iter(instance.server_type_config_dict[instance.SERVER_TYPE])))
+        kind, impl = instance.SERVER_TYPE, implementation_of(instance)
         given = instance.get_inner_run_server_config()
         if given.port is not None:
             ports[given.host or "", given.port].append(instance.name)
@@ -58,28 +59,48 @@ def _absent(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> str
     return None
 
 
-def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> set[str] | None:
-    """The fields of all config classes that a server's code holds or imports; None if one of them takes any field."""
+def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> dict[str, list[str]] | None:
+    """The fields of all classes that a server's code holds or imports; None if a config class takes any field.
+
+    With each come the types that config classes give it, as they are written, unless their values pass through a
+    validator that may turn one type into another.
+    """
     start = first_existing(f"{kind}/{impl}/{entrypoint}", roots)
     if start is None:
         return None
-    fields, seen, todo = set[str](), set[Path](), [start, *start.parent.glob("*.py")]
+    fields, seen, todo = dict[str, list[str]](), set[Path](), [start, *start.parent.glob("*.py")]
     while todo:
         path = todo.pop()
         if path in seen:
             continue
         seen.add(path)
         try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            tree = ast.parse(text)
         except (OSError, SyntaxError, ValueError):
             return None
         for node in _statements(tree):
             if isinstance(node, ast.ClassDef):
                 if _takes_any_field(node):
                     return None
-                fields |= _annotated(node)
+                is_plain = node.name.endswith("Config") and not re.search(r"mode=.before|BeforeValidator", text)
+                for field in _annotated(node):
+                    types = fields.setdefault(field.target.id, [])  # type: ignore[union-attr]
+                    types += [ast.unparse(field.annotation)] if is_plain else []
         todo += [found for module in _imported(tree) if (found := _file_of(module, roots)) is not None]
     return fields
+
+
+def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
+    """Whether the code of a server has `key` as a text or as an attribute."""
+    folder = next((root / kind / impl for root in roots if (root / kind / impl).is_dir()), None)
+    spoken = re.compile(rf"""["'.]{re.escape(key)}\b""")
+    files = folder.rglob("*.py") if folder is not None else ()
+    return any(
+        spoken.search(path.read_text(encoding="utf-8", errors="ignore"))
+        for path in files
+        if not any(part.startswith(".") or part == "tests" for part in path.relative_to(folder or path).parts)
+    )
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
@@ -90,12 +111,8 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
             yield from _statements(statement)
 
 
-def _annotated(node: ast.ClassDef) -> set[str]:
-    return {
-        statement.target.id
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
-    }
+def _annotated(node: ast.ClassDef) -> list[ast.AnnAssign]:
+    return [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
 
 
 def _takes_any_field(node: ast.ClassDef) -> bool:

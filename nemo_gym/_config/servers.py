@@ -66,6 +66,11 @@ def detect(config: DictConfig, values: Values) -> Detected:
     return found
 
 
+def implementation_of(instance: ServerInstance) -> str:
+    """Return the name of the folder that holds the code of `instance`."""
+    return str(next(iter(instance.server_type_config_dict[instance.SERVER_TYPE])))
+
+
 def server_instances(config: DictConfig) -> list[ServerInstance]:
     """The servers of a config that is complete, in the order it names them."""
     return detect(config, read_values(config)).instances

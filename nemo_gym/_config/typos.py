@@ -5,14 +5,13 @@ A key counts as mistyped only if nothing is known to read it, something very sim
 there. Everything else is left alone, because servers and users have keys of their own.
 """
 
-import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym._config.keys import RESERVED_TOP_LEVEL_KEYS
-from nemo_gym._config.parse import INITIAL
+from nemo_gym._config.parse import COMMAND_LINE, INITIAL
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
@@ -23,13 +22,13 @@ from nemo_gym._config.server_types import (
     server_types_in,
 )
 from nemo_gym._config.servers import Detected
+from nemo_gym._util.nearest import nearest_spelling
 from nemo_gym.errors import ConfigError
 
-KnownFields = Callable[[str, str, str], Collection[str] | None]
+KnownFields = Callable[[str, str, str], Mapping[str, list[str]] | None]
 """The fields that the server `<type>/<implementation>` with an entrypoint declares; None if it takes any."""
 
-_SIMILAR = 0.8
-_SERVER_KEYS = frozenset(
+SERVER_KEYS = frozenset(
     {
         *BaseRunServerTypeConfig.model_fields,
         *BaseRunServerInstanceConfig.model_fields,
@@ -46,17 +45,31 @@ _SERVER_KEYS = frozenset(
     }
 )
 _DATASET_KEYS = frozenset({*DatasetConfig.model_fields, *BenchmarkDatasetConfig.model_fields})
-_SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
+SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "agent_name",
     "allow_failures",
+    "allow_unknown_keys",
     "default_placement",
     "disable_aggregation",
     "error_on_almost_servers",
     "fail_on_tool_error",
+    "global_aiohttp_client_request_debug",
+    "global_aiohttp_connector_limit",
+    "global_aiohttp_connector_limit_per_host",
+    "global_aiohttp_tcp_keepalive_idle_seconds",
+    "global_aiohttp_tcp_keepalive_interval_seconds",
+    "global_aiohttp_tcp_keepalive_probes",
+    "global_aiohttp_total_timeout_seconds",
     "input_jsonl_fpath",
     "limit",
     "max_failure_rate",
+    "mlflow_experiment_name",
+    "mlflow_run_name",
+    "mlflow_tracking_token",
+    "mlflow_tracking_uri",
+    "no_serve",
     "num_repeats",
+    "num_repeats_add_seed",
     "num_samples_in_parallel",
     "output_jsonl_fpath",
     "policy_api_key",
@@ -65,12 +78,22 @@ _SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "profiling_enabled",
     "profiling_results_dirpath",
     "prompt_config",
+    "quiet",
     "responses_create_params",
     "resume_from_cache",
+    "reuse_existing_data_preparation",
+    "rollout_collection_driver",
     "rollout_timeout_seconds",
     "server_startup_timeout_seconds",
+    "skills",
     "split",
     "upload_rollouts",
+    "upload_rollouts_to_wandb",
+    "uvicorn_logging_show_200_ok",
+    "uvicorn_timeout_worker_healthcheck",
+    "wandb_api_key",
+    "wandb_name",
+    "wandb_project",
 }
 
 
@@ -88,7 +111,8 @@ def typo_problems(detected: Detected, provenance: Provenance, known_fields: Know
             found.in_block_that_is_no_server(str(name), block)
     read = {*servers, *detected.almost, *_referenced(provenance)}
     for layer in provenance.layers:
-        if layer.name != INITIAL:  # what only stands in for a missing model was not written by the user
+        # What only stands in for a missing model was not written by the user, and a command line is checked apart.
+        if layer.name not in (INITIAL, COMMAND_LINE):
             found.in_settings({str(key): value for key, value in layer.values.items() if key not in read})
     return found.problems
 
@@ -100,7 +124,7 @@ class _Finder:
 
     def in_server(self, path: tuple[str, ...], block: Mapping[str, Any], fields: Collection[str] | None) -> None:
         if fields is not None:
-            self._in_keys(path, block, _SERVER_KEYS | set(fields))
+            self._in_keys(path, block, SERVER_KEYS | set(fields))
         for index, dataset in enumerate(block.get("datasets") or ()):
             if isinstance(dataset, Mapping):
                 self._in_keys((*path, "datasets", str(index)), dataset, _DATASET_KEYS)
@@ -121,16 +145,16 @@ class _Finder:
                     self._in_keys((name, kind, str(impl)), inner, {"entrypoint"})
 
     def in_settings(self, values: Mapping[str, Any]) -> None:
-        self._in_keys((), {key: value for key, value in values.items() if not server_types_in(value)}, _SETTINGS)
+        self._in_keys((), {key: value for key, value in values.items() if not server_types_in(value)}, SETTINGS)
 
     def _in_keys(self, path: tuple[str, ...], block: Mapping[str, Any], known: Collection[str]) -> None:
         absent = [name for name in known if name not in block]
         for key in map(str, block):
-            if key not in known and not key.startswith("_"):
+            if key not in known and not key.startswith("_") and self._provenance.of((*path, key)) != COMMAND_LINE:
                 self._report((*path, key), f"nothing reads {key!r}", key, absent)
 
     def _report(self, path: tuple[str, ...], what: str, given: str, known: Collection[str]) -> None:
-        close = difflib.get_close_matches(str(given), sorted(known), n=1, cutoff=_SIMILAR)
+        close = nearest_spelling(str(given), known, limit=1)
         if close:
             place = self._provenance.near(path)
             where = f"{join_path(path)}{f' ({place})' if place else ''}"

@@ -43,7 +43,7 @@ class ExpandSettings:
     """How input lines become rollouts."""
 
     agent_name: str | None = None
-    """The agent of rows that name none."""
+    """The agent of rows that name none; if not given, the only one of `known_agents`."""
     limit: int | None = None
     """Take only so many lines from the top."""
     repeats: int | Mapping[str, int] = 1
@@ -209,15 +209,24 @@ def _checked_params(params: Row) -> Row:
 
 def _agent_ref(row: Row, settings: ExpandSettings) -> Row:
     ref = row.get(AGENT_REF_KEY_NAME)
-    if ref is None and settings.agent_name is None:
-        raise BadRow(f'no agent: give `agent_name`, or each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`')
-    ref = {"name": settings.agent_name} if ref is None else ref
+    if ref is None:
+        ref = {"name": settings.agent_name or _only_agent(settings.known_agents)}
     name = ref.get("name") if isinstance(ref, dict) else None
     if not isinstance(name, str) or not name:
         raise BadRow(f"`{AGENT_REF_KEY_NAME}` has no `name`")
     if settings.known_agents is not None and name not in settings.known_agents:
         raise BadRow(f"no server is called {name!r}. {did_you_mean(name, settings.known_agents)}".rstrip())
     return dict(ref)
+
+
+def _only_agent(known: Collection[str] | None) -> str:
+    if known is not None and len(known) == 1:
+        return next(iter(known))
+    there = f" (there are {', '.join(sorted(known))})" if known else ""
+    raise BadRow(
+        f"no agent: choose one with `--agent`, which is `agent_name`{there}, "
+        f'or give each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`'
+    )
 
 
 def _repeats(row: Row, settings: ExpandSettings) -> int:

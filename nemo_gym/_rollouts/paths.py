@@ -21,7 +21,13 @@ class RunPaths:
 
     @classmethod
     def of(cls, output: str | Path) -> "RunPaths":
-        return cls(Path(output))
+        path = Path(output)
+        if not path.name or path.is_dir():
+            raise RunFileError(
+                f"the output {str(output)!r} is a folder, but rollouts go into a file.\n"
+                f"hint: name one in it, such as {str(path / 'rollouts.jsonl')!r}"
+            )
+        return cls(path)
 
     @property
     def materialized(self) -> Path:

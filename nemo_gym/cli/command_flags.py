@@ -9,11 +9,13 @@ ENVIRONMENT = Flag("--environment", "environments", "an environment by its name"
 RESOURCES_SERVER = Flag("--resources-server", "resources_servers", "a resources server by its name", "component")
 MODEL_TYPE = Flag("--model-type", "responses_api_models", "a model server by its name", "component")
 SEARCH_DIR = Flag("--search-dir", "", "look for servers and configs here first; may be repeated", "search_dir")
+ALLOW_UNKNOWN = Flag("--allow-unknown-keys", "allow_unknown_keys", "keep overrides that nothing reads", "switch")
 SELECTORS = (CONFIG, BENCHMARK, ENVIRONMENT, RESOURCES_SERVER, MODEL_TYPE, SEARCH_DIR)
 MODEL = (
     Flag("--model", "policy_model_name", "the name of the model", short="-m"),
     Flag("--model-url", "policy_base_url", "the base URL of the model's endpoint"),
     Flag("--model-api-key", "policy_api_key", "the API key of the model's endpoint"),
+    ALLOW_UNKNOWN,
 )
 EXPLAIN = Flag("--explain", "explain", "who gives this key its value, file and line, and what that overrides")
 JSON = Flag("--json", "json", "print JSON", "switch")
@@ -145,6 +147,7 @@ DATASET_COLLATE = (
     RESOURCES_SERVER,
     MODEL_TYPE,
     SEARCH_DIR,
+    ALLOW_UNKNOWN,
     Flag("--mode", "mode", "what to do with them", choices=("train_preparation", "example_validation")),
     Flag("--output-dir", "output_dirpath", "where the collated datasets and their metrics go", short="-o"),
     Flag("--download", "should_download", "fetch what is missing from its registry", "switch"),

@@ -12,8 +12,9 @@ from nemo_gym._data.collate import CollatedDataset, Collation
 from nemo_gym._data.sources import Source
 from nemo_gym._data.tokens import openai_tokenizer
 from nemo_gym.cli import render
+from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.settings import validated
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.global_config import GlobalConfigDictParserConfig
 from nemo_gym.train_data_utils import DatasetScope, TrainDataProcessor, TrainDataProcessorConfig
 
 _STATISTICS = ("Total # non-null values", "Average", "Min", "Max", "Standard deviation")
@@ -29,7 +30,7 @@ class CollateConfig(TrainDataProcessorConfig):
 def collate(overrides: list[str]) -> int:
     """Check, measure and collate; 1 if a dataset is missing, a row is bad, or metrics are not what they were."""
     sys.argv[1:] = overrides
-    whole = GlobalConfigDictParser().parse(
+    whole = CheckedParser().parse(
         GlobalConfigDictParserConfig(
             initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
         )

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from nemo_gym.cli import render
+from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.settings import split_off
 from nemo_gym.errors import GymError
@@ -13,6 +14,7 @@ from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
     get_global_config_dict,
+    maybe_get_global_config_dict,
     set_global_config_dict,
 )
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
     _take(with_default_model(overrides))
+    if maybe_get_global_config_dict() is None:
+        set_global_config_dict(None, CheckedParser)
     from nemo_gym.cli.run_helper import RunHelper
 
     helper = RunHelper()
@@ -65,7 +69,7 @@ def prefetch(overrides: list[str]) -> int:
     """Build the environments of a config's servers without starting them."""
     own, rest = split_off(overrides, "json")
     _take(with_default_model(rest))
-    set_global_config_dict()
+    set_global_config_dict(None, CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     import asyncio  # only starting servers needs it

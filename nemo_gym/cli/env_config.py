@@ -7,6 +7,7 @@ Neither starts a server or looks for a port, so both are done in a moment.
 import re
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
+from nemo_gym._config.command_line import ALLOW_UNKNOWN_KEYS
 from nemo_gym._config.implementations import declared_fields, implementation_problems
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import Resolved, examine
@@ -25,6 +27,7 @@ from nemo_gym._config.typos import typo_problems
 from nemo_gym._config.values import read_values
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
+from nemo_gym.cli.checked_config import command_problems
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import split_off, validated
@@ -68,6 +71,8 @@ def validate(overrides: list[str]) -> int:
     sys.argv[1:] = with_default_model(sys.argv[1:])
     problems, resolved = examine(GlobalConfigDictParser().sources(_NO_MODEL))
     if resolved is not None:
+        for note in resolved.notes:
+            render.note(note)
         problems.extend(_lint(resolved))
     if settings.manifest is not None:
         problems.extend(_manifest_problems(Path(settings.manifest)))
@@ -126,9 +131,9 @@ def _lint(resolved: Resolved) -> Problems:
     roots = component_search_roots()
     servers, provenance = resolved.servers, resolved.provenance
     problems = implementation_problems(servers, provenance, roots)
-    problems.extend(
-        typo_problems(servers, provenance, lambda kind, impl, entry: declared_fields(kind, impl, entry, roots))
-    )
+    problems.extend(command_problems(resolved))
+    if not servers.values.plain.get(ALLOW_UNKNOWN_KEYS):
+        problems.extend(typo_problems(servers, provenance, partial(declared_fields, roots=roots)))
     own = [one for one in servers.instances if "dummy_model" not in one.server_type_config_dict.get(one.SERVER_TYPE)]
     if not own and not servers.almost and not problems:
         try:

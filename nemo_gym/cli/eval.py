@@ -29,8 +29,10 @@ from nemo_gym._rollouts.manifest import Counts, Manifest, git_state, input_ident
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.resume import can_resume, planned, what_is_left
 from nemo_gym._rollouts.types import Row
+from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
+from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
@@ -39,6 +41,7 @@ from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
+from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -70,7 +73,7 @@ def run(overrides: list[str]) -> int:
     """Collect rollouts; 0 only if all are scored, or as many as may fail are allowed to."""
     no_serve = any(token.lstrip("+") == "no_serve=true" for token in overrides)
     sys.argv[1:] = overrides if no_serve else with_default_model(overrides)
-    set_global_config_dict(GlobalConfigDictParserConfig(offline=no_serve))
+    set_global_config_dict(GlobalConfigDictParserConfig(offline=no_serve), CheckedParser)
     config = get_global_config_dict()
     settings = eval_run_config(config)
     if not settings.no_serve and not settings.rollout_collection_driver:
@@ -89,7 +92,7 @@ def run(overrides: list[str]) -> int:
 
 
 async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
-    todo = _what_to_do(config, settings, paths)
+    todo = _what_to_do(config, settings, paths, await _find_agents(config, settings))
     control = RunControl()
     limiter: Limiter = (
         FixedLimit(settings.num_samples_in_parallel) if settings.num_samples_in_parallel else AdaptiveLimit()
@@ -188,13 +191,12 @@ def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> 
 # --- what to play -----------------------------------------------------------------------------------------------------
 
 
-def _what_to_do(config: DictConfig, settings: EvalRunConfig, paths: RunPaths) -> _Todo:
+def _what_to_do(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, agents: list[str]) -> _Todo:
     source = input_of(settings, config, render.note)
     if settings.resume_from_cache:
         if can_resume(paths):
             return _resumed(config, settings, paths, source)
         render.note(f"nothing to resume at {paths.output}: beginning anew")
-    agents = None if settings.no_serve else _agents(config)
     plan = materialize(read_input(source), settings.expand_settings(agents), source, paths)
     for warning in plan.warnings:
         render.note(warning)
@@ -228,9 +230,17 @@ def _manifest(config: DictConfig, settings: EvalRunConfig, source: str, material
     )
 
 
-def _agents(config: DictConfig) -> list[str]:
+async def _find_agents(config: DictConfig, settings: EvalRunConfig) -> list[str]:
+    """Return the names of the agents that rows can be played by; the one that was asked for must be among them."""
+    if settings.no_serve:
+        config = (await asyncio.to_thread(ServerClient.load_from_global_config)).global_config_dict
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
-    return [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    agents = [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    if settings.agent_name is not None and settings.agent_name not in agents:
+        where = "among the servers that run" if settings.no_serve else "in the config"
+        guess = did_you_mean(settings.agent_name, agents)
+        raise ConfigError(f"--agent {settings.agent_name}: there is no such agent {where}. {guess}".rstrip())
+    return agents
 
 
 # --- whom to ask ------------------------------------------------------------------------------------------------------

@@ -20,10 +20,11 @@ from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._util.cycles import no_search_for_cycles
 from nemo_gym.cli import render
+from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.results import show, summary
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.global_config import GlobalConfigDictParserConfig
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -126,7 +127,7 @@ def _show_ranking(ranking: TaskRanking) -> None:
 
 def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     sys.argv[1:] = overrides
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
+    config = CheckedParser().parse(GlobalConfigDictParserConfig(offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validated(kind, plain)
 

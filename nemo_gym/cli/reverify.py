@@ -23,6 +23,7 @@ from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
+from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
@@ -44,7 +45,7 @@ def reverify(overrides: list[str]) -> int:
     """Score again; 0 only if everything was scored."""
     sys.argv[1:] = overrides
     # Nobody plays: a config that names no model to play with will do.
-    set_global_config_dict(GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL))
+    set_global_config_dict(GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL), CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     leave_out_players(config)

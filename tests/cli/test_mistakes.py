@@ -193,3 +193,120 @@ def test_verbose_shows_where_an_error_comes_from(gym):
         said = gym(*words)
         assert (said.code, "Traceback" in said.err) == (2, True)
         assert "\nError: missing required configuration: output_jsonl_fpath" in said.err
+
+
+# --- overrides that would have no effect ------------------------------------------------------------------------------
+
+AGENT = "example_multi_step_simple_agent"
+IN_AGENT = f"{AGENT}.responses_api_agents.simple_agent"
+TASKS = "resources_servers/example_multi_step/data/example.jsonl"
+COMMANDS = {
+    "eval run": ("eval", "run", *REPLAYED, "-o", "r.jsonl"),
+    "env start": ("env", "start", *REPLAYED),
+    "dry run": ("env", "start", "+dry_run=true", *REPLAYED),
+    "env validate": ("env", "validate", *REPLAYED),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_every_command_that_takes_a_config_refuses_what_would_have_no_effect(gym, command):
+    expect(
+        gym(
+            *command,
+            "+num_repeat=3",
+            f"++{IN_AGENT}.max_steps=abc",
+            "+example_multi_step_simple_agnet.responses_api_agents.simple_agent.max_steps=3",
+            "++head_server.port=abc",
+        ),
+        1,
+        "num_repeat (command line): nothing reads 'num_repeat'. Did you mean 'num_repeats'?",
+        f"{IN_AGENT}.max_steps (command line): must be a whole number, not 'abc'",
+        "no loaded config has a server 'example_multi_step_simple_agnet'",
+        f"Did you mean '{AGENT}'?",
+        "'head_server.port' must be a port number, but it is 'abc'",
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["+limitt=2"], ["nothing reads 'limitt'. Did you mean 'limit'?", "+allow_unknown_keys=true"]),
+        (["+num_repeats=1", "+num_repeat=3"], ["nothing reads 'num_repeat'. Did you mean 'num_repeats'?"]),
+        (["+frobnicate=1"], ["frobnicate (command line): nothing reads 'frobnicate'.\nhint: "]),
+        (["+wandb_projct=x"], ["Did you mean 'wandb_project'?"]),
+        ([f"++{IN_AGENT}.max_step=3"], ["nothing reads 'max_step'. Did you mean 'max_steps'?"]),
+        ([f"++{IN_AGENT}.max_steps=3", f"++{IN_AGENT}.max_step=3"], ["nothing reads 'max_step'."]),
+        ([f"++{IN_AGENT}.resources_server.nam=x"], ["nothing reads 'nam'. Did you mean 'name'?"]),
+        ([f"++{AGENT}.max_steps=3"], [f"{AGENT}.max_steps", "nothing reads it there", f"`++{IN_AGENT}.max_steps=…`"]),
+        (["++head_server.prot=3"], ["head_server.prot (command line): nothing reads 'prot'. Did you mean 'port'?"]),
+        (["+skip_venv_if_present=perhaps"], ["skip_venv_if_present (command line): must be true or false"]),
+        (
+            ["+simple_agent.responses_api_agents.simple_agent.max_steps=3"],
+            ["no loaded config has a server 'simple_agent'", f"Did you mean '{AGENT}'?"],
+        ),
+        (["--model-url", "localhost:8000/v1"], ["policy_base_url", "no scheme", "write 'http://localhost:8000/v1'"]),
+        (["--model-api-key", ""], ["policy_api_key (command line): it is empty", "shell variable"]),
+        (["+policy_model_name="], ["policy_model_name (command line): it is empty"]),
+    ],
+)
+def test_an_override_without_effect(gym, words, parts):
+    expect(gym("env", "start", *REPLAYED, *words), 1, *parts)
+
+
+@pytest.mark.parametrize("word", ["--allow-unknown-keys", "+allow_unknown_keys=true"])
+def test_whoever_means_it_may_pass_keys_that_nothing_reads(gym, word):
+    said = gym("env", "validate", *REPLAYED, "+frobnicate=1", f"++{IN_AGENT}.max_step=3", word)
+    assert (said.code, said.out) == (0, "✓ Config is valid.\n"), said.err
+
+
+@pytest.mark.parametrize(
+    "word", ["+limit=3", "+output_dirpath=x", "+judge_failed_only=true", "+wandb_entity=me", f"++{IN_AGENT}.port=20123"]
+)
+def test_a_setting_of_another_command_or_library_may_be_passed_to_all(gym, word):
+    said = gym("env", "validate", *REPLAYED, word)
+    assert (said.code, said.out) == (0, "✓ Config is valid.\n"), said.err
+
+
+def test_a_mistyped_key_stops_commands_that_only_read_files(gym):
+    said = gym("eval", "profile", "--rollouts", "r.jsonl", "+pass_treshold=1")
+    expect(said, 1, "nothing reads 'pass_treshold'. Did you mean 'pass_threshold'?")
+
+
+@pytest.mark.parametrize("more", [[], ["--input", TASKS]], ids=["the config's own tasks", "an input"])
+def test_an_agent_that_is_not_there(gym, more):
+    said = gym("eval", "run", *REPLAYED, "-o", "r.jsonl", "--agent", "example_multi_step_simple_agnt", *more)
+    expect(said, 1, "--agent example_multi_step_simple_agnt: there is no such agent", f"Did you mean '{AGENT}'?")
+
+
+def test_an_input_without_an_agent_where_there_are_two(gym):
+    two = f"+second={{_copy: {AGENT}}}"
+    said = gym("eval", "run", *REPLAYED, "-o", "r.jsonl", "--input", TASKS, two)
+    expect(said, 1, f"no agent: choose one with `--agent`, which is `agent_name` (there are {AGENT}, second)")
+
+
+def test_an_output_that_is_a_folder(gym):
+    expect(gym("eval", "run", *REPLAYED, "-o", "."), 1, "the output '.' is a folder", "hint: name one in it")
+
+
+def test_no_servers_where_some_should_run(gym, unused_tcp_port):
+    here = f"++head_server.port={unused_tcp_port}"
+    said = gym("eval", "run", "--no-serve", "-o", "r.jsonl", "--input", str(PARENT_DIR / TASKS), here)
+    expect(said, 1, f"no head server answers at 127.0.0.1:{unused_tcp_port}", "hint: start the servers first")
+
+
+def test_a_mistake_that_only_the_server_itself_sees_is_told_without_a_traceback(gym):
+    said = gym("env", "start", "--resources-server", "example_multi_step", "--model-type", "replay_model")
+    expect(said, 1, "the config of server 'policy_model' is not valid:", "exactly one of")
+
+
+@pytest.mark.parametrize(
+    ("words", "part"),
+    [
+        (["--limit", "-1"], "limit must be greater than 0, not -1"),
+        (["--num-repeats", "0"], "num_repeats must be greater than 0 or a mapping, not 0"),
+        (["--limit", ""], "limit must be a whole number, but it is empty (is a shell variable unset?)"),
+        (["+split=exampl"], "split must be one of 'train', 'validation', 'example' or 'benchmark', not 'exampl'"),
+    ],
+)
+def test_a_wrong_setting_is_told_in_plain_words(gym, words, part):
+    expect(gym("eval", "run", "--no-serve", "-o", "r.jsonl", *words), 2, part)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Overrides that nothing reads are found; whatever might be read by somebody is left alone."""
+
+import pytest
+
+from nemo_gym._config.command_line import ServerCode, command_line_problems
+from nemo_gym._config.field_types import type_problems
+
+SHOP = """
+shop:
+  resources_servers:
+    shop: {entrypoint: app.py, prices: "${prices}", extra: 1}
+prices: 3
+written_in_the_file: 1
+"""
+FIELDS = {"prices": ["int | None"], "names": ["list[str]"], "odd": ["Odd"], "either": ["int", "str"]}
+
+
+@pytest.fixture
+def shop(write, parse):
+    """Resolves overrides beside a config with one server."""
+    paths = write(shop=SHOP)
+    return lambda *tokens: parse(*tokens, paths=paths)
+
+
+def unread(resolved, fields=FIELDS, mentioned=(), settings=("mine_too",)) -> list[str]:
+    code = ServerCode(lambda kind, impl, entry: fields, lambda kind, impl, key: key in mentioned)
+    found = command_line_problems(resolved, lambda: settings, code).listed()
+    return [text.split(" ")[0] for _, text in found]
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "+limit=3",
+        "+mine_too=3",
+        "++prices=4",
+        "++written_in_the_file=2",
+        "++shop.resources_servers.shop.prices=1",
+        "++shop.resources_servers.shop.extra=2",
+        "++shop.resources_servers.shop.num_workers=1",
+        "+_mine=1",
+        "+hf_home=x",
+        "+another={resources_servers: {shop: {entrypoint: app.py}}}",
+    ],
+)
+def test_what_somebody_reads_or_a_file_has_too_is_left_alone(shop, token):
+    assert unread(shop(token)) == []
+
+
+@pytest.mark.parametrize(
+    "token",
+    ["+limt=3", "+shop.resources_servers.shop.price=1", "+shop.price=1", "+shp.resources_servers.shop.prices=1"],
+)
+def test_what_nobody_reads_is_found(shop, token):
+    assert unread(shop(token)) == [token.lstrip("+").partition("=")[0] if "shp" not in token else "shp"]
+
+
+def test_a_key_that_an_override_interpolates_is_read(shop):
+    assert unread(shop("+depth=3", "++shop.resources_servers.shop.prices=${depth}")) == []
+
+
+def test_a_key_that_the_code_of_a_server_speaks_of_is_read(shop):
+    resolved = shop("+mine=1", "+shop.resources_servers.shop.hidden=1")
+    assert unread(resolved) == ["mine", "shop.resources_servers.shop.hidden"]
+    assert unread(resolved, mentioned=("mine", "hidden")) == []
+
+
+def test_a_server_that_takes_any_field_has_no_unknown_ones(shop):
+    assert unread(shop("+shop.resources_servers.shop.hidden=1"), fields=None) == []
+
+
+def test_a_driver_may_read_what_it_likes_but_for_slips(shop):
+    driver = "+rollout_collection_driver=mine"
+    assert unread(shop(driver, "+frobnicate=1", "+num_repeat=1")) == ["num_repeat"]
+
+
+def test_servers_that_run_already_have_another_config(shop):
+    assert unread(shop("+no_serve=true", "+elsewhere.resources_servers.x.y=1")) == []
+
+
+@pytest.mark.parametrize(
+    ("token", "wrong"),
+    [
+        ("++shop.resources_servers.shop.prices=abc", ["must be a whole number, not 'abc'"]),
+        ("++shop.resources_servers.shop.prices=null", []),
+        ("++shop.resources_servers.shop.names=[a,1]", ["must be text, not 1"]),
+        ("++shop.resources_servers.shop.odd=abc", []),
+        ("++shop.resources_servers.shop.either=abc", []),
+        ("++shop.resources_servers.shop.either=[]", ["must be a whole number, not []"]),
+        ("++prices=abc", ["must be a whole number, not 'abc'"]),
+    ],
+)
+def test_a_value_must_have_a_type_that_its_field_declares(shop, token, wrong):
+    resolved = shop(token)
+    found = type_problems(resolved.servers, resolved.provenance, lambda kind, impl, entry: FIELDS).listed()
+    assert [text.partition("): ")[2] for _, text in found] == wrong
