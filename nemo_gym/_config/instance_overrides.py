@@ -76,7 +76,7 @@ def resolve_short_names(values: dict[str, Any], command_line: Layer) -> list[str
         meant = [key for key, code in servers.items() if key == f"{name}_resources_server" or name in (code or ())]
         if name not in values and len(meant) == 1:
             reference["name"] = meant[0]
-            notes.append(f"{join_path(path)}.name: no server is called {name!r}; taking {meant[0]!r}, the only one")
+            notes.append(f"{join_path(path)}.name: no server is called {name!r}; it can only mean {meant[0]!r}")
     return notes
 
 

@@ -45,8 +45,12 @@ def explain(error: ValidationError, data: Any) -> dict[KeyPath, str]:
     """Return what is wrong with `data`, by place; a value that fits no member of a union is one mistake."""
     found: dict[KeyPath, list[Any]] = {}
     for mistake in error.errors(include_url=False):
-        found.setdefault(_place_in(data, mistake["loc"]), []).append(mistake)
-    return {path: explain_place(path, mistakes) for path, mistakes in found.items()}
+        found.setdefault(_place_in(data, mistake), []).append(mistake)
+    # A mistake inside a value says more than that the whole of it is none of the other members of a union.
+    inner = [
+        path for path in found if not any(len(path) < len(other) and other[: len(path)] == path for other in found)
+    ]
+    return {path: explain_place(path, found[path]) for path in inner}
 
 
 def describe(mistake: Mapping[str, Any]) -> str:
@@ -74,18 +78,17 @@ def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
     return wanted + _show(value, path) + (f". Did you mean {close[0]!r}?" if close else "")
 
 
-def _place_in(data: Any, location: tuple[int | str, ...]) -> KeyPath:
-    """Return `location` without the names of types, which pydantic puts in wherever a union was tried."""
+def _place_in(data: Any, mistake: Mapping[str, Any]) -> KeyPath:
+    """Return where a mistake is, without the names of types, which pydantic puts in wherever a union was tried."""
     path: list[str] = []
-    for position, part in enumerate(location):
+    *above, last = mistake["loc"] or ("",)
+    for part in (*above, last):
         try:
             data = child(data, str(part))
         except KeyError:
-            is_absent_key = position == len(location) - 1 and isinstance(data, Mapping)
-            if not is_absent_key:
-                continue
+            continue
         path.append(str(part))
-    return tuple(path)
+    return (*path, str(last)) if mistake["type"] == "missing" else tuple(path)
 
 
 def _show(value: Any, path: KeyPath) -> str:

@@ -17,7 +17,7 @@ from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs
 from nemo_gym._results.runs import read_runs
 from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym._util.cycles import no_search_for_cycles
 from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
@@ -85,6 +85,11 @@ def aggregate(overrides: list[str]) -> int:
 def profile(overrides: list[str]) -> int:
     """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
     config = _given(ProfileConfig, overrides)
+    if not Path(config.rollouts_jsonl_fpath).is_file():
+        raise RunFileError(
+            f"there is no rollouts file {str(config.rollouts_jsonl_fpath)!r}.\n"
+            "hint: it is the output of `gym eval run`; the path counts from this folder"
+        )
     if config.input_jsonl_fpath is not None and config.output_jsonl_fpath is not None:
         written = write_dataset_profile(
             config.input_jsonl_fpath,

@@ -200,7 +200,10 @@ def test_an_environment_comes_with_a_verifier_of_its_own(here):
 def test_every_way_of_making_one_gives_a_valid_config_with_one_agent(here, capsys, kind, words, agent):
     assert init(f"--{kind}", "quiz", *words) == 0
     capsys.readouterr()
-    assert main(["env", "validate", "quiz", "--kind", kind, "--json", "+agent_base_url=http://x"]) == 0
+    assert (
+        main(["env", "validate", "quiz", "--kind", kind, "--json", "--allow-unknown-keys", "+agent_base_url=http://x"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert [one["name"] for one in found["servers"] if one["server_type"] == "responses_api_agents"] == [agent]
 

@@ -294,6 +294,11 @@ def test_no_servers_where_some_should_run(gym, unused_tcp_port):
     expect(said, 1, f"no head server answers at 127.0.0.1:{unused_tcp_port}", "hint: start the servers first")
 
 
+def test_a_rollouts_file_that_is_not_there(gym):
+    said = gym("eval", "profile", "--rollouts", "nowhere.jsonl")
+    expect(said, 1, "there is no rollouts file 'nowhere.jsonl'", "hint: ")
+
+
 def test_a_mistake_that_only_the_server_itself_sees_is_told_without_a_traceback(gym):
     said = gym("env", "start", "--resources-server", "example_multi_step", "--model-type", "replay_model")
     expect(said, 1, "the config of server 'policy_model' is not valid:", "exactly one of")

@@ -49,7 +49,7 @@ def test_a_process_is_started_only_to_build_its_server(capsys):
     assert psutil.Process().children() == before
 
 
-@pytest.mark.parametrize(("placement", "how"), [("inline", "could not be loaded"), ("process", "exited with code 1")])
+@pytest.mark.parametrize(("placement", "how"), [("inline", "is not valid"), ("process", "exited with code 1")])
 def test_a_server_that_cannot_be_built_fails_the_dry_run_and_is_named(placement, how, capsys):
     with pytest.raises(DryRunFailed, match=f"server 'policy_model' {how}") as caught:
         show_plan(config(latency_ms="very long", placement=placement))

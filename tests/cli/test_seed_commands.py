@@ -409,3 +409,18 @@ def test_example_data_is_prepared_as_in_the_examples(run, tmp_path):
     metrics = json.loads((tmp_path / "data/example_multi_step/example_metrics.json").read_text())
     assert metrics["Number of examples"] == 5
     assert len((tmp_path / "data/example_multi_step/example.jsonl").read_text().splitlines()) == 5
+
+
+def test_an_agent_is_pointed_to_an_environment_by_an_override_alone(run, tmp_path):
+    (tmp_path / "env.yaml").write_text("policy_base_url: http://x/v1\npolicy_api_key: k\npolicy_model_name: m\n")
+    said = run(
+        tmp_path,
+        "ng_run",
+        f"+config_paths=[{MODEL},resources_servers/multineedle/configs/multineedle.yaml]",
+        "+simple_agent.responses_api_agents.simple_agent.resources_server.name=multineedle",
+        "+dry_run=true",
+    )
+    assert said.code == 0, said.err
+    assert "4 servers: " in said.out
+    assert "no loaded config has a server 'simple_agent': taking what else it needs from " in said.err
+    assert "no server is called 'multineedle'; it can only mean 'multineedle_resources_server'" in said.err

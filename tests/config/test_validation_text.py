@@ -49,6 +49,7 @@ def mistakes(data: Any) -> dict[str, str]:
         ({"limit": ""}, "limit", "must be a whole number, but it is empty (is a shell variable unset?)"),
         ({"repeats": 0}, "repeats", "must be greater than 0 or a mapping, not 0"),
         ({"repeats": {"agent": 0}}, "repeats.agent", "must be greater than 0, not 0"),
+        ({"repeats": {"agent": "x", "b": 1}}, "repeats.agent", "must be a whole number, not 'x'"),
         ({"split": "trian"}, "split", "must be one of 'train' or 'validation', not 'trian'. Did you mean 'train'?"),
         ({"split": "test"}, "split", "must be one of 'train' or 'validation', not 'test'"),
         ({"quiet": "very"}, "quiet", "must be true or false, not 'very'"),
@@ -61,8 +62,7 @@ def mistakes(data: Any) -> dict[str, str]:
     ],
 )
 def test_a_mistake_is_told_in_plain_words(data, place, text):
-    found = mistakes(data)
-    assert found[place] == text
+    assert mistakes(data) == {place: text}
 
 
 JSON = recursive(none() | integers() | text(), lambda inner: lists(inner) | dictionaries(text(), inner), max_leaves=5)
