@@ -191,7 +191,16 @@ def _fetchers(scope: DatasetScope) -> dict[str, Fetch]:
 
 def _source(agent: str, dataset: DatasetConfig | BenchmarkDatasetConfig, *, with_prompts: bool) -> Source:
     prompt = dataset.prompt_config if with_prompts and isinstance(dataset, BenchmarkDatasetConfig) else None
-    return Source(agent, dataset, _data_path(dataset.jsonl_fpath), _prompted(prompt) if prompt is not None else None)
+    command = None
+    if isinstance(dataset, DatasetConfig) and dataset.prepare_script:
+        command = f"python {_data_path(dataset.prepare_script)} {dataset.type}"
+    return Source(
+        agent,
+        dataset,
+        _data_path(dataset.jsonl_fpath),
+        _prompted(prompt) if prompt is not None else None,
+        prepare_command=command,
+    )
 
 
 def _prompted(path: Path) -> Callable[[Row], Row]:

@@ -104,6 +104,13 @@ def test_missing_files_are_named_before_anything_is_done(tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("should_download", [False, True])
+def test_a_missing_file_is_told_with_the_script_that_writes_it(should_download):
+    made = dataset(prepare_script="make.py")
+    with pytest.raises(MissingDatasets, match=r"hint: `python make\.py train` writes data/train\.jsonl"):
+        TrainDataProcessor().run(config(made, should_download=should_download))
+
+
 def test_what_is_missing_is_fetched_when_asked(monkeypatch, tmp_path):
     def fetch(wanted, path):
         path.parent.mkdir(exist_ok=True)

@@ -2,23 +2,14 @@
 """Write the rows of this environment, from the generator of `resources_servers/instruction_following`."""
 
 from pathlib import Path
-from typing import Any
 
 from environments._splits import main, write_split
-from resources_servers.instruction_following.generate_data import all_rows, rows
-
-FOLDS = 5
-
-
-def _others() -> list[dict[str, Any]]:
-    """All rows but the examples."""
-    examples = {row["id"] for row in rows()}
-    return [row for row in all_rows() if row["id"] not in examples]
-
+from resources_servers.instruction_following.generate_data import EXAMPLE_ROWS, rows, train_rows, validation_rows
 
 SPLITS = {
-    "validation": lambda: _others()[::FOLDS],
-    "train": lambda: [row for number, row in enumerate(_others()) if number % FOLDS],
+    "validation": validation_rows,
+    # The examples, which the train set of the server begins with, are a split of their own here.
+    "train": lambda: train_rows()[EXAMPLE_ROWS:],
     "example": rows,
 }
 

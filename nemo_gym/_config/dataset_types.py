@@ -75,6 +75,9 @@ class DatasetConfig(BaseModel):
     huggingface_identifier: JsonlDatasetHuggingFaceIdentifer | None = Field(
         default=None, description="Older form of a `source` of type huggingface."
     )
+    prepare_script: str | None = Field(
+        default=None, description="Python file that writes the rows on this machine; its argument is the type."
+    )
     license: License | None = Field(default=None, description="Licence of the rows; required to train or validate.")
     start_idx: int | None = Field(default=None, ge=0, description="First row to use, counted from 0.")
     end_idx: int | None = Field(default=None, ge=0, description="Row to stop before; rows are cut, then repeated.")

@@ -4,7 +4,7 @@
 How a registry is spoken to is not known here: a function for each is handed in, such as those of `registries.py`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -35,31 +35,54 @@ def registry_of(dataset: DatasetConfig, preferred: Registry) -> Registry | None:
 def fetch_missing(
     sources: Iterable[Source], preferred: Registry, fetchers: Mapping[str, Fetch], notice: Callable[[str], None]
 ) -> None:
-    """Fetch every dataset that is not there and has a source in a registry; CannotFetch names all that cannot be."""
-    todo: dict[Path, tuple[DatasetConfig, Registry]] = {}
+    """Fetch every dataset that is not there and has a source in a registry; CannotFetch says why one cannot be."""
+    todo: dict[Path, tuple[Source, DatasetConfig, Registry]] = {}
     for source in sources:
         if source.is_there or not isinstance(source.dataset, DatasetConfig):
             continue
         registry = registry_of(source.dataset, preferred)
         if registry is not None:
-            todo.setdefault(source.path, (source.dataset, registry))
-    unreachable = [
-        f"  {path}: dataset {dataset.name!r} at {_place(dataset, registry)}"
-        for path, (dataset, registry) in todo.items()
-        if registry not in fetchers
-    ]
-    if unreachable:
+            todo.setdefault(source.path, (source, source.dataset, registry))
+    unknown = [one for one in todo.values() if one[2] not in fetchers]
+    if unknown:
         raise CannotFetch(
-            "these datasets are not there, and their registry cannot be reached from here:\n"
-            + "\n".join(unreachable)
-            + "\nhint: put `mlflow_tracking_uri` and `mlflow_tracking_token` of GitLab into env.yaml, or download them"
+            "\n".join(
+                [
+                    "these datasets are not there, and the config does not say how their registry is reached:",
+                    *(f"  {source} at {place_of(dataset, registry)}" for source, dataset, registry in unknown),
+                    "hint: put `mlflow_tracking_uri` and `mlflow_tracking_token` of GitLab into env.yaml",
+                    *_other_ways(unknown),
+                ]
+            )
         )
-    for path, (dataset, registry) in todo.items():
-        notice(f"fetching {path} from {_place(dataset, registry)}")
-        fetchers[registry](dataset, path)
+    for path, (source, dataset, registry) in todo.items():
+        notice(f"fetching {path} from {place_of(dataset, registry)}")
+        try:
+            fetchers[registry](dataset, path)
+        except GymError as error:
+            raise CannotFetch(
+                "\n".join(
+                    [
+                        f"{source} is not there, and could not be fetched from {place_of(dataset, registry)}:",
+                        str(error),
+                        *_other_ways([(source, dataset, registry)]),
+                    ]
+                )
+            ) from error
 
 
-def _place(dataset: DatasetConfig, registry: Registry) -> str:
+def _other_ways(failed: Iterable[tuple[Source, DatasetConfig, Registry]]) -> Iterator[str]:
+    """Hints how to get the files without the registry that failed."""
+    for source, dataset, registry in failed:
+        other: Registry = "gitlab" if registry == "huggingface" else "huggingface"
+        if registry_of(dataset, other) == other:
+            yield f"hint: `+data_source={other}` fetches {source.path} from {place_of(dataset, other)}"
+        if source.prepare_command:
+            yield f"hint: `{source.prepare_command}` writes {source.path} on this machine"
+
+
+def place_of(dataset: DatasetConfig, registry: Registry) -> str:
+    """Describe where in `registry` a dataset is."""
     if registry == "huggingface" and dataset.huggingface_identifier is not None:
         found = dataset.huggingface_identifier
         return f"Hugging Face {found.repo_id}{f', file {found.artifact_fpath}' if found.artifact_fpath else ''}"

@@ -17,7 +17,7 @@ from nemo_gym.errors import GymError
 
 AnyDataset = DatasetConfig | BenchmarkDatasetConfig
 
-_SLICE_FIELDS = ("start_idx", "end_idx")
+_FIELDS_LEFT_OUT_IF_UNSET = ("start_idx", "end_idx", "prepare_script")
 _PARTS = "datasets"
 _HEADER_FIELDS = frozenset({*DatasetConfig.model_fields, *BenchmarkDatasetConfig.model_fields, _PARTS})
 _NOTHING = object()
@@ -101,7 +101,7 @@ def _shown(value: Any) -> str:
 
 def _header(dataset: AnyDataset) -> dict[str, Any]:
     described = dataset.model_dump(mode="json")
-    for name in _SLICE_FIELDS:
+    for name in _FIELDS_LEFT_OUT_IF_UNSET:
         if described.get(name) is None:
             described.pop(name, None)
     return described

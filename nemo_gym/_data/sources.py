@@ -27,6 +27,8 @@ class Source:
     """Where the file is, or will be once it is fetched or prepared."""
     prompt: Callable[[Row], Row] | None = None
     """Fills in a row's prompt; a GymError that it raises is a reason why the row is bad."""
+    prepare_command: str | None = None
+    """What writes the file on this machine, for those who have to be told."""
 
     @property
     def name(self) -> str:
@@ -66,7 +68,8 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
     if any(isinstance(source.dataset, BenchmarkDatasetConfig) for source in missing):
         hints.append(f"hint: {prepare_command}")
     if any(isinstance(source.dataset, DatasetConfig) and _has_registry(source.dataset) for source in missing):
-        hints.append("hint: `--download` fetches what has a source in a registry")
+        hints.append("hint: `--download` (+should_download=true) fetches what has a source in a registry")
+    hints += [f"hint: `{source.prepare_command}` writes {source.path}" for source in missing if source.prepare_command]
     if not hints:
         hints.append("hint: put the files there, or correct `jsonl_fpath` in the config")
     raise MissingDatasets("\n".join(["these datasets of the config are not there:", *listed, *hints]))

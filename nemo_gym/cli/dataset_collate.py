@@ -8,7 +8,9 @@ from typing import Any
 from omegaconf import OmegaConf
 from pydantic import Field
 
+from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.collate import CollatedDataset, Collation
+from nemo_gym._data.fetch import Registry, place_of, registry_of
 from nemo_gym._data.sources import Source
 from nemo_gym._data.tokens import openai_tokenizer
 from nemo_gym.cli import render
@@ -40,7 +42,7 @@ def collate(overrides: list[str]) -> int:
     say = render.note if config.json_summary else render.data
     processor = TrainDataProcessor()
     scope = processor.scope(config, whole)
-    say("\n".join([*_about_scope(scope, config.mode), "", *_about_files(scope)]))
+    say("\n".join([*_about_scope(scope, config.mode), "", *_about_files(scope, config)]))
     processor.require(config, scope, render.note)
     say("\n3. Rows: checking and measuring")
     if openai_tokenizer() is None:
@@ -60,12 +62,22 @@ def _about_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
     yield f"in scope ({mode}): {', '.join(f'{one.name!r} of {one.agent!r}' for one in scope.sources)}"
 
 
-def _about_files(scope: DatasetScope) -> Iterator[str]:
+def _about_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]:
     yield "2. Files"
-    for state, is_there in (("FOUND", True), ("MISSING", False)):
-        for source in scope.sources:
-            if source.is_there is is_there:
-                yield f"{state:8} {source}"
+    for source in scope.sources:
+        if source.is_there:
+            yield f"FOUND    {source}{_not_fetched(source, config.data_source) if config.should_download else ''}"
+    for source in scope.sources:
+        if not source.is_there:
+            yield f"MISSING  {source}"
+
+
+def _not_fetched(source: Source, preferred: Registry) -> str:
+    """Say that the file is used as it is, although a registry may hold another one."""
+    dataset = source.dataset
+    if not isinstance(dataset, DatasetConfig) or (registry := registry_of(dataset, preferred)) is None:
+        return ""
+    return f"; used as it is, not fetched from {place_of(dataset, registry)}"
 
 
 def _progress(source: Source, rows: int) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows of this environment: always the same ones.
+"""Write the example, train and validation rows of this environment: always the same ones.
 
 A row asks for one term of a list of synonyms that is drawn and shuffled anew for it. `solution` is what a model that
 makes no mistake does with a row.
@@ -7,13 +7,15 @@ makes no mistake does with a row.
 
 import json
 import random
+import sys
 from pathlib import Path
 from typing import Any
 
 from resources_servers.example_multi_step.app import synonym_value
 
 HERE = Path(__file__).parent
-ROWS = 5
+SIZES = {"example": 5, "train": 100, "validation": 20}
+"""How many rows each set has."""
 LINES_OF_A_PROMPT = 193
 SEED = 0
 
@@ -25,11 +27,22 @@ Below is a list of terms and their synonyms. You are asked for the synonym value
 """
 
 
+def split_rows(split: str) -> list[dict[str, Any]]:
+    """Return the rows of a set. Train begins with the example rows; no term of validation is asked for in train."""
+    draw, known = random.Random(SEED), synonyms()
+    terms = _clear_terms(known)
+    asked = draw.sample(terms, SIZES["example"])
+    examples = [_row(number, term, known, draw) for number, term in enumerate(asked)]
+    held_out = [term for term in terms if term not in asked][::6]
+    if split == "validation":
+        return _random_rows(range(SIZES["train"], SIZES["train"] + SIZES["validation"]), held_out)
+    others = range(len(examples), SIZES[split])
+    return examples + _random_rows(others, [term for term in terms if term not in held_out])
+
+
 def rows() -> list[dict[str, Any]]:
     """The example rows."""
-    draw = random.Random(SEED)
-    known = synonyms()
-    return [_row(number, term, known, draw) for number, term in enumerate(draw.sample(_clear_terms(known), ROWS))]
+    return split_rows("example")
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
@@ -50,6 +63,11 @@ def _clear_terms(known: dict[str, list[str]]) -> list[str]:
     """The terms whose values cannot be mistaken for each other."""
     values = {term: [synonym_value(word) for word in (term, *listed)] for term, listed in known.items()}
     return [term for term, found in values.items() if len(set(found)) == len(found)]
+
+
+def _random_rows(numbers: range, terms: list[str]) -> list[dict[str, Any]]:
+    draw, known = random.Random(SEED + numbers.start), synonyms()
+    return [_row(number, draw.choice(terms), known, draw) for number in numbers]
 
 
 def _row(number: int, term: str, known: dict[str, list[str]], draw: random.Random) -> dict[str, Any]:
@@ -108,10 +126,11 @@ def _tool(name: str, description: str, argument: str, schema: dict[str, Any]) ->
     }
 
 
-def write(path: Path = HERE / "data" / "example.jsonl") -> None:
-    """Write the example rows to `path`."""
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+def write(path: Path = HERE / "data" / "example.jsonl", split: str = "example") -> None:
+    """Write a set to `path`."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in split_rows(split)))
 
 
 if __name__ == "__main__":
-    write()
+    for split in sys.argv[1:] or SIZES:
+        write(HERE / "data" / f"{split}.jsonl", split)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).parent
 SEED = 0
 EXAMPLE_ROWS = 5
+FOLDS = 5
+"""One row in so many is for validation."""
 TOPICS = (
     "tea",
     "lighthouses",
@@ -183,6 +185,17 @@ def rows() -> list[dict[str, Any]]:
     return all_rows()[:EXAMPLE_ROWS]
 
 
+def validation_rows() -> list[dict[str, Any]]:
+    """Return a fifth of the rows, none of them an example."""
+    return all_rows()[EXAMPLE_ROWS::FOLDS]
+
+
+def train_rows() -> list[dict[str, Any]]:
+    """Return all rows that are not for validation; they begin with the examples."""
+    held_out = {row["id"] for row in validation_rows()}
+    return [row for row in all_rows() if row["id"] not in held_out]
+
+
 def solution(row: dict[str, Any]) -> list[str]:
     """The turns of a model that does what `row` asks for."""
     return [tasks()[row["id"]].reply]
@@ -202,9 +215,10 @@ def _row(number: int, task: Task) -> dict[str, Any]:
 
 
 def write(path: Path = HERE / "data" / "example.jsonl") -> None:
-    """Write the example rows to `path`, and all rows to `train.jsonl` beside it."""
-    for file, lines in ((path, rows()), (path.with_name("train.jsonl"), all_rows())):
-        file.write_text("".join(f"{json.dumps(row)}\n" for row in lines))
+    """Write the example rows to `path`, and the train and validation rows beside it."""
+    files = {path.name: rows(), "train.jsonl": train_rows(), "validation.jsonl": validation_rows()}
+    for name, lines in files.items():
+        path.with_name(name).write_text("".join(f"{json.dumps(row)}\n" for row in lines))
 
 
 if __name__ == "__main__":

@@ -217,6 +217,18 @@ def test_collate_fetches_what_is_missing(gym, gitlab, name):
     assert train_data_utils.FETCHERS == {}
 
 
+@pytest.mark.filterwarnings("ignore:dataset 'train'.*deprecated:DeprecationWarning")
+def test_a_dataset_in_both_registries_is_fetched_from_the_one_that_is_asked_for(gym, gitlab, name):
+    assert gym(*upload(name)).code == 0
+    config = CONFIG.format(name=name).replace("source: {type: gitlab, ", "gitlab_identifier: {")
+    Path("config.yaml").write_text(f"{config}        huggingface_identifier: {{repo_id: org/set}}\n")
+    words = ("dataset", "collate", "--config", "config.yaml", "--mode", "train_preparation", "--output-dir", "out")
+    said = gym(*words, "+should_download=true", "+data_source=gitlab")
+    assert said.code == 0, said.err
+    assert f"from GitLab {name} 0.0.1" in said.err
+    assert Path("data/new/train.jsonl").read_text() == ROWS
+
+
 def test_the_token_is_on_no_command_line_and_in_no_output_however_much_is_logged(gitlab, name):
     """A process of its own, watched while the registry is slow to answer."""
     seen = []

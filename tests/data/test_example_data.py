@@ -9,14 +9,17 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import PARENT_DIR
+from nemo_gym._config.dataset_types import DatasetConfig
+from nemo_gym._data.dataset_metrics import measure
 from nemo_gym._data.metrics_file import differences
+from nemo_gym._data.tokens import openai_tokenizer
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 from nemo_gym.launch import server_folder
 from nemo_gym.server_utils import SimpleServer
-from scripts.generate_example_data import EXAMPLES, example_metrics, play, read_instances
+from scripts.generate_example_data import EXAMPLES, play, read_instances
 
 SERVERS = Path(PARENT_DIR) / "resources_servers"
 INSTANCES = {
@@ -115,11 +118,66 @@ def test_the_artifacts_are_complete(folder):
     assert (SERVERS / folder / "requirements.txt").read_text().startswith("-e nemo-gym[dev] @ ../../\n")
 
 
-@pytest.mark.parametrize("name", [*EXAMPLES, *RECORDED])
-def test_the_metrics_are_those_of_the_rows(name):
-    instances = read_instances(SERVERS / name / "configs" / f"{name}.yaml")
-    shipped = json.loads((SERVERS / name / "data" / "example_metrics.json").read_text())
-    assert differences(shipped, json.loads(example_metrics(instances))) == []
+def shipped_datasets():
+    """The datasets of all configs that are shipped, those of environments too."""
+    root = Path(PARENT_DIR)
+    for config in sorted([*root.glob("resources_servers/*/configs/*.yaml"), *root.glob("environments/*/config.yaml")]):
+        for instance in read_instances(config):
+            for dataset in instance.fields.get("datasets", []):
+                yield pytest.param(dataset, id=f"{config.relative_to(root)}-{dataset['name']}")
+
+
+@pytest.mark.filterwarnings("ignore:dataset .*deprecated:DeprecationWarning")
+@pytest.mark.parametrize("fields", list(shipped_datasets()))
+def test_a_dataset_is_shipped_with_its_metrics_or_names_the_script_that_writes_it(fields):
+    dataset = DatasetConfig.model_validate(fields)
+    rows = Path(PARENT_DIR) / dataset.jsonl_fpath
+    if dataset.prepare_script is not None:
+        assert (Path(PARENT_DIR) / dataset.prepare_script).is_file()
+        return
+    assert rows.stat().st_size < 1_000_000
+    if rows.is_relative_to(SERVERS):
+        metrics = json.loads(rows.with_name(f"{rows.stem}_metrics.json").read_text())
+        measured = measure(read_rows(rows), repeats=dataset.num_repeats, count_tokens=openai_tokenizer())
+        assert differences(metrics, measured) == []
+
+
+@pytest.mark.parametrize(
+    ("folder", "split", "places"),
+    [
+        (
+            "example_multi_step",
+            "train",
+            {
+                "gitlab_identifier": ("example_multi_step", "0.0.1", "example_multi_step/train.jsonl"),
+                "huggingface_identifier": ("nvidia/Nemotron-RL-instruction_following", "instruction_following.jsonl"),
+            },
+        ),
+        (
+            "example_multi_step",
+            "validation",
+            {
+                "gitlab_identifier": ("example_multi_step", "0.0.1", "example_multi_step/validation.jsonl"),
+                "huggingface_identifier": ("nvidia/Nemotron-RL-instruction_following", "if_validation.jsonl"),
+            },
+        ),
+        ("multineedle", "train", {"gitlab_identifier": ("multineedle", "0.0.1", "multineedle/train.jsonl")}),
+        ("multineedle", "validation", {"gitlab_identifier": ("multineedle", "0.0.1", "multineedle/validation.jsonl")}),
+        (
+            "instruction_following",
+            "train",
+            {"huggingface_identifier": ("nvidia/Nemotron-RL-instruction_following", "instruction_following.jsonl")},
+        ),
+        ("mcqa", "train", {"huggingface_identifier": ("nvidia/Nemotron-RL-knowledge-mcqa",)}),
+    ],
+)
+def test_a_dataset_has_the_identifiers_that_are_documented(folder, split, places):
+    _, agent = read_instances(SERVERS / folder / "configs" / f"{folder}.yaml")
+    (dataset,) = [one for one in agent.fields["datasets"] if one["type"] == split]
+    found = {key: tuple(value.values()) for key, value in dataset.items() if key.endswith("_identifier")}
+    assert found == places
+    assert dataset["license"] == "Apache 2.0"
+    assert dataset["jsonl_fpath"] == f"resources_servers/{folder}/data/{split}.jsonl"
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

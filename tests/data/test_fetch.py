@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which registry a missing dataset comes from, and what is said when it cannot."""
 
+from dataclasses import replace
+
 import pytest
 
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.fetch import CannotFetch, fetch_missing, registry_of
 from nemo_gym._data.sources import MissingDatasets, Source, raise_if_missing
+from nemo_gym.errors import GymError
 
 HUB = {"repo_id": "org/set", "artifact_fpath": "train.jsonl"}
 GITLAB = {"dataset_name": "set", "version": "0.0.1", "artifact_fpath": "train.jsonl"}
@@ -55,6 +58,27 @@ def test_a_registry_that_nobody_can_reach_is_named_only_when_it_is_needed(tmp_pa
     fetch_missing([in_hub(tmp_path / "t.jsonl")], "huggingface", {}, print)
     with pytest.raises(CannotFetch, match=r"a\.jsonl.*Hugging Face org/set, file train\.jsonl"):
         fetch_missing([in_hub(tmp_path / "a.jsonl")], "huggingface", {}, print)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize(
+    ("preferred", "fetchers"), [("huggingface", ["huggingface"]), ("gitlab", ["huggingface"]), ("gitlab", ["gitlab"])]
+)
+def test_a_fetch_that_fails_says_what_of_where_and_what_else_to_do(tmp_path, preferred, fetchers):
+    def fail(dataset, path):
+        raise GymError("the connection failed.\nhint: check the network")
+
+    both = source(tmp_path / "a.jsonl", huggingface_identifier=HUB, gitlab_identifier=GITLAB)
+    missing = replace(both, prepare_command="python make.py example")
+    with pytest.raises(CannotFetch) as raised:
+        fetch_missing([missing], preferred, dict.fromkeys(fetchers, fail), print)
+    said = str(raised.value)
+    other = "gitlab" if preferred == "huggingface" else "huggingface"
+    assert "a.jsonl (example dataset 's' of 'agent')" in said
+    assert ("Hugging Face org/set, file train.jsonl" if preferred == "huggingface" else "GitLab set 0.0.1") in said
+    assert ("the connection failed" if preferred in fetchers else "`mlflow_tracking_uri`") in said
+    assert f"hint: `+data_source={other}` fetches" in said
+    assert "hint: `python make.py example` writes" in said
 
 
 def test_all_missing_files_are_listed_with_a_way_to_get_them(tmp_path):

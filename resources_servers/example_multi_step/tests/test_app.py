@@ -174,9 +174,18 @@ async def test_the_gold_answer_of_every_row_passes(row):
     assert rollout["reward"] == 1.0
 
 
-def test_the_example_rows_are_those_of_the_generator(tmp_path):
-    generate_data.write(tmp_path / "example.jsonl")
-    assert (tmp_path / "example.jsonl").read_bytes() == (DATA / "example.jsonl").read_bytes()
+@pytest.mark.parametrize("split", generate_data.SIZES)
+def test_the_shipped_rows_are_those_of_the_generator(split, tmp_path):
+    generate_data.write(tmp_path / "rows.jsonl", split)
+    assert (tmp_path / "rows.jsonl").read_bytes() == (DATA / f"{split}.jsonl").read_bytes()
+
+
+def test_train_begins_with_the_examples_and_shares_no_term_with_validation():
+    train, validation = generate_data.split_rows("train"), generate_data.split_rows("validation")
+    assert train[:5] == generate_data.rows()
+    terms = [{row["minefield_label"] for row in rows} for rows in (train, validation)]
+    assert terms[0].isdisjoint(terms[1])
+    assert len({row["id"] for row in train + validation}) == 120
 
 
 @pytest.mark.parametrize("row", generate_data.rows(), ids=lambda row: row["minefield_label"])
