@@ -101,6 +101,10 @@ def _resolve_under_cwd_or_install(rel: str | Path, *, validator: Callable[[Path]
 
 def _make_servers_importable() -> None:
     roots = [str(root) for root in component_search_roots()]
+    cwd = Path.cwd()
+    if cwd.parent.name in ("resources_servers", "responses_api_agents", "responses_api_models"):
+        # Whoever runs `pytest` in the folder of a server means the servers of that project.
+        roots = list(dict.fromkeys([*roots[:-1], str(cwd.parents[1]), roots[-1]]))
     known = set(roots)
     sys.path[:] = [*roots, *(entry for entry in sys.path if entry and os.path.abspath(entry) not in known)]
 

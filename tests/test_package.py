@@ -36,6 +36,15 @@ def test_a_relative_path_is_found_in_the_first_root_that_has_it(monkeypatch, tmp
     assert _resolve_under_cwd_or_install("/abs") == Path("/abs")
 
 
+def test_servers_can_be_imported_in_the_folder_of_one(tmp_path):
+    folder = tmp_path / "resources_servers" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text("answer = 42")
+    code = "import nemo_gym; from resources_servers.mine.app import answer; print(answer)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout == "42\n"
+
+
 def test_servers_of_extra_roots_can_be_imported(tmp_path):
     folder = tmp_path / "resources_servers" / "mine"
     folder.mkdir(parents=True)

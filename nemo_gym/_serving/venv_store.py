@@ -12,6 +12,7 @@ import logging
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,11 @@ LOCK_POLL_S = 0.1
 
 _COMPLETE = "complete.json"
 _LOG = logging.getLogger(__name__)
+
+
+def running_venv() -> Path:
+    """Return the environment that this process runs in."""
+    return Path(sys.prefix).resolve()
 
 
 def python_in(venv: Path) -> Path:
@@ -54,7 +60,9 @@ def is_usable(place: Path) -> bool:
 
 def link(place: Path, venv: Path) -> None:
     """Let `place` lead to `venv`, unless something that is not ours is there or the folder cannot be written to."""
-    if (place.exists() and not _is_link_of_ours(place)) or (place.is_symlink() and place.readlink() == venv):
+    if place.absolute().is_relative_to(running_venv()):
+        return  # the files of an installed package are not ours to add to
+    if (place.exists() and not _is_link_of_ours(place)) or leads_to(place, venv):
         return
     draft = place.with_name(f".venv.{secrets.token_hex(4)}")
     try:
@@ -67,8 +75,15 @@ def link(place: Path, venv: Path) -> None:
             draft.unlink(missing_ok=True)
 
 
+def leads_to(place: Path, venv: Path) -> bool:
+    """Whether `place` is a link to `venv`."""
+    return place.is_symlink() and place.readlink() == venv
+
+
 def _is_link_of_ours(place: Path) -> bool:
-    """Ours lie in a store, beside their lock."""
+    """Ours lead to the running environment, or into a store, where environments lie beside their locks."""
+    if leads_to(place, running_venv()):
+        return True
     return place.is_symlink() and lock_of(place.parent / place.readlink()).exists()
 
 

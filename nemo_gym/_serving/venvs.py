@@ -22,13 +22,24 @@ import sysconfig
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
 from nemo_gym._serving.own_wheel import OwnPackage, running_package, write_wheel
 from nemo_gym._serving.requirements import Line, ServerRequirements, first_unmet, read_requirements
 from nemo_gym._serving.uv_tool import find_uv, run_uv
-from nemo_gym._serving.venv_store import discard, is_complete, is_usable, link, locked, mark_complete, python_in
+from nemo_gym._serving.venv_store import (
+    discard,
+    is_complete,
+    is_usable,
+    leads_to,
+    link,
+    locked,
+    mark_complete,
+    python_in,
+    running_venv,
+)
 from nemo_gym._util.aio import in_thread
 from nemo_gym.errors import GymError
 
@@ -76,6 +87,8 @@ class Recipe:
     requirements: ServerRequirements
     own_extras: tuple[str, ...]
     """The extras of nemo-gym to install."""
+    venv_with_tests: Path
+    """The environment that has what the test suite needs, too; it may be the same."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,8 @@ class VenvPlan:
     """Nothing needs to be built before the server can start."""
     recipe: Recipe | None = None
     """None if no environment of ours is used."""
+    place: Path | None = None
+    """Where a user looks for the running environment, if the server uses that and it can be activated."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +133,21 @@ def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> 
     requirements = read_requirements(folder)
     reason = _other_python(settings.python_version) or first_unmet(requirements, dev=extras)
     if reason is None:
-        return VenvPlan(folder, Path(sys.executable), "the running environment meets its requirements")
-    own_extras = tuple(sorted(requirements.own_extras if extras else requirements.own_extras - {"dev"}))
+        why = "the running environment meets its requirements"
+        can_test = is_usable(running_venv()) and find_spec("pytest") is not None
+        return VenvPlan(folder, Path(sys.executable), why, place=place if can_test else None)
+    with_tests = tuple(sorted(requirements.own_extras))
+    own_extras = with_tests if extras else tuple(name for name in with_tests if name != "dev")
     venv = settings.store / _key(requirements, own_extras, settings)
-    recipe = Recipe(venv, place, requirements, own_extras)
+    venv_with_tests = settings.store / _key(requirements, with_tests, settings)
+    recipe = Recipe(venv, place, requirements, own_extras, venv_with_tests)
     return VenvPlan(folder, python_in(venv), reason, is_complete(venv), recipe)
 
 
 async def build_all(plans: Sequence[VenvPlan], settings: VenvSettings, on_progress: OnProgress) -> None:
     """Build what `plans` lack: each environment once, different ones in parallel, all failures in one error."""
+    for place in [plan.place for plan in plans if plan.place is not None]:
+        await in_thread(link, place, running_venv())
     sharing: dict[Path, list[Recipe]] = {}
     why = {plan.recipe.venv: plan.why for plan in plans if plan.recipe}
     for plan in plans:
@@ -171,7 +192,9 @@ async def _provide(
             "hint: check the requirements, and the network if packages must be downloaded"
         )
     for recipe in recipes:
-        await in_thread(link, recipe.place, venv)
+        # To run a server must not take the environment away in which its tests can be run.
+        if not (is_complete(recipe.venv_with_tests) and leads_to(recipe.place, recipe.venv_with_tests)):
+            await in_thread(link, recipe.place, venv)
     return None
 
 

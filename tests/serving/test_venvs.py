@@ -16,7 +16,7 @@ import pytest
 
 from nemo_gym._serving.own_wheel import OwnPackage
 from nemo_gym._serving.uv_tool import find_uv
-from nemo_gym._serving.venv_store import is_complete, link
+from nemo_gym._serving.venv_store import is_complete, link, running_venv
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from tests.serving.wheelhouse import add_wheel, metadata
 
@@ -208,11 +208,46 @@ async def test_the_link_follows_a_change_of_requirements(tmp_path, settings):
     assert run(folder / ".venv" / "bin" / "python", "import widget; print(widget.version)") == "2.0"
 
 
-async def test_somebody_elses_venv_is_left_alone(tmp_path, settings):
+async def test_the_running_environment_is_linked_where_a_user_activates_it(tmp_path, settings):
+    folder = server(tmp_path, "plain")
+    await build(settings, folder)
+    assert (folder / ".venv").resolve() == running_venv()
+    assert (folder / ".venv" / "bin" / "pytest").exists()
+    await build(settings, server(tmp_path, "plain", "widget==1.0"))
+    assert run(folder / ".venv" / "bin" / "python", "import widget; print(widget.version)") == "1.0"
+
+
+async def test_an_environment_without_pytest_is_not_linked(tmp_path, settings, monkeypatch):
+    monkeypatch.setattr("nemo_gym._serving.venvs.find_spec", lambda name: None)
+    folder = server(tmp_path, "plain")
+    await build(settings, folder)
+    assert not (folder / ".venv").is_symlink()
+
+
+async def test_an_installed_package_gets_no_link(tmp_path, settings, monkeypatch):
     folder = server(tmp_path, "one", "widget==1.0")
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "servers"))
+    (plan,), _ = await build(settings, folder)
+    assert plan.python.exists()
+    assert not (folder / ".venv").is_symlink()
+
+
+async def test_running_a_server_leaves_the_environment_linked_that_its_tests_were_run_in(tmp_path, settings, wheels):
+    add_wheel(wheels, "gadget", "1.0")
+    folder = server(tmp_path, "one", "widget==1.0")
+    (to_test,), _ = await build(settings, folder, extras=True)
+    await build(settings, folder)
+    assert (folder / ".venv").resolve() == to_test.python.parents[1]
+    (to_run,), _ = await build(settings, server(tmp_path, "one", "widget==2.0"))
+    assert (folder / ".venv").resolve() == to_run.python.parents[1]
+
+
+@pytest.mark.parametrize("lines", [("widget==1.0",), ()])
+async def test_somebody_elses_venv_is_left_alone(tmp_path, settings, lines):
+    folder = server(tmp_path, "one", *lines)
     theirs = make_venv(folder / ".venv")
     (plan,), _ = await build(settings, folder)
-    assert plan.python.is_relative_to(settings.cache_dir)
+    assert not plan.python.is_relative_to(theirs)
     assert theirs.is_dir()
     assert not theirs.is_symlink()
 
