@@ -19,6 +19,7 @@ EXPECTED = {
         "12 scored of 12 requested",
         "3 scored of 3 requested",
         "5 scored of 5 requested",
+        "3 passed",
         "8 scored of 8 requested",
         "8 scored of 8 requested rollouts, 2 tasks",
     ],

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """New environments from templates: names, files and their manifest.
 
-Every scaffold is a worked example that starts and passes its own tests. Which scaffold is wanted and where it goes is
-decided by the command line.
+Every scaffold starts and passes its own tests: a resources server without tools, to be filled in, and a worked example
+for those who want to change one. Which scaffold is wanted and where it goes is decided by the command line.
 """

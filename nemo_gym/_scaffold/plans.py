@@ -52,13 +52,13 @@ class Collection:
 
 
 def resources_server_files(name: str) -> list[NewFile]:
-    """A resources server with its agent, data and tests."""
+    """Return a resources server with its agent, data and tests, whose verifier is still to be written."""
     return rendered("resources_server", f"resources_servers/{name}", _names(name))
 
 
 def new_verifier(name: str) -> Verifier:
-    """The resources server template as the verifier of something."""
-    files = resources_server_files(name)
+    """Return the worked example, a resources server with a tool and a verifier, as the verifier of something."""
+    files = rendered("worked_example", f"resources_servers/{name}", _names(name))
     example = next(file for file in files if file.path.match(str(_EXAMPLE)))
     return Verifier(
         name=name,

@@ -30,7 +30,7 @@ _EXAMPLE_ROWS = 5
 
 
 class InitConfig(BaseNeMoGymCLIConfig):
-    """Make a new resources server, environment or benchmark, with a worked example in it."""
+    """Make a new resources server to fill in, or an environment or benchmark with a worked example in it."""
 
     entrypoint: str | None = Field(default=None, description="A resources server: `resources_servers/<name>`.")
     environment: str | None = Field(default=None, description="An environment of this name.")
@@ -82,7 +82,7 @@ def _init_server(config: InitConfig, name: str) -> int:
         raise ConfigError(f"{folder} is a file, so that no server can be made there")
     _warn_of_namesakes(folder)
     written = write_missing(Path(), resources_server_files(name))
-    render.data(f"{folder}: {len(written)} files, a worked example to start from")
+    render.data(f"{folder}: {len(written)} files to start from; its tools and its verifier are in app.py")
     for path in written:
         render.data(f"  {path.relative_to(folder)}")
     _say_next(

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A scaffold is a worked example: it is complete, valid, tidy, and never takes the place of something that is there."""
+"""A scaffold is complete, valid, tidy, and never takes the place of something that is there."""
 
+import asyncio
+import importlib
 import json
 import keyword
 import os
@@ -19,6 +21,9 @@ from nemo_gym._scaffold.manifest import read_manifest
 from nemo_gym._scaffold.names import BadName, check_name
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import main
+from nemo_gym.server_utils import get_response_json
+from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from responses_api_agents.simple_agent.app import SimpleAgent
 from tests.support.scaffold_data import NAME, TEMPLATES, computed_data
 
 SERVER_FILES = {
@@ -30,10 +35,70 @@ SERVER_FILES = {
     "data/example.jsonl",
     "data/example_metrics.json",
     "data/example_rollouts.jsonl",
-    "generate_data.py",
     "requirements.txt",
     "tests/test_app.py",
-    "tests/verifier_cases.jsonl",
+}
+WORKED_EXAMPLE_FILES = {*SERVER_FILES, "generate_data.py", "tests/verifier_cases.jsonl"}
+
+# What the how-to "Add a resource server" puts into app.py, each after or in place of a text that it shows.
+HOW_TO_EDITS = [
+    (
+        "    pass\n\n\nclass TestWeatherResourcesServer(",
+        """    pass
+
+
+class GetWeatherRequest(BaseModel):
+    city: str
+
+
+class GetWeatherResponse(BaseModel):
+    city: str
+    weather_description: str
+
+
+class TestWeatherResourcesServer(""",
+    ),
+    (
+        """        # app.post("/get_weather")(self.get_weather)
+
+        return app
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+""",
+        """        # app.post("/get_weather")(self.get_weather)
+
+        return app
+
+    async def get_weather(self, body: GetWeatherRequest) -> GetWeatherResponse:
+        return GetWeatherResponse(
+            city=body.city, weather_description=f"The weather in {body.city} is cold."
+        )
+
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+""",
+    ),
+    (
+        """    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+
+        # Additional server routes go here! e.g.:
+        # app.post("/get_weather")(self.get_weather)
+""",
+        """    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+
+        # Additional server routes go here! e.g.:
+        app.post("/get_weather")(self.get_weather)
+""",
+    ),
+]
+GET_WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
 }
 
 
@@ -68,8 +133,27 @@ def test_its_config_is_that_of_the_contract(here):
     assert (server["entrypoint"], server["domain"], server["verified"]) == ("app.py", "other", False)
     assert agent["resources_server"] == {"type": "resources_servers", "name": "shop_resources_server"}
     assert agent["model_server"] == {"type": "responses_api_models", "name": "policy_model"}
-    assert [dataset["type"] for dataset in agent["datasets"]] == ["train", "validation", "example"]
-    assert {dataset["license"] for dataset in agent["datasets"]} == {"Apache 2.0"}
+    train, validation, example = agent["datasets"]
+    for dataset, on_the_hub in ((train, "instruction_following.jsonl"), (validation, "if_validation.jsonl")):
+        split = dataset["type"]
+        assert dataset == {
+            "name": split,
+            "type": split,
+            "license": "Apache 2.0",
+            "jsonl_fpath": f"resources_servers/shop/data/{split}.jsonl",
+            "num_repeats": 1,
+            "gitlab_identifier": {
+                "dataset_name": "shop",
+                "version": "0.0.1",
+                "artifact_fpath": f"shop/{split}.jsonl",
+            },
+            "huggingface_identifier": {
+                "repo_id": "nvidia/Nemotron-RL-instruction_following",
+                "artifact_fpath": on_the_hub,
+            },
+        }
+    path = "resources_servers/shop/data/example.jsonl"
+    assert example == {"name": "example", "type": "example", "jsonl_fpath": path, "num_repeats": 1}
     assert (here / "resources_servers/shop/requirements.txt").read_text() == "-e nemo-gym[dev] @ ../../\n"
 
 
@@ -77,6 +161,40 @@ def test_the_older_command_makes_it_too(here, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["ng_init_resources_server", "+entrypoint=resources_servers/shop"])
     assert legacy.main() == 0
     assert files(here / "resources_servers" / "shop") == SERVER_FILES
+
+
+async def play_weather_task(server: type) -> dict:
+    """Let an agent ask for the weather with the tool of `server`; the rollout."""
+    refs = {
+        "resources_server": {"type": "resources_servers", "name": "test_weather"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+    model = scripted_model(reply(tool_call("get_weather", {"city": "San Francisco"})), "It is cold in SF.")
+    async with running(test_weather=server, simple_agent=(SimpleAgent, refs), policy_model=model) as client:
+        task = {"responses_create_params": asked("What is the weather in SF?", tools=[GET_WEATHER])}
+        return await get_response_json(await client.post("simple_agent", "/run", json=task))
+
+
+def test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses(here, monkeypatch):
+    init("+entrypoint=resources_servers/test_weather")
+    path = here / "resources_servers" / "test_weather" / "app.py"
+    text = path.read_text()
+    for before, after in HOW_TO_EDITS:
+        assert text.count(before) == 1
+        text = text.replace(before, after)
+    path.write_text(text)
+
+    monkeypatch.syspath_prepend(here)
+    app = importlib.import_module("resources_servers.test_weather.app")
+    rollout = asyncio.run(play_weather_task(app.TestWeatherResourcesServer))
+    assert json.loads(rollout["response"]["output"][1]["output"]) == {
+        "city": "San Francisco",
+        "weather_description": "The weather in San Francisco is cold.",
+    }
+    assert rollout["reward"] == 1.0
+    suite = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-o", "asyncio_mode=strict"]
+    done = subprocess.run(suite, cwd=path.parent, capture_output=True, text=True, check=False)
+    assert "4 passed" in done.stdout, done.stdout
 
 
 def test_its_config_is_valid(here, capsys):
@@ -156,11 +274,14 @@ def test_a_file_in_the_way_is_an_error_and_nothing_is_left_behind(here, capsys):
     assert files(here) == {"resources_servers"}
 
 
-def test_the_data_of_the_template_is_what_its_own_code_computes(here):
-    assert init("--resources-server", NAME) == 0
-    for path, text in computed_data(here).items():
-        template = (TEMPLATES / f"{path}.tmpl").read_text().replace("@@NAME@@", NAME)
-        assert template == text, f"{path} is out of date: python -m tests.support.scaffold_data"
+@pytest.mark.parametrize(
+    ("words", "template"), [("--resources-server", "resources_server"), ("--environment", "worked_example")]
+)
+def test_the_data_of_a_template_is_what_its_own_code_computes(here, words, template):
+    assert init(words, NAME) == 0
+    for path, text in computed_data(template, here).items():
+        shipped = (TEMPLATES / template / f"{path}.tmpl").read_text().replace("@@NAME@@", NAME)
+        assert shipped == text, f"{path} is out of date: python -m tests.support.scaffold_data"
 
 
 def test_the_code_is_formatted_and_without_lint(here):
@@ -168,7 +289,8 @@ def test_the_code_is_formatted_and_without_lint(here):
     init("--benchmark", "quiz", "--profile", "custom-gym-agent-loop")
     ruff = [sys.executable, "-m", "ruff"]
     config = ["--no-cache", "--config", str(PARENT_DIR / "pyproject.toml")]
-    for command in (["check"], ["format", "--check"]):
+    # A new server keeps the lines between which its routes go.
+    for command in (["check", "--ignore", "RET504"], ["format", "--check"]):
         done = subprocess.run([*ruff, *command, *config, "."], cwd=here, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout
 
@@ -179,7 +301,7 @@ def test_the_code_is_formatted_and_without_lint(here):
 def test_an_environment_comes_with_a_verifier_of_its_own(here):
     assert init("--environment", "shop", "--reward-range", "-1", "1", "--lower-is-better") == 0
     assert files(here / "environments" / "shop") == {"README.md", "config.yaml", "manifest.yaml", "data/example.jsonl"}
-    assert files(here / "resources_servers" / "shop") == SERVER_FILES
+    assert files(here / "resources_servers" / "shop") == WORKED_EXAMPLE_FILES
     manifest, problems = read_manifest(here / "environments/shop/manifest.yaml")
     assert not problems
     assert (manifest.kind, manifest.integration_profile) == ("environment", "custom-gym-verifier")

@@ -61,8 +61,8 @@ def call(name: str, arguments: dict) -> dict:
 async def test_a_scaffold_is_made_tested_checked_and_evaluated(installed, tmp_path, unused_tcp_port):
     folder = tmp_path / "empty"
     folder.mkdir()
-    made = await gym(folder, installed, "env", "init", "--resources-server", "my_shop")
-    assert "resources_servers/my_shop: 12 files" in made
+    made = await gym(folder, installed, "env", "init", "--environment", "my_shop")
+    assert "environments/my_shop: 16 files" in made
     assert "19 passed" in await gym(folder, installed, "env", "test", "--resources-server", "my_shop")
     (checked,) = json.loads(await gym(folder, installed, "env", "check", "my_shop", "--json"))
     assert checked["passed"]
@@ -76,7 +76,7 @@ async def test_a_scaffold_is_made_tested_checked_and_evaluated(installed, tmp_pa
             installed,
             "eval",
             "run",
-            "--resources-server",
+            "--environment",
             "my_shop",
             "--model-type",
             "openai_model",

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the data files of the resources server template anew: `python -m tests.support.scaffold_data`.
+"""Writes the data files of the templates of resources servers anew: `python -m tests.support.scaffold_data`.
 
-The rows are those of the template's own generator, the rollouts are played by the simple agent with the template's own
-`solution` for a model. A test compares the templates with what this module computes.
+The rows of the worked example are those of its own generator; its rollouts are played by the simple agent with its own
+`solution` for a model. The rows of the other template are written by hand, and its model only greets. A test compares
+the templates with what this module computes.
 """
 
 import asyncio
@@ -25,30 +26,43 @@ from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, message, reply, running, scripted_model, tool_call
 
 NAME = "scaffolded_by_a_test"
-TEMPLATES = ROOT_DIR / "_scaffold" / "templates" / "resources_server"
+TEMPLATES = ROOT_DIR / "_scaffold" / "templates"
 SERVER, AGENT = f"{NAME}_resources_server", f"{NAME}_simple_agent"
 
 
-def computed_data(root: Path) -> dict[str, str]:
+def computed_data(template: str, root: Path) -> dict[str, str]:
     """The data files of a scaffold that was written into `root`, by their path in the template."""
-    importlib.invalidate_caches()
-    sys.path.insert(0, str(root))
-    try:
-        app = importlib.import_module(f"resources_servers.{NAME}.app")
-        generator = importlib.import_module(f"resources_servers.{NAME}.generate_data")
-    finally:
-        sys.path.remove(str(root))
     folder = root / "resources_servers" / NAME
-    rows = generator.rows()
     (folder / "data").mkdir(exist_ok=True)
-    generator.write(folder / "data" / "example.jsonl", rows)
+    app = _import_module("app", root)
     server = getattr(app, f"{class_prefix(NAME)}ResourcesServer")
+    if template == "resources_server":
+        rows = list(read_rows(folder / "data" / "example.jsonl"))
+        return {
+            "data/example_metrics.json": _metrics(root, folder),
+            "data/example_rollouts.jsonl": _lines(asyncio.run(_play(server, rows, lambda row: ["Hello!"]))),
+        }
+    generator = _import_module("generate_data", root)
+    generator.write(folder / "data" / "example.jsonl", generator.rows())
     return {
         "data/example.jsonl": (folder / "data" / "example.jsonl").read_text(),
         "data/example_metrics.json": _metrics(root, folder),
-        "data/example_rollouts.jsonl": _lines(asyncio.run(_play(server, rows, generator.solution))),
+        "data/example_rollouts.jsonl": _lines(asyncio.run(_play(server, generator.rows(), generator.solution))),
         "tests/verifier_cases.jsonl": _lines(_cases()),
     }
+
+
+def _import_module(name: str, root: Path) -> Any:
+    """Import a module of the scaffold in `root`, whatever scaffold was imported before."""
+    for known in [module for module in sys.modules if module.startswith(f"resources_servers.{NAME}")]:
+        if not str(sys.modules[known].__file__).startswith(str(root)):
+            del sys.modules[known]
+    importlib.invalidate_caches()
+    sys.path.insert(0, str(root))
+    try:
+        return importlib.import_module(f"resources_servers.{NAME}.{name}")
+    finally:
+        sys.path.remove(str(root))
 
 
 def _metrics(root: Path, folder: Path) -> str:
@@ -115,18 +129,14 @@ def _lines(rows: list[Any]) -> str:
 
 
 def main() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        code = [
-            file
-            for file in rendered(
-                "resources_server", f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": class_prefix(NAME)}
-            )
-            if file.path.parent.name not in ("data", "tests")
-        ]
-        write_missing(Path(folder), code)
-        for path, text in computed_data(Path(folder)).items():
-            (TEMPLATES / f"{path}.tmpl").write_text(text.replace(NAME, "@@NAME@@"))
-            print(f"wrote {path}")
+    for template in ("resources_server", "worked_example"):
+        with tempfile.TemporaryDirectory() as folder:
+            files = rendered(template, f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": class_prefix(NAME)})
+            computed = ("example_metrics.json", "example_rollouts.jsonl")
+            write_missing(Path(folder), [file for file in files if file.path.name not in computed])
+            for path, text in computed_data(template, Path(folder)).items():
+                (TEMPLATES / template / f"{path}.tmpl").write_text(text.replace(NAME, "@@NAME@@"))
+                print(f"wrote {template}/{path}")
 
 
 if __name__ == "__main__":
