@@ -2,10 +2,12 @@
 """Fetch DAPO-Math-17k from the Hugging Face Hub, and write each of its problems once, as a row of this environment."""
 
 import json
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.errors import GymError
 from nemo_gym.hf_utils import load_hub_rows
 
 HERE = Path(__file__).parent
@@ -44,5 +46,12 @@ def prepare(target: Path = TARGET) -> Path:
     return target
 
 
+def main() -> None:
+    try:
+        prepare()
+    except GymError as error:
+        sys.exit(f"Error: {error}")
+
+
 if __name__ == "__main__":
-    prepare()
+    main()

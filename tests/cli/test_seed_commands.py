@@ -400,7 +400,7 @@ def test_a_server_is_tested_as_in_the_examples(tmp_path):
 
 def test_example_data_is_prepared_as_in_the_examples(run, tmp_path):
     server = "resources_servers/example_multi_step"
-    shutil.copytree(PARENT_DIR / server, tmp_path / server)
+    shutil.copytree(PARENT_DIR / server, tmp_path / server, ignore=shutil.ignore_patterns(".venv"))
     paths = f"+config_paths=[{server}/configs/example_multi_step.yaml,{MODEL}]"
     done = run(
         tmp_path, "ng_prepare_data", paths, "+output_dirpath=data/example_multi_step", "+mode=example_validation"

@@ -3,6 +3,9 @@
 
 import json
 
+import pytest
+
+from nemo_gym.errors import GymError
 from resources_servers.math_with_judge import dataset_preprocess
 
 
@@ -35,3 +38,12 @@ def test_a_problem_is_taken_once_and_without_the_instructions_around_it(tmp_path
 def test_a_prompt_of_another_form_is_taken_as_it_is():
     (row,) = dataset_preprocess.questions([{**hub_row("", "3"), "prompt": [{"role": "user", "content": "What is 3?"}]}])
     assert row["question"] == "What is 3?"
+
+
+def test_a_hub_that_cannot_be_reached_is_told_without_a_traceback(monkeypatch):
+    def fail(repo_id, files):
+        raise GymError("the connection failed.\nhint: check the network")
+
+    monkeypatch.setattr(dataset_preprocess, "load_hub_rows", fail)
+    with pytest.raises(SystemExit, match="Error: the connection failed"):
+        dataset_preprocess.main()
