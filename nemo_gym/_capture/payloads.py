@@ -57,7 +57,7 @@ def usage_of(response: Any) -> dict[str, int]:
 def token_bundles(response: Any) -> list[dict[str, Any]]:
     """The complete sets of token ids and log-probs in an answer, each with what identifies the item that carries it."""
     bundles = []
-    for index, item in enumerate(_answer_items(response)):
+    for index, item in enumerate(answer_items(response)):
         if all(isinstance(item.get(name), list) for name in TOKEN_FIELDS):
             tokens = {
                 name: item[name] for name in (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS) if item.get(name) is not None
@@ -116,7 +116,7 @@ def _text_of(content: Any) -> str:
     return "".join(part for part in parts if isinstance(part, str))
 
 
-def _answer_items(response: Any) -> list[dict[str, Any]]:
+def answer_items(response: Any) -> list[dict[str, Any]]:
     """The output items of a Responses answer, or the messages of a chat completion."""
     if isinstance(response, str):
         finals = [

@@ -23,7 +23,7 @@ from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)
 # The number grows whenever facts are taken from rows in another way: older caches are then ignored.
-MAGIC = b"nemo-gym view 1\n"
+MAGIC = b"nemo-gym view 2\n"
 _PROBE_BYTES = 4096
 _LONGEST_HEADER = 1 << 28
 

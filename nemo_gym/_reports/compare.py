@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from nemo_gym._reports.conversation import Block, Rollout
+from nemo_gym._reports.blocks import Block
+from nemo_gym._reports.conversation import Rollout
 from nemo_gym._reports.groups import group_rows, scored_rewards
 from nemo_gym._reports.index import Index
 from nemo_gym._reports.overview import spread

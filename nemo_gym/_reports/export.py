@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from nemo_gym._reports.html_parts import Html, element, joined, table
 from nemo_gym._reports.html_style import SCRIPT, STYLE
 from nemo_gym._reports.index import Index
 from nemo_gym._reports.overview import failures_beside, overview, spread
-from nemo_gym._reports.preview import preview_of
+from nemo_gym._reports.preview import Preview, preview_row
+from nemo_gym._reports.run_files import RunFiles
 from nemo_gym._results.metric_rows import number_text as shown
 from nemo_gym._util.files import write_atomically
 
@@ -40,6 +42,15 @@ class ExportedReport:
 
 
 @dataclass(frozen=True)
+class _File:
+    index: Index
+    run_files: RunFiles
+    failures: Index | None = None
+    is_beside: bool = False
+    """It holds the failures of another one, which shows the overview of both."""
+
+
+@dataclass(frozen=True)
 class _Chosen:
     """A rollout that gets a page."""
 
@@ -52,33 +63,41 @@ class _Chosen:
 
 
 def export_report(
-    files: Sequence[Index],
+    named_files: Sequence[Index],
     directory: str | os.PathLike[str],
     *,
     rows: Mapping[int, Sequence[int]] | None = None,
     rollouts: int = ROLLOUTS,
 ) -> ExportedReport:
-    """Write a report on `files` into `directory`; waits until they are read.
+    """Write a report on files, and on the failures beside them, into `directory`; waits until they are read.
 
     `rows`: the rows of each file (by its number) that get a page. A file that is not named there gets `rollouts` pages:
     the best, the worst, failures and a selection between. ReportError if the folder holds anything but a report.
     """
-    if not files:
+    if not named_files:
         raise ReportError("a report needs at least one file")
     target = Path(directory)
     _require_free(target)
-    for index in files:
-        index.wait()
-    named = rows or {}
-    chosen = [
-        _Chosen(number, row)
-        for number, index in enumerate(files)
-        for row in (named[number] if number in named else choose_rows(index, rollouts))
-    ]
-    try:
-        return _write(files, chosen, target)
-    except OSError as error:
-        raise ReportError(f"the report in {str(target)!r} could not be written: {error.strerror or error}") from error
+    with ExitStack() as opened:
+        files = [_File(index, RunFiles(index), _open_failures(index, opened)) for index in named_files]
+        named_paths = {index.path for index in named_files}
+        beside = [file.failures for file in files if file.failures and file.failures.path not in named_paths]
+        files += [_File(index, RunFiles(index), is_beside=True) for index in beside]
+        for file in files:
+            opened.callback(file.run_files.close)
+            file.index.wait()
+        named = rows or {}
+        chosen = [
+            _Chosen(number, row)
+            for number, file in enumerate(files)
+            for row in (named[number] if number in named else choose_rows(file.index, rollouts))
+        ]
+        try:
+            return _write(files, chosen, target)
+        except OSError as error:
+            raise ReportError(
+                f"the report in {str(target)!r} could not be written: {error.strerror or error}"
+            ) from error
 
 
 def choose_rows(index: Index, limit: int) -> list[int]:
@@ -107,61 +126,71 @@ def _require_free(target: Path) -> None:
         )
 
 
-def _write(files: Sequence[Index], chosen: Sequence[_Chosen], target: Path) -> ExportedReport:
+def _open_failures(index: Index, opened: ExitStack) -> Index | None:
+    failures = failures_beside(index)
+    if failures is not None:
+        opened.enter_context(failures).wait()
+    return failures
+
+
+def _write(files: Sequence[_File], chosen: Sequence[_Chosen], target: Path) -> ExportedReport:
     target.mkdir(parents=True, exist_ok=True)
     pages = target / _PAGES
     if pages.is_dir():
         shutil.rmtree(pages)  # of the report before
     size, entries = 0, []
     for place, one in enumerate(chosen):
-        row = files[one.file].read(one.row)
-        rollout = read_rollout(row)
-        size += _save(pages / one.name, _rollout_page(files[one.file], chosen, place, rollout))
-        entries.append(_entry(one, rollout, preview_of(row)))
+        file = files[one.file]
+        row, planned = file.index.read(one.row), file.run_files.read_planned(one.row)
+        rollout = read_rollout(row, planned)
+        size += _save(pages / one.name, _rollout_page(file.index, chosen, place, rollout))
+        entries.append(_entry(one, rollout, preview_row(row, planned)))
     size += _save(target / _INDEX, _index_page(files, chosen, entries))
     return ExportedReport(target / _INDEX, len(chosen), size)
 
 
-def _index_page(files: Sequence[Index], chosen: Sequence[_Chosen], entries: Sequence[list[str]]) -> str:
+def _index_page(files: Sequence[_File], chosen: Sequence[_Chosen], entries: Sequence[list[str]]) -> str:
     parts: list[str] = []
-    for number, index in enumerate(files):
+    for number, file in enumerate(files):
+        index = file.index
         addresses = {one.row: f"{_PAGES}/{one.name}" for one in chosen if one.file == number}
         parts.append(element("h1", index.name))
         parts.append(element("p", str(index.path), class_="ngv-soft"))
-        parts.append(_overview(index, addresses))
+        if not file.is_beside:
+            parts.append(_overview(file, addresses))
         listed = [entry for one, entry in zip(chosen, entries, strict=True) if one.file == number]
         if listed:
             heading = "Rollouts" if len(listed) == index.n_rows else f"Rollouts ({len(listed)} of {index.n_rows:,})"
-            names = ["rollout", "agent", "reward", "how it began"]
+            names = ["rollout", "agent", "reward", "asked last", "answer", "target"]
             parts += [element("h2", heading), table(names, listed, numbers=(2,))]
-    if len(files) > 1:
+    runs = [file.index for file in files if not file.is_beside]
+    if len(runs) > 1:
         parts.append(element("h1", "Compared"))
-        parts += [Html(file_comparison_html(compare_files(files[0], run))) for run in files[1:]]
-    title = " and ".join(index.name for index in files)
+        parts += [Html(file_comparison_html(compare_files(runs[0], run))) for run in runs[1:]]
+    title = " and ".join(index.name for index in runs)
     return _page(title, element("div", *parts, class_="ngv ngv-wide"))
 
 
-def _overview(index: Index, addresses: Mapping[int, str]) -> Html:
-    failures = failures_beside(index)
-    try:
-        if failures is not None:
-            failures.wait()
-        made = overview_html(overview(index, failures), addresses.get)
-    finally:
-        if failures is not None:
-            failures.close()
-    return joined([Html(made), Html(problems_html(index.problems(), index.progress().n_problems))])
+def _overview(file: _File, addresses: Mapping[int, str]) -> Html:
+    made = overview_html(overview(file.index, file.failures), addresses.get)
+    return joined([Html(made), Html(problems_html(file.index.problems(), file.index.progress().n_problems))])
 
 
-def _entry(one: _Chosen, rollout: Rollout, preview: str) -> list[str]:
+def _entry(one: _Chosen, rollout: Rollout, preview: Preview) -> list[str]:
     score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else shown(rollout.reward)
     mood = "bad" if rollout.failure or (rollout.reward or 0) <= 0 else "good" if (rollout.reward or 0) >= 1 else ""
     title = rollout.title if rollout.task is not None else f"{rollout.title} {one.row + 1}"
+    badges = [element("span", score, class_=f"ngv-badge {mood}")] if score else []
+    badges += [element("span", "cut off", class_="ngv-badge mid")] if rollout.cut_off else []
+    badges += [element("span", "crashed tool", class_="ngv-badge bad")] if rollout.tool_errors else []
     return [
         element("a", title, href=f"{_PAGES}/{one.name}"),
         rollout.agent or "",
-        element("span", score, class_=f"ngv-badge {mood}") if score else "",
-        element("span", preview, class_="ngv-clip"),
+        joined(badges),
+        *(
+            element("span", text, class_="ngv-clip", title=text)
+            for text in (preview.asked, preview.answer, preview.target)
+        ),
     ]
 
 

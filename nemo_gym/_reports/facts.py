@@ -12,11 +12,14 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from nemo_gym._rollouts.incidents import LENGTH, is_cut_by_length
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     FAILURE_KEY,
+    NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
+    NG_TOOL_ERRORS_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     REWARD_KEY_NAME,
@@ -30,7 +33,7 @@ CAPTURE_KEY = "ng_model_call_capture"
 MEAN_REWARD_KEYS = ("mean/reward", "avg_reward")
 """Where a profiled task keeps the mean of its rewards, in either format."""
 
-SCORED, FAILED, TOKENS, UNNUMBERED = 1, 2, 4, 8
+SCORED, FAILED, TOKENS, UNNUMBERED, TOOL_ERROR, CUT_OFF = 1, 2, 4, 8, 16, 32
 
 _LARGEST_INDEX = 1 << 31
 _LARGEST_COUNT = (1 << 31) - 1
@@ -92,6 +95,8 @@ def facts_of(row: Mapping[str, Any]) -> Facts:
     reward = _reward(row, kind)
     output = _output(response.get("output"))
     flags = output.flags | (FAILED if failure else 0 if math.isnan(reward) else SCORED)
+    cut_off = cut_off_of(row)
+    flags |= (CUT_OFF if cut_off else 0) | (TOOL_ERROR if row.get(NG_TOOL_ERRORS_KEY) else 0)
     task = index_of(row, TASK_INDEX_KEY_NAME)
     if task is None and kind in ("rollouts", "failures"):
         task, flags = _digest(params.get("input")), flags | UNNUMBERED
@@ -102,7 +107,7 @@ def facts_of(row: Mapping[str, Any]) -> Facts:
         index_of(row, ROLLOUT_INDEX_KEY_NAME) or 0,
         agent_name(row) or "",
         reward,
-        finish_reason_of(response),
+        finish_reason_of(response, cut_off if NG_CUT_OFF_KEY in row else ""),
         tuple(output.tools),
         failure,
         flags,
@@ -132,11 +137,23 @@ def failure_kind_of(row: Mapping[str, Any]) -> str:
     return named if isinstance(named, str) else "unknown" if named else ""
 
 
-def finish_reason_of(response: Mapping[str, Any]) -> str:
-    """How the response ended, in one word: why it is incomplete, else its status."""
+def cut_off_of(row: Mapping[str, Any]) -> str:
+    """What ended a rollout before it was done (`max_steps`, `length`); empty for one that ended by itself."""
+    said = row.get(NG_CUT_OFF_KEY)
+    if isinstance(said, str):
+        return said
+    return LENGTH if is_cut_by_length(row.get(RESPONSE_KEY_NAME)) else ""  # a row that another program wrote
+
+
+def finish_reason_of(response: Mapping[str, Any], cut_off: str = "") -> str:
+    """How the response ended, in one word: why it is incomplete or was cut off, else its status."""
+    reason = _incomplete_reason(response) or cut_off
+    status = "error" if response.get("error") else response.get("status")
+    return reason or (status if isinstance(status, str) else "")
+
+
+def _incomplete_reason(response: Mapping[str, Any]) -> str:
     reason = _mapping(response.get("incomplete_details")).get("reason")
-    if not isinstance(reason, str):
-        reason = "error" if response.get("error") else response.get("status")
     return reason if isinstance(reason, str) else ""
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nemo_gym._reports.columns import Columns, Names
-from nemo_gym._reports.facts import FAILED, SCORED
+from nemo_gym._reports.facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR
 
 SORTS = (
     "file",
@@ -38,6 +38,10 @@ class Filters:
     tool: str | None = None
     finish_reason: str | None = None
     failure_kind: str | None = None
+    tool_error: bool = False
+    """Only rollouts in which a tool crashed."""
+    cut_off: bool = False
+    """Only rollouts that were ended before they were done."""
 
     @property
     def is_empty(self) -> bool:
@@ -53,6 +57,9 @@ def matching(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int]:
     if filters.outcome != "all":
         flags, wanted = columns.flags, SCORED if filters.outcome == "scored" else FAILED
         rows = [row for row in rows if flags[row] & wanted]
+    if required := (TOOL_ERROR if filters.tool_error else 0) | (CUT_OFF if filters.cut_off else 0):
+        flags = columns.flags
+        rows = [row for row in rows if flags[row] & required == required]
     if filters.reward_min is not None or filters.reward_max is not None:
         reward = columns.reward
         low = -math.inf if filters.reward_min is None else filters.reward_min

@@ -4,12 +4,13 @@
 import math
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.facts import FAILED, SCORED
+from nemo_gym._reports.preview import Preview
 
-GROUP_SORTS = ("task", "reward", "pass_rate", "rollouts", "failed")
+GROUP_SORTS = ("pass_rate", "task", "reward", "rollouts", "failed")
 PASS_REWARD = 1.0
 """A rollout passes from this reward on."""
 
@@ -31,7 +32,7 @@ class TaskGroup:
     """The share of the scored rollouts with a reward of at least 1."""
     rows: tuple[int, ...]
     """By rollout index."""
-    preview: str = ""
+    preview: Preview = field(default_factory=Preview)
 
 
 class Groups:
@@ -96,18 +97,18 @@ def _order(columns: Columns, rows: "array[int]", starts: "array[int]", sort: str
     if sort == "task":
         return numbers[::-1] if descending else numbers
     values = [_value(columns, rows[starts[n] : starts[n + 1]], sort) for n in numbers]
-    known = sorted((n for n in numbers if not math.isnan(values[n])), key=values.__getitem__, reverse=descending)
-    return array("I", [*known, *(n for n in numbers if math.isnan(values[n]))])
+    known = sorted((n for n in numbers if values[n]), key=lambda n: values[n], reverse=descending)
+    return array("I", [*known, *(n for n in numbers if not values[n])])
 
 
-def _value(columns: Columns, rows: "array[int]", sort: str) -> float:
+def _value(columns: Columns, rows: "array[int]", sort: str) -> tuple[float, ...]:
+    """What a task is ordered by, the next for equal ones; empty where nothing is known."""
     if sort == "rollouts":
-        return len(rows)
+        return (len(rows),)
     if sort == "failed":
-        return sum(1 for row in rows if columns.flags[row] & FAILED)
+        return (sum(1 for row in rows if columns.flags[row] & FAILED),)
     rewards = scored_rewards(columns, rows)
     if not rewards:
-        return math.nan
-    if sort == "pass_rate":
-        return sum(reward >= PASS_REWARD for reward in rewards) / len(rewards)
-    return math.fsum(rewards) / len(rewards)
+        return ()
+    mean = math.fsum(rewards) / len(rewards)
+    return (sum(reward >= PASS_REWARD for reward in rewards) / len(rewards), mean) if sort == "pass_rate" else (mean,)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from nemo_gym._metrics.describe import histogram
 
 _FEW = 11
+_BINARY = frozenset({0.0, 1.0})
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ def histogram_of(values: Sequence[float]) -> Histogram | None:
         return None
     counted = Counter(values)
     if len(counted) <= _FEW:
-        distinct = sorted(counted)
+        # Of right and wrong, the one that never came is shown too.
+        distinct = sorted(counted.keys() | _BINARY if counted.keys() <= _BINARY else counted)
         return Histogram([*distinct, distinct[-1]], [counted[value] for value in distinct], exact=True)
     binned = histogram(values)
     return Histogram(binned["bins"], binned["counts"])

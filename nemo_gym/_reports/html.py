@@ -8,16 +8,16 @@ modules beside this one and are named here, so that there is one place to import
 from collections.abc import Iterator
 from typing import Any
 
+from nemo_gym._reports.blocks import pretty
 from nemo_gym._reports.calls import ModelCall
-from nemo_gym._reports.conversation import FailureInfo, Rollout, pretty
+from nemo_gym._reports.conversation import FailureInfo, Rollout
 from nemo_gym._reports.html_block import block_html
 from nemo_gym._reports.html_diff import diff_html as diff_html
 from nemo_gym._reports.html_diff import file_comparison_html as file_comparison_html
-from nemo_gym._reports.html_overview import failures_html as failures_html
-from nemo_gym._reports.html_overview import metrics_html as metrics_html
 from nemo_gym._reports.html_overview import overview_html as overview_html
 from nemo_gym._reports.html_overview import problems_html as problems_html
 from nemo_gym._reports.html_parts import Html, element, folded, joined, json_text, table
+from nemo_gym._reports.html_scoring import scoring_html, task_fields_html
 from nemo_gym._reports.html_style import SCRIPT as SCRIPT
 from nemo_gym._reports.html_style import STYLE as STYLE
 from nemo_gym._reports.html_tokens import TOKEN_LIMIT, tokens_html
@@ -26,9 +26,11 @@ from nemo_gym._results.metric_rows import number_text as shown
 # Indenting puts every token id on a line of its own: beyond this the row is shown as it stands in the file.
 _MOST_INDENTED = 1 << 20
 _MOST_RAW = 1 << 22
-_FIELD_SHOWN = 100
-_FIRST_NUMBER = 3
+_FIRST_NUMBER = 4
 """The columns of the table of calls from here on are numbers."""
+_NOT_RECORDED = "not recorded"
+_CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
+_CUT_OFF = {"max_steps": "cut off at the most steps that its agent takes", "length": "cut off at the longest output"}
 
 
 def rollout_html(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
@@ -38,35 +40,59 @@ def rollout_html(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
         tokens = folded(
             f"Tokens ({len(rollout.tokens.tokens):,})", element("div", tokens_html(rollout.tokens, token_limit))
         )
-    after = [_calls(rollout), element("div", tokens, _raw(rollout), class_="ngv-folds")]
-    return element("div", _header(rollout), _conversation(rollout), *after, class_="ngv")
+    after = [_calls(rollout), element("div", *_folds(rollout), tokens, _raw(rollout), class_="ngv-folds")]
+    return element("div", _header(rollout), scoring_html(rollout), *_conversation(rollout), *after, class_="ngv")
 
 
-def _calls(rollout: Rollout) -> Html:
-    """The calls to the model, where they were captured; empty if not."""
+def _calls(rollout: Rollout) -> Html | None:
+    """The calls to the model; for a rollout without captured calls, what is known of them together."""
+    if rollout.kind not in ("rollouts", "failures"):
+        return None
+    heading = element("h2", "Model calls")
     if not rollout.calls:
-        return Html("")
-    heading = ["call", "model", "status", "time", "first byte", "tokens in", "cached", "tokens out", "reasoning"]
+        usage = rollout.usage
+        known = (("tokens in", _count(usage.get("input_tokens"))), ("tokens out", _count(usage.get("output_tokens"))))
+        said = [f"{name} {value or _NOT_RECORDED}" for name, value in known]
+        said += [f"finish {rollout.finish_reason or _NOT_RECORDED}", f"time {_NOT_RECORDED}"]
+        together = element("p", f"Not recorded one by one. Together: {', '.join(said)}.", class_="ngv-soft")
+        return joined(
+            [
+                heading,
+                together,
+                element("p", "To record them, add ", element("code", _CAPTURE), " to the run.", class_="ngv-soft"),
+            ]
+        )
+    names = [
+        "call",
+        "model",
+        "status",
+        "finish",
+        "time",
+        "first byte",
+        "tokens in",
+        "cached",
+        "tokens out",
+        "reasoning",
+    ]
     rows = [_call(call) for call in rollout.calls]
-    told = [place for place in range(len(heading)) if any(row[place] for row in rows)]
+    always = ("call", "status", "finish", "time", "tokens in", "tokens out")
+    told = [place for place, name in enumerate(names) if name in always or any(row[place] for row in rows)]
     numbers = [column for column, place in enumerate(told) if place >= _FIRST_NUMBER]
-    shown_rows = [[row[place] or "–" for place in told] for row in rows]
-    return joined(
-        [element("h2", "Model calls"), table([heading[place] for place in told], shown_rows, numbers=numbers)]
-    )
+    missing = element("span", _NOT_RECORDED, class_="ngv-soft")
+    shown_rows = [[row[place] or missing for place in told] for row in rows]
+    return joined([heading, table([names[place] for place in told], shown_rows, numbers=numbers)])
 
 
 def _header(rollout: Rollout) -> Html:
-    head = element("div", element("h1", rollout.title), _reward(rollout), class_="ngv-head")
+    head = element("div", element("h1", rollout.title), _reward(rollout), *_troubles(rollout), class_="ngv-head")
     facts = [element("span", f"{name} ", element("b", value)) for name, value in _facts(rollout)]
-    tiles = [_tile(name, _number(value)) for name, value in rollout.components]
     return joined(
         [
             head,
             element("div", *facts, class_="ngv-facts") if facts else None,
             _failure(rollout.failure) if rollout.failure else None,
-            element("div", *tiles, class_="ngv-grid") if tiles else None,
-            _folds(rollout),
+            _cut_off(rollout) if rollout.cut_off else None,
+            _tool_errors(rollout) if rollout.tool_errors else None,
         ]
     )
 
@@ -81,21 +107,49 @@ def _reward(rollout: Rollout) -> Html:
     return element("span", f"{label} {shown(rollout.reward)}", class_=f"ngv-reward {mood}")
 
 
+def _troubles(rollout: Rollout) -> Iterator[Html]:
+    if rollout.cut_off:
+        yield element("span", f"cut off: {rollout.cut_off}", class_="ngv-reward mid")
+    if n := len(rollout.tool_errors):
+        yield element("span", "1 crashed tool call" if n == 1 else f"{n} crashed tool calls", class_="ngv-reward bad")
+
+
+def _cut_off(rollout: Rollout) -> Html:
+    said = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
+    return element("p", f"This rollout did not end by itself: it was {said}.", class_="ngv-warning", role="alert")
+
+
+def _tool_errors(rollout: Rollout) -> Html:
+    lines = [
+        element(
+            "div", element("b", error.tool), f" crashed with status {error.status}: ", element("span", error.message)
+        )
+        for error in rollout.tool_errors
+    ]
+    return element("div", *lines, class_="ngv-failure", role="alert")
+
+
 def _facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
-    usage = rollout.usage
+    usage, played = rollout.usage, rollout.kind in ("rollouts", "failures")
+    unknown = _NOT_RECORDED if played else None
+    finish = f"cut off ({rollout.cut_off})" if rollout.cut_off else rollout.finish_reason or unknown
+    times = [call.latency_ms for call in rollout.calls if call.latency_ms is not None]
     known = (
         ("agent", rollout.agent),
         ("model", rollout.model),
+        ("finish", finish),
+        ("time in model calls", _milliseconds(sum(times)) if times else unknown),
+        ("tokens in", _count(usage.get("input_tokens")) or unknown),
+        ("tokens out", _count(usage.get("output_tokens")) or unknown),
         ("response", rollout.response_id),
-        ("tokens in", _count(usage.get("input_tokens"))),
-        ("tokens out", _count(usage.get("output_tokens"))),
     )
     return ((name, value) for name, value in known if value)
 
 
 def _failure(failure: FailureInfo) -> Html:
     said = [f"at {failure.boundary}" if failure.boundary else ""]
-    said.append(f"{failure.attempts} attempts" if failure.attempts is not None else "")
+    attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
+    said.append(attempts if failure.attempts is not None else "")
     said.append(f"{failure.elapsed_s:g} s" if failure.elapsed_s is not None else "")
     said.append("" if failure.retryable is None else "worth another try" if failure.retryable else "not retryable")
     said.append("never to be tried again" if failure.terminal else "")
@@ -104,29 +158,28 @@ def _failure(failure: FailureInfo) -> Html:
     return element("div", element("b", failure.kind), " ", where, message, class_="ngv-failure", role="alert")
 
 
-def _folds(rollout: Rollout) -> Html | None:
-    folds = [_field(name, value) for name, value in rollout.extras]
+def _folds(rollout: Rollout) -> Iterator[Html | None]:
+    yield task_fields_html(rollout.scoring.task_fields)
     if rollout.settings:
-        folds.append(folded("Sampling params", element("pre", json_text(pretty(rollout.settings)))))
+        yield folded("Sampling params", element("pre", json_text(pretty(rollout.settings))))
     if rollout.tools:
         tools = [folded(_tool_name(tool), element("pre", json_text(pretty(tool)))) for tool in rollout.tools]
-        folds.append(folded(f"Tools ({len(tools)})", *tools))
-    return element("div", *folds, class_="ngv-folds") if folds else None
+        yield folded(f"Tools ({len(tools)})", *tools)
 
 
-def _field(name: str, value: Any) -> Html:
-    """A field of the verifier: beside its name if it is short."""
-    text = value if isinstance(value, str) else pretty(value)
-    short = len(text) <= _FIELD_SHOWN and "\n" not in text
-    summary = joined([f"Metadata - {name}", element("span", text, class_="ngv-code ngv-soft") if short else None])
-    return folded(summary, element("pre", text if isinstance(value, str) else json_text(text)))
-
-
-def _conversation(rollout: Rollout) -> Html:
-    if not rollout.blocks:
-        return Html("")
-    blocks = [block_html(block, f"block-{number}") for number, block in enumerate(rollout.blocks, 1)]
-    return joined([element("h2", "Conversation"), *blocks])
+def _conversation(rollout: Rollout) -> Iterator[Html]:
+    """What the model was given, and what came of it; a reader must not take one for the other."""
+    numbered = list(enumerate(rollout.blocks, 1))
+    given = [(number, block) for number, block in numbered if not block.generated]
+    made = [(number, block) for number, block in numbered if block.generated]
+    until = "What was said until then" if rollout.failure else "What the model did"
+    for heading, name, blocks in (("Prompt", "ngv-given", given), (until, "ngv-made", made)):
+        if blocks:
+            yield element("h2", heading)
+            yield element("div", *(block_html(block, f"block-{number}") for number, block in blocks), class_=name)
+    if not made and rollout.kind in ("rollouts", "failures"):
+        note = "What the model said until then was not recorded." if rollout.failure else "The response holds nothing."
+        yield joined([element("h2", until), element("p", note, class_="ngv-soft")])
 
 
 def _raw(rollout: Rollout) -> Html:
@@ -146,6 +199,7 @@ def _call(call: ModelCall) -> list[str]:
         str(call.number),
         call.model or "",
         element("span", status, class_=f"ngv-badge {'bad' if failed else 'good'}") if status else "",
+        call.finish_reason or "",
         _milliseconds(call.latency_ms),
         _milliseconds(call.ttft_ms),
         _count(call.input_tokens) or "",
@@ -153,14 +207,6 @@ def _call(call: ModelCall) -> list[str]:
         _count(call.output_tokens) or "",
         _count(call.reasoning_tokens) or "",
     ]
-
-
-def _tile(name: str, value: str) -> Html:
-    return element("div", element("b", value), element("span", name), class_="ngv-tile")
-
-
-def _number(value: float) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else shown(value)
 
 
 def _milliseconds(value: float | None) -> str:

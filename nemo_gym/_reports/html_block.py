@@ -1,18 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One block of a conversation as HTML: coloured by who speaks, thoughts and the rest of long texts folded away."""
 
-from nemo_gym._reports.conversation import Block
+from nemo_gym._reports.blocks import Block
 from nemo_gym._reports.html_parts import Html, element, folded, joined, json_text
 
-_ROLES = {
-    "system": "System",
-    "user": "User",
-    "assistant": "Assistant",
-    "reasoning": "Reasoning",
-    "tool_call": "Tool call",
-    "tool_output": "Tool output",
-    "other": "Other",
-}
 _SHOWN = 3000
 # Beyond this nobody reads on a page, and the page would become slow.
 _MOST = 200_000
@@ -22,10 +13,18 @@ _PEEK = 140
 def block_html(block: Block, anchor: str | None = None, *, mark: int | None = None, opened: bool = False) -> Html:
     """A block; `mark` is the character where it begins to differ from another, `opened` unfolds a thought."""
     classes = f"ngv-block ngv-{block.kind}" + ("" if block.text or block.images else " empty")
-    heading = [element("span", _role(block), class_="ngv-role"), element("span", block.title, class_="ngv-title")]
-    note = _note(block)
-    if note:
+    # A turn of an example looks like the model's own, but was put into its mouth.
+    is_example = not block.generated and block.kind in ("assistant", "reasoning", "tool_call", "tool_output")
+    heading = [element("span", block.title, class_="ngv-role", title=block.call_id)]
+    if block.kind == "tool_output" and block.name:
+        heading.append(element("span", block.name, class_="ngv-title"))
+    if is_example:
+        heading.append(element("span", "given, not generated", class_="ngv-badge"))
+    if block.error:
+        heading.append(element("span", block.error, class_="ngv-badge bad"))
+    if note := _note(block):
         heading.append(element("span", note, class_="ngv-note"))
+    classes += (" given" if is_example else "") + (" crashed" if block.error else "")
     body = [*_text(block, mark), *(element("img", src=image, alt="a picture in the row") for image in block.images)]
     if block.kind == "reasoning":
         heading.append(element("span", _peek(block.text), class_="ngv-peek"))
@@ -33,14 +32,9 @@ def block_html(block: Block, anchor: str | None = None, *, mark: int | None = No
     return element("section", element("header", *heading), *body, class_=classes, id=anchor)
 
 
-def _role(block: Block) -> str:
-    return block.name if block.kind == "tool_call" and block.name else _ROLES[block.kind]
-
-
 def _note(block: Block) -> str:
-    told = block.kind in ("tool_call", "tool_output") or block.status != "completed"
-    parts = [block.status or "" if told else "", f"{block.n_tokens:,} tokens" if block.n_tokens is not None else ""]
-    return " · ".join(filter(None, parts))
+    status = "" if block.status == "completed" else block.status or ""
+    return " · ".join(filter(None, [status, f"{block.n_tokens:,} tokens" if block.n_tokens is not None else ""]))
 
 
 def _peek(text: str) -> str:

@@ -3,8 +3,9 @@
 
 from collections.abc import Callable
 
+from nemo_gym._reports.blocks import Block
 from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, TaskMatch
-from nemo_gym._reports.conversation import Block, Rollout
+from nemo_gym._reports.conversation import Rollout
 from nemo_gym._reports.html_block import block_html
 from nemo_gym._reports.html_parts import Html, element, joined, table
 from nemo_gym._results.compare import Comparison

@@ -1,48 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The overview of a file as HTML: numbers, tables, charts. The viewer takes the tables and draws its own plots."""
+"""The overview of a file as HTML, for the viewer and for reports: the run, numbers, tables, charts."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from nemo_gym._reports.charts import bar_chart, point_chart
+from nemo_gym._reports.blocks import pretty
+from nemo_gym._reports.charts import bar_chart, point_chart, row_chart
 from nemo_gym._reports.failures import FailureCount
-from nemo_gym._reports.html_parts import Html, element, joined, table
+from nemo_gym._reports.html_parts import Html, element, folded, joined, json_text, table
 from nemo_gym._reports.index import LineProblem
 from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, Overview, Point, TaskRate
+from nemo_gym._reports.run_description import RunDescription
 from nemo_gym._results.metric_rows import number_text as shown
 
 _PROBLEMS_SHOWN = 50
 _TASKS_SHOWN = 100
-_BARS_SHOWN = 40
+_BARS_SHOWN, _ROWS_SHOWN = 40, 12
 _GROUPS = 8
 
 Link = Callable[[int], str | None]
 """The address of a row's page; None if it has none."""
 
 
-def overview_html(overview: Overview, link: Link | None = None) -> str:
-    """Everything that is known of the file as a whole."""
-    parts: list[str | None] = [_numbers(overview)]
+def overview_html(
+    overview: Overview,
+    link: Link | None = None,
+    *,
+    agent: AgentOverview | None = None,
+    failures_link: Callable[[FailureCount], str | None] | None = None,
+) -> str:
+    """Everything that is known of the file as a whole, or of one agent of it.
+
+    `link` gives the pages of tasks, which are listed only then; `failures_link` that of the failures of a kind.
+    """
+    agents = overview.agents if agent is None else [agent]
+    parts: list[str | None] = [_run(overview.run), _numbers(overview, agents[0] if agents else None)]
     parts += [element("p", note, class_="ngv-soft") for note in overview.notes]
-    if any(agent.metrics for agent in overview.agents):
-        parts += [element("h2", "Metrics"), _metrics(overview.agents)]
-    for agent in overview.agents:
-        parts += _agent(overview, agent)
+    if any(one.metrics for one in agents):
+        parts += [element("h2", "Metrics"), _metrics(agents)]
+    for one in agents:
+        parts += _agent(overview, one)
     if overview.failures:
-        parts += [element("h2", "Failures"), _failures(overview.failures)]
-    if overview.agents and overview.agents[0].pass_rates:
-        parts += [element("h2", "Tasks, worst first"), _tasks(overview.agents[0].pass_rates, link)]
+        parts += [element("h2", "Failures"), _failures(overview.failures, failures_link)]
+    if link and agents and agents[0].pass_rates:
+        parts += [element("h2", "Tasks, worst first"), _tasks(agents[0].pass_rates, link)]
     return element("div", *parts, class_="ngv ngv-wide")
-
-
-def metrics_html(agents: Sequence[AgentOverview]) -> str:
-    """The metrics of the agents with their 95 % intervals."""
-    return element("div", _metrics(agents), class_="ngv ngv-wide")
-
-
-def failures_html(failures: Sequence[FailureCount]) -> str:
-    """How often what went wrong, with examples."""
-    return element("div", element("h2", "Failures"), _failures(failures), class_="ngv ngv-wide") if failures else ""
 
 
 def problems_html(problems: Sequence[LineProblem], total: int) -> str:
@@ -56,11 +58,19 @@ def problems_html(problems: Sequence[LineProblem], total: int) -> str:
     return element("div", heading, table(["line", "size", "reason"], rows), note, class_="ngv ngv-wide ngv-problems")
 
 
-def _tasks(rates: Sequence[TaskRate], link: Link | None = None) -> Html:
+def _run(run: RunDescription | None) -> Html | None:
+    if run is None:
+        return None
+    facts = [element("div", element("span", label), element("b", text)) for label, text in run.facts]
+    config = folded("Config", element("pre", json_text(pretty(run.config))))
+    return element("div", element("div", *facts, class_="ngv-run"), config, class_="ngv-folds")
+
+
+def _tasks(rates: Sequence[TaskRate], link: Link) -> Html:
     """Tasks with their pass rates; a task whose page is known is a link."""
     rows = []
     for rate in rates[:_TASKS_SHOWN]:
-        address = link(rate.row) if link else None
+        address = link(rate.row)
         name = element("a", rate.task_label, href=address) if address else rate.task_label
         rows.append([name, str(rate.n), shown(rate.mean_reward), f"{rate.pass_rate:.0%}"])
     more = len(rates) - len(rows)
@@ -68,17 +78,23 @@ def _tasks(rates: Sequence[TaskRate], link: Link | None = None) -> Html:
     return joined([table(["task", "scored", "mean reward", "pass rate"], rows, numbers=(1, 2, 3)), note])
 
 
-def _numbers(overview: Overview) -> Html:
+def _numbers(overview: Overview, agent: AgentOverview | None) -> Html:
     requested = "" if overview.n_requested is None else f" of {overview.n_requested:,}"
     tiles = [_tile(f"{overview.n_rows:,}", "rows"), _tile(f"{overview.n_tasks:,}", "tasks")]
     if overview.n_scored:
         tiles.append(_tile(f"{overview.n_scored:,}{requested}", "scored rollouts"))
-    if overview.n_failed:
-        tiles.append(_tile(f"{overview.n_failed:,}", "failed rollouts"))
+        tiles.append(_tile(f"{overview.n_failed:,}", "failed rollouts", bad=overview.n_failed > 0))
+    if agent is not None:
+        if agent.mean_reward is not None:
+            tiles.insert(0, _tile(shown(agent.mean_reward), "mean reward"))
+        if agent.n_cut_off:
+            tiles.append(_tile(f"{agent.n_cut_off:,}", "rollouts cut off", bad=True))
+        if agent.n_with_tool_error:
+            tiles.append(_tile(f"{agent.n_with_tool_error:,}", "rollouts with a crashed tool", bad=True))
+        if agent.tokens.output_mean is not None:
+            tiles.append(_tile(shown(agent.tokens.output_mean), "tokens written per rollout"))
     if overview.n_problems:
-        tiles.append(_tile(f"{overview.n_problems:,}", "lines that cannot be read"))
-    if overview.agents and (mean := overview.agents[0].mean_reward) is not None:
-        tiles.insert(0, _tile(shown(mean), "mean reward"))
+        tiles.append(_tile(f"{overview.n_problems:,}", "lines that cannot be read", bad=True))
     return element("div", *tiles, class_="ngv-grid")
 
 
@@ -94,10 +110,10 @@ def _metrics(agents: Sequence[AgentOverview]) -> Html:
     return table(heading, rows, numbers=(2, 3, 4))
 
 
-def _failures(failures: Sequence[FailureCount]) -> Html:
+def _failures(failures: Sequence[FailureCount], link: Callable[[FailureCount], str | None] | None) -> Html:
     rows = [
         [
-            element("b", one.kind),
+            element("a", one.kind, href=address) if link and (address := link(one)) else element("b", one.kind),
             f"{one.count:,}",
             f"{one.n_unresolved:,}",
             joined(element("div", example, class_="ngv-code ngv-clip", title=example) for example in one.examples),
@@ -111,8 +127,10 @@ def _agent(overview: Overview, agent: AgentOverview) -> Iterable[Html]:
     points = [point for point in overview.points if agent.agent in (ALL_AGENTS, point.agent)]
     charts = [*_reward_charts(agent, points), *_count_charts(agent)]
     if overview.failures and agent is overview.agents[0]:
-        kinds = overview.failures[:_BARS_SHOWN]
-        charts.append(bar_chart("Failures by kind", [k.kind for k in kinds], [k.count for k in kinds], bad=True))
+        kinds: Counter[str] = Counter()
+        for failure in overview.failures:
+            kinds[failure.kind] += failure.count
+        charts.append(row_chart("Failures by kind", dict(kinds.most_common(_ROWS_SHOWN)), bad=True))
     usage = agent.tokens
     if usage.n_known:
         said = f"Tokens: {usage.input_total:,} read and {usage.output_total:,} written"
@@ -152,8 +170,7 @@ def _reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterable[Ht
 def _count_charts(agent: AgentOverview) -> Iterable[Html]:
     for title, counts in (("How responses ended", agent.finish_reasons), ("Rollouts that used a tool", agent.tools)):
         if counts:
-            shown_counts = dict(list(counts.items())[:_BARS_SHOWN])
-            yield bar_chart(title, list(shown_counts), list(shown_counts.values()))
+            yield row_chart(title, dict(list(counts.items())[:_ROWS_SHOWN]))
 
 
 def _by_length(points: Sequence[Point]) -> dict[str, list[float]]:
@@ -179,5 +196,6 @@ def _means(title: str, groups: dict[str, list[float]]) -> Html:
     return bar_chart(title, list(groups), [sum(rewards) / len(rewards) for rewards in groups.values()], at_least=1)
 
 
-def _tile(value: str, label: str) -> Html:
-    return element("div", element("b", value), element("span", label), class_="ngv-tile")
+def _tile(value: str, label: str, *, bad: bool = False) -> Html:
+    kind = "ngv-tile bad" if bad else "ngv-tile"
+    return element("div", element("b", value), element("span", label), class_=kind)

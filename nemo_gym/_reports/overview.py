@@ -15,17 +15,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import SCORED
+from nemo_gym._reports.facts import CUT_OFF, SCORED, TOOL_ERROR
 from nemo_gym._reports.failures import FailureCount, count_failures, failed_rollouts
 from nemo_gym._reports.groups import PASS_REWARD, Groups, group_rows, scored_rewards
 from nemo_gym._reports.histogram import Histogram, histogram_of
 from nemo_gym._reports.index import Index, Kind, open_index
 from nemo_gym._reports.metrics import field_metrics, merge_metrics, reported_metrics, reward_metrics
+from nemo_gym._reports.run_description import RunDescription
+from nemo_gym._reports.run_files import RunFiles, run_paths_of
 from nemo_gym._results.curves import MEAN_REWARD
 from nemo_gym._results.metric_rows import MetricRow
 from nemo_gym._results.runs import are_binary
-from nemo_gym._rollouts.manifest import read_manifest
-from nemo_gym._rollouts.paths import RunFileError, RunPaths
 
 T = TypeVar("T")
 
@@ -77,6 +77,8 @@ class AgentOverview:
     agent: str
     n_scored: int
     n_failed: int
+    n_cut_off: int
+    n_with_tool_error: int
     n_tasks: int
     mean_reward: float | None
     """Every task counts alike."""
@@ -113,6 +115,8 @@ class Overview:
     points: list[Point]
     """A sample of the scored rollouts."""
     notes: list[str] = field(default_factory=list)
+    run: RunDescription | None = None
+    """What the run was, if it has left a record."""
 
 
 def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPLE) -> Overview:
@@ -120,7 +124,9 @@ def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPL
     progress, columns = index.progress(), index.columns
     rows = range(columns.n_rows)
     groups = group_rows(columns, rows)
-    requested = _requested(index.path)
+    run = RunFiles(index)
+    manifest = run.read_manifest()
+    requested = None if manifest is None else manifest.counts.requested
     reported = reported_metrics(index.path) if index.kind == "rollouts" else {}
     failed = failed_rollouts(index, failures)
     agents = _agents(index.kind, columns, groups, requested, reported, _counts_by_agent(failed))
@@ -139,13 +145,15 @@ def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPL
         failures=counted,
         points=_points(columns, rows, sample),
         notes=_notes(columns),
+        run=run.describe(),
     )
 
 
 def failures_beside(index: Index, user_cache_dir: Path | None = None) -> Index | None:
     """The failures file of the same run, opened too; None if there is none."""
-    path = RunPaths.of(index.path).failures
-    return open_index(path, user_cache_dir=user_cache_dir) if path.is_file() else None
+    path = run_paths_of(index.path).failures
+    beside = path.is_file() and path != index.path
+    return open_index(path, user_cache_dir=user_cache_dir) if beside else None
 
 
 def _agents(
@@ -182,6 +190,7 @@ def _agent(
     n_failed: int,
 ) -> AgentOverview:
     everything = array("I", chain.from_iterable(tasks))
+    flags = Counter(_taken(columns.flags, everything))
     by_task = [(rows[0], scored_rewards(columns, rows)) for rows in tasks]
     rewards = [found for _, found in by_task if found]
     binary = all(map(are_binary, rewards))
@@ -193,6 +202,8 @@ def _agent(
         agent=name,
         n_scored=sum(map(len, rewards)),
         n_failed=n_failed,
+        n_cut_off=_count_flag(flags, CUT_OFF),
+        n_with_tool_error=_count_flag(flags, TOOL_ERROR),
         n_tasks=len(tasks),
         mean_reward=next((row.value for row in metrics if row.name == MEAN_REWARD), None),
         is_binary=bool(rewards) and binary,
@@ -215,6 +226,10 @@ def spread(ordered: Sequence[T], most: int) -> list[T]:
 
 def _taken(column: "array[int]", rows: "array[int]") -> Iterator[int]:
     return map(column.__getitem__, rows)
+
+
+def _count_flag(counts: Counter[int], flag: int) -> int:
+    return sum(count for flags, count in counts.items() if flags & flag)
 
 
 def _rates(by_task: Iterable[tuple[int, list[float]]]) -> Iterator[tuple[float, float, int, int]]:
@@ -277,14 +292,6 @@ def _counts_by_agent(failed: Iterable[tuple[str, int, int]]) -> Counter[str]:
     counts = Counter(agent or NO_AGENT for agent, _, _ in failed)
     counts[ALL_AGENTS] = counts.total()
     return counts
-
-
-def _requested(path: Path) -> int | None:
-    try:
-        manifest = read_manifest(RunPaths.of(path).manifest)
-    except (RunFileError, OSError):
-        return None
-    return None if manifest is None else manifest.counts.requested
 
 
 def _notes(columns: Columns) -> list[str]:

@@ -8,24 +8,27 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import FAILED, SCORED, TOKENS
+from nemo_gym._reports.facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR
 from nemo_gym._reports.filters import SORTS as SORTS
 from nemo_gym._reports.filters import Filters as Filters
 from nemo_gym._reports.filters import both, matching, ordered
 from nemo_gym._reports.groups import GROUP_SORTS as GROUP_SORTS
 from nemo_gym._reports.groups import Groups, TaskGroup, group_rows
 from nemo_gym._reports.index import Index
-from nemo_gym._reports.preview import preview_of
+from nemo_gym._reports.preview import Preview, preview_row
+from nemo_gym._reports.run_files import RunFiles
 from nemo_gym._reports.search import TextSearch
 
 Outcome = Literal["scored", "failed", "unscored"]
 PAGE_SIZE = 25
 BUDGET_S = 0.25
 _KEPT = 16
+_FIELDS_FROM = 5
+"""So many rows tell which fields there are to choose from."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,10 @@ class RowSummary:
     output_tokens: int | None
     length: int
     has_tokens: bool
+    has_tool_error: bool
+    is_cut_off: bool
     fields: dict[str, float]
-    preview: str = ""
+    preview: Preview = field(default_factory=Preview)
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,11 @@ class Choices:
     finish_reasons: tuple[str, ...]
     failure_kinds: tuple[str, ...]
     fields: tuple[str, ...]
+    """The numbers of rows that can be sorted by."""
+    columns: tuple[str, ...]
+    """Every simple field of the first rows and their tasks."""
+    has_tool_errors: bool
+    has_cut_offs: bool
     reward_low: float | None
     reward_high: float | None
 
@@ -125,8 +135,9 @@ class Choices:
 class Browser:
     """Answers questions about one file, and remembers the latest answers; safe to share between threads."""
 
-    def __init__(self, index: Index) -> None:
+    def __init__(self, index: Index, run_files: RunFiles | None = None) -> None:
         self.index = index
+        self._run_files = run_files or RunFiles(index)
         self._lock = threading.Lock()
         self._searches: OrderedDict[tuple[int, str], TextSearch] = OrderedDict()
         self._kept: OrderedDict[Any, Any] = OrderedDict()
@@ -151,14 +162,15 @@ class Browser:
     def choices(self) -> Choices:
         """What the rows that are indexed offer to filter by."""
         with self._lock:
-            found: Choices = self._remember(("choices", *self.index.progress().version), self._choices)
+            key = ("choices", *self.index.progress().version, bool(self._run_files.n_planned))
+            found: Choices = self._remember(key, self._choices)
             return found
 
     def page(self, results: Results, number: int, size: int = PAGE_SIZE) -> Page:
         """A page of the results, with a preview of every row; a number beyond the ends is the nearest page."""
         number, n_pages = _clamped(number, results.total, size)
         items = [
-            replace(self.summary(row), preview=preview_of(self.index.read(row)))
+            replace(self.summary(row), preview=self._preview(row))
             for row in results.rows[number * size : (number + 1) * size]
         ]
         return Page(items, number, n_pages, results.total)
@@ -167,7 +179,7 @@ class Browser:
         number, n_pages = _clamped(number, grouped.total, size)
         shown = range(number * size, min((number + 1) * size, grouped.total))
         groups = [grouped.groups.group(self.index.columns, place) for place in shown]
-        previewed = [replace(group, preview=preview_of(self.index.read(group.rows[0]))) for group in groups]
+        previewed = [replace(group, preview=self._preview(group.rows[0])) for group in groups]
         return GroupPage(previewed, number, n_pages, grouped.total)
 
     def neighbours(self, results: Results, row: int) -> Neighbours:
@@ -200,11 +212,26 @@ class Browser:
             output_tokens=None if tokens_out < 0 else tokens_out,
             length=columns.length[row],
             has_tokens=bool(flags & TOKENS),
+            has_tool_error=bool(flags & TOOL_ERROR),
+            is_cut_off=bool(flags & CUT_OFF),
             fields={name: value for name, column in list(columns.fields.items()) if (value := column[row]) == value},
         )
 
+    def _preview(self, row: int) -> Preview:
+        return preview_row(self.index.read(row), self._run_files.read_planned(row))
+
+    def _field_names(self, n_rows: int) -> tuple[str, ...]:
+        def read() -> tuple[str, ...]:
+            found = [self._preview(row).fields for row in range(n_rows)]
+            return tuple(dict.fromkeys(name for fields in found for name in fields))
+
+        known = bool(self._run_files.n_planned)
+        names: tuple[str, ...] = self._remember(("fields", self.index.progress().generation, n_rows, known), read)
+        return names
+
     def _choices(self) -> Choices:
         columns = self.index.columns
+        flags = set(columns.flags[: columns.n_rows])
         known = [value for value in columns.reward[: columns.n_rows] if not math.isnan(value)]
         return Choices(
             agents=tuple(sorted(filter(None, columns.agents))),
@@ -212,6 +239,9 @@ class Browser:
             finish_reasons=tuple(sorted(filter(None, columns.finishes))),
             failure_kinds=tuple(sorted(filter(None, columns.failures))),
             fields=tuple(columns.fields),
+            columns=self._field_names(min(columns.n_rows, _FIELDS_FROM)),
+            has_tool_errors=any(one & TOOL_ERROR for one in flags),
+            has_cut_offs=any(one & CUT_OFF for one in flags),
             reward_low=min(known, default=None),
             reward_high=max(known, default=None),
         )

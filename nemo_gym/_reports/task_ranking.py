@@ -11,12 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nemo_gym._metrics.describe import Number
-from nemo_gym._reports.facts import texts_of
 from nemo_gym._reports.groups import PASS_REWARD
 from nemo_gym._reports.histogram import Histogram, histogram_of
 from nemo_gym._reports.preview import preview_of
 from nemo_gym._results.metric_rows import number_text
-from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME
 
 _LISTED = 5
 _PROMPT_LENGTH = 60
@@ -107,13 +105,8 @@ def _ranked(task: int, rewards: Sequence[Number], threshold: float) -> RankedTas
 
 def _prompt_of(row: Mapping[str, Any]) -> str:
     """Return the beginning of the last user message of a task, on one line; of another text where there is none."""
-    params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
-    given = params.get("input") if isinstance(params, dict) else None
-    messages = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
-    said = next((item for item in reversed(messages) if item.get("role") == "user"), {})
-    text = " ".join(texts_of(said.get("content"))) or preview_of(row)
     # A prompt may hold anything, also what would move a terminal's cursor.
-    line = " ".join("".join(one if one.isprintable() else " " for one in text[: 4 * _PROMPT_LENGTH]).split())
+    line = " ".join("".join(one if one.isprintable() else " " for one in preview_of(row)).split())
     return line if len(line) <= _PROMPT_LENGTH else f"{line[: _PROMPT_LENGTH - 1]}…"
 
 

@@ -31,18 +31,18 @@ def lift_incidents(result: Row) -> None:
     on_response, in_result = response.pop(NG_CUT_OFF_KEY, None), result.pop(NG_CUT_OFF_KEY, None)
     cut_off = in_result or on_response
     if cut_off not in _CUT_OFFS:
-        cut_off = LENGTH if _is_cut_by_length(response) else None
+        cut_off = LENGTH if is_cut_by_length(response) else None
     if cut_off:
         result[NG_CUT_OFF_KEY] = cut_off
 
 
 def note_length_of_last_call(result: Row, calls: Sequence[Mapping[str, Any]]) -> None:
     """Note that the last of the captured model calls of a rollout was cut off, where the response does not tell."""
-    if calls and NG_CUT_OFF_KEY not in result and _is_cut_by_length(calls[-1].get("response")):
+    if calls and NG_CUT_OFF_KEY not in result and is_cut_by_length(calls[-1].get("response")):
         result[NG_CUT_OFF_KEY] = LENGTH
 
 
-def _is_cut_by_length(reply: Any) -> bool:
+def is_cut_by_length(reply: Any) -> bool:
     """Whether a model's reply, in whichever dialect, ended because it was long enough."""
     if type(reply) is not dict:
         return False

@@ -16,7 +16,6 @@ from nemo_gym._reports.html import SCRIPT, STYLE
 from nemo_gym._view import panels
 from nemo_gym._view.browse_tab import BrowseTab
 from nemo_gym._view.links import tag
-from nemo_gym._view.overview_tab import OverviewTab
 from nemo_gym._view.place import TABS, Place, read_place
 from nemo_gym._view.settle import settled
 from nemo_gym._view.shelf import OpenFile, Shelf
@@ -24,9 +23,6 @@ from nemo_gym._view.widgets import HIDDEN, SHOWN, panel
 from nemo_gym.errors import GymError
 
 _IDLE_S, _SEARCHING_S = 1.0, 0.3
-_AWAITED = "awaited"
-"""Seen instead of a rollout that the index has not reached."""
-
 _COLOURS = (
     ("body_background_fill", "#ffffff", "#101216"),
     ("body_text_color", "#1c1f26", "#e6e8ee"),
@@ -63,7 +59,7 @@ class Viewer:
         for tab in TABS:
             with gr.Column(visible=False, elem_id=f"ngp-{tab}") as self._panes[tab]:
                 if tab == "overview":
-                    self._overview = OverviewTab()
+                    self._overview = panel("ngp-numbers")
                 elif tab == "browse":
                     self._browse = BrowseTab()
                 elif tab == "rollout":
@@ -72,7 +68,7 @@ class Viewer:
                     self._compare = panel("ngp-comparison")
 
     def _wire(self) -> None:
-        shown = [self._place, self._header, *self._panes.values(), *self._overview.outputs, *self._browse.outputs]
+        shown = [self._place, self._header, *self._panes.values(), self._overview, *self._browse.outputs]
         outputs = [*shown, self._bar, self._rollout, self._compare]
         # The page asks one question at a time by itself: there is nothing to put into a queue.
         self._place.input(
@@ -100,12 +96,13 @@ class Viewer:
             version = self._version(before)
             if event.seen == version:
                 return _told(before, version, _IDLE_S), {}
-            return self._shown(before, _Parts(opened=event.seen == _AWAITED))
+            # A rollout is drawn again only if more of it is known now: a reader may have unfolded parts of it.
+            return self._shown(before, _Parts(opened=_known(event.seen) != _known(version)))
         if event.kind == "search":
             return self._shown(settled(self._shelf, self._browse.place_searched(before, event.text)), _Parts())
         if event.kind == "filter":
             place = settled(self._shelf, self._browse.place_of(before, event.values))
-            return self._shown(place, _Parts(inputs=place.grouped != before.grouped))
+            return self._shown(place, _Parts())
         return self._shown(before, _Parts(tab=True, opened=True, inputs=True))
 
     # --- what is shown ------------------------------------------------------------------------------------------------
@@ -122,8 +119,6 @@ class Viewer:
                 seen, look_s = "", _SEARCHING_S
             if parts.inputs:
                 updates |= self._browse.filter_updates(file, place)
-        if _is_awaited(file, place):
-            seen = _AWAITED
         if parts.tab:
             updates |= {pane: SHOWN if tab == place.tab else HIDDEN for tab, pane in self._panes.items()}
         return _told(place, seen, look_s), updates | {self._header: panels.header(self._shelf, place)}
@@ -132,7 +127,7 @@ class Viewer:
         """The parts of a tab that change while a file grows; and the rollout, which does not, if it was just opened."""
         file = self._shelf.files[place.file]
         if place.tab == "overview":
-            return self._overview.updates(file, place)
+            return {self._overview: panels.overview_page(self._shelf, place)}
         if place.tab == "compare":
             return {self._compare: _unless_lost(lambda: panels.comparison(self._shelf, place))}
         if place.tab == "browse":
@@ -149,7 +144,11 @@ class Viewer:
             file.overview()
             return repr((file.overview_version(), file.version()))
         shown = [file] if place.tab != "compare" else self._shelf.files
-        return repr([one.version() for one in shown])
+        known = "whole"
+        if place.tab == "rollout" and place.row is not None:
+            is_planned = not _is_awaited(file, place) and file.run_files.find_planned(place.row) is not None
+            known = "awaited" if _is_awaited(file, place) else "with-its-plan" if is_planned else "alone"
+        return f"{known} {[one.version() for one in shown]}"
 
 
 @dataclass(frozen=True)
@@ -179,6 +178,11 @@ def _written(told: dict[str, str]) -> str:
     return "<i" + "".join(f' data-{name}="{escape(value)}"' for name, value in told.items()) + "></i>"
 
 
+def _known(seen: str) -> str:
+    """How much of a rollout a version has seen."""
+    return seen.partition(" ")[0]
+
+
 def _is_awaited(file: OpenFile, place: Place) -> bool:
     return place.tab == "rollout" and place.row is not None and place.row >= file.index.n_rows
 
@@ -204,7 +208,7 @@ def _awaited(file: OpenFile, place: Place) -> str:
 
 
 def _title(shelf: Shelf) -> str:
-    return f"{', '.join(file.name for file in shelf.files)} · NeMo Gym"
+    return f"{', '.join(shelf.files[number].name for number in shelf.runs)} · NeMo Gym"
 
 
 def asset(name: str) -> str:

@@ -23,6 +23,8 @@ _SORT_NAMES = {
     "pass_rate": "pass rate",
 }
 _ANY = ("any", "")
+_TROUBLES = [("a crashed tool", "tool_error"), ("a cut-off end", "cut_off")]
+_COLUMNS_INFO = "Fields of the task and of the verifier; if none is chosen, the numbers of the verifier."
 _OUTCOMES = [("All", "all"), ("Scored", "scored"), ("Failed", "failed")]
 
 # Gradio's own field does not notice what is pasted or deleted; this one is read and written by `page.js`.
@@ -42,10 +44,9 @@ class BrowseTab:
                 panel("ngp-search", _SEARCH)
             self.outcome = gr.Radio(_OUTCOMES, value="all", label="Outcome", scale=3, min_width=300)
             self.sort = gr.Dropdown([], label="Sort by", scale=2, min_width=140, allow_custom_value=True)
-            with gr.Column(scale=1, min_width=160, elem_classes="ngp-checks"):
+            with gr.Column(scale=1, min_width=140, elem_classes="ngp-checks"):
                 self.descending = gr.Checkbox(label="Highest first")
-                self.grouped = gr.Checkbox(label="Group by task")
-        with gr.Accordion("More filters", open=False, elem_id="ngp-more-filters"):
+        with gr.Accordion("More filters and columns", open=False, elem_id="ngp-more-filters"):
             with gr.Row(elem_classes="ngp-filters"):
                 self.agents = gr.Dropdown([], label="Agents", multiselect=True, min_width=180, allow_custom_value=True)
                 self.task = gr.Number(label="Task", precision=0, minimum=0, min_width=90, value=None)
@@ -54,14 +55,18 @@ class BrowseTab:
                 self.tool = gr.Dropdown([], label="Tool used", min_width=140, allow_custom_value=True)
                 self.finish = gr.Dropdown([], label="Finish reason", min_width=140, allow_custom_value=True)
                 self.failure = gr.Dropdown([], label="Failure", min_width=140, allow_custom_value=True)
+                self.troubles = gr.CheckboxGroup(_TROUBLES, label="Only those with", min_width=240)
+                self.columns = gr.Dropdown(
+                    [], label="Columns", multiselect=True, min_width=240, allow_custom_value=True, info=_COLUMNS_INFO
+                )
         self.table = panel("ngp-listing")
 
     @property
     def inputs(self) -> list[Any]:
         """The components that a reader sets, in the order that `place_of` takes their values."""
         return [
-            *(self.outcome, self.sort, self.descending, self.grouped),
-            *(self.agents, self.task, self.low, self.high, self.tool, self.finish, self.failure),
+            *(self.outcome, self.sort, self.descending, self.agents, self.task, self.low, self.high),
+            *(self.tool, self.finish, self.failure, self.troubles, self.columns),
         ]
 
     @property
@@ -75,7 +80,7 @@ class BrowseTab:
 
     def place_of(self, place: Place, values: Sequence[Any]) -> Place:
         """`place` with what the inputs say, on the first page if that is something new."""
-        outcome, sort, descending, grouped, agents, task, low, high, tool, finish, failure = values
+        outcome, sort, descending, agents, task, low, high, tool, finish, failure, troubles, columns = values
         filters = Filters(
             text=place.filters.text,
             outcome=outcome or "all",
@@ -86,9 +91,16 @@ class BrowseTab:
             tool=tool or None,
             finish_reason=finish or None,
             failure_kind=failure or None,
+            tool_error="tool_error" in (troubles or ()),
+            cut_off="cut_off" in (troubles or ()),
         )
-        known = "" if sort in ("file", "task" if grouped else "file", None) else sort
-        there = place.at(filters=filters, sort=known, descending=bool(descending), grouped=bool(grouped))
+        usual = (GROUP_SORTS if place.grouped else SORTS)[0]
+        there = place.at(
+            filters=filters,
+            sort="" if sort in (usual, None) else sort,
+            descending=bool(descending),
+            columns=tuple(columns or ()),
+        )
         return there if there == place else there.at(page=0)
 
     def filter_updates(self, file: OpenFile, place: Place) -> dict[Any, Any]:
@@ -101,7 +113,6 @@ class BrowseTab:
                 [(_SORT_NAMES.get(name, name), name) for name in sorts], value=place.sort or sorts[0]
             ),
             self.descending: place.descending,
-            self.grouped: place.grouped,
             self.agents: gr.Dropdown(list(offered.agents), value=list(chosen.agents)),
             self.task: chosen.task,
             self.low: chosen.reward_min,
@@ -109,6 +120,10 @@ class BrowseTab:
             self.tool: gr.Dropdown([_ANY, *offered.tools], value=chosen.tool or ""),
             self.finish: gr.Dropdown([_ANY, *offered.finish_reasons], value=chosen.finish_reason or ""),
             self.failure: gr.Dropdown([_ANY, *offered.failure_kinds], value=chosen.failure_kind or ""),
+            self.troubles: [name for _, name in _TROUBLES if getattr(chosen, name)],
+            self.columns: gr.Dropdown(
+                list(dict.fromkeys((*offered.columns, *offered.fields))), value=list(place.columns)
+            ),
         }
 
     def listed(self, file: OpenFile, place: Place) -> Listing:

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of the page besides the table, as HTML: the header with its tabs, one rollout, two beside each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 
 from nemo_gym._reports.compare import FileComparison, TaskMatch, compare_rollouts
-from nemo_gym._reports.conversation import read_rollout
-from nemo_gym._reports.html import diff_html, file_comparison_html, rollout_html
+from nemo_gym._reports.conversation import Rollout, read_rollout
+from nemo_gym._reports.failures import FailureCount
+from nemo_gym._reports.html import diff_html, file_comparison_html, overview_html, problems_html, rollout_html
 from nemo_gym._reports.query import Filters, Results, RowSummary
 from nemo_gym._view.links import RewardScale, chips, count, link, plural, reward_text, tag
-from nemo_gym._view.place import TABS, Place, Spot
+from nemo_gym._view.place import Place, Spot
 from nemo_gym._view.shelf import OpenFile, Shelf
 from nemo_gym._view.tables import noun, step
 
@@ -21,6 +22,7 @@ _KINDS = {
     "dataset": "dataset",
     "other": "rows",
 }
+_TABS = {"overview": "Overview", "tasks": "Tasks", "browse": "Rollouts", "rollout": "Rollout", "compare": "Compare"}
 _MOST_DOTS = 64
 
 
@@ -39,11 +41,19 @@ def header(shelf: Shelf, place: Place) -> str:
         '<button type="button" class="ngp-theme" data-theme-switch title="Light or dark" '
         'aria-label="Switch between light and dark">◐</button>',
     )
-    tabs = (
-        link(place.at(tab=tab, page=place.page), tab.capitalize(), kind="ngp-tab", current=tab == place.tab)
-        for tab in TABS
-    )
-    return tag("header", "ngp ngp-header", title, files, tag("nav", "ngp-tabs", *tabs))
+    run = file.run_files.describe()
+    about = tag("p", "ngp-run", escape(run.headline)) if run else ""
+    return tag("header", "ngp ngp-header", title, about, files, tag("nav", "ngp-tabs", *_tabs(place)))
+
+
+def _tabs(place: Place) -> Iterator[str]:
+    shown = ("tasks" if place.grouped else "browse") if place.tab == "browse" else place.tab
+    lists = {"tasks": True, "browse": False}
+    for name, title in _TABS.items():
+        there = place.at(tab=name)
+        if name in lists:
+            there = place.at(tab="browse", grouped=lists[name], page=place.page if name == shown else 0)
+        yield link(there, title, kind="ngp-tab", current=name == shown)
 
 
 def _file_chip(shelf: Shelf, place: Place, number: int) -> str:
@@ -68,6 +78,36 @@ def _state(file: OpenFile, place: Place) -> str:
     return tag("div", "ngp-state", *parts)
 
 
+# --- the file as a whole ---------------------------------------------------------------------------------------------
+
+
+def overview_page(shelf: Shelf, place: Place) -> str:
+    """The agents to choose from, then all numbers and charts, failures, and lines that could not be read."""
+    file = shelf.files[place.file]
+    report, progress = file.overview(), file.progress()
+    if not report.n_rows and report.complete:
+        return tag("div", "ngp", tag("p", "ngp-empty", "The file holds no rows that can be shown."))
+    chosen = next((one for one in report.agents if one.agent == place.agent), next(iter(report.agents), None))
+    parts = []
+    if len(report.agents) > 1:
+        agents = (
+            link(place.at(agent=one.agent), escape(one.agent), kind="ngp-chip", current=one is chosen)
+            for one in report.agents
+        )
+        parts.append(tag("div", "ngp", chips("Agent", agents)))
+
+    def failures_of(kind: FailureCount) -> str | None:
+        number = shelf.number_of(file.failures) if kind.in_failures_file and file.failures else place.file
+        there = Place(tab="browse", file=number or 0, filters=Filters(failure_kind=kind.kind))
+        return None if number is None else there.query()
+
+    parts.append(overview_html(report, agent=chosen, failures_link=failures_of))
+    parts.append(problems_html(file.index.problems(), progress.n_problems))
+    if not report.complete:
+        parts.append(tag("p", "ngp ngp-note", f"So far: {plural(report.n_rows, noun(file))} read."))
+    return "".join(parts)
+
+
 # --- one rollout -----------------------------------------------------------------------------------------------------
 
 
@@ -78,8 +118,8 @@ def first_row(file: OpenFile, place: Place) -> int | None:
 
 
 def _listed(file: OpenFile, place: Place) -> Results:
-    sort = place.sort or ("task" if place.grouped else "file")
-    return file.browser.results(place.filters, sort, place.descending)
+    sort = place.sort if not place.grouped else "task"
+    return file.browser.results(place.filters, sort or "file", place.descending)
 
 
 def rollout_bar(file: OpenFile, place: Place) -> str:
@@ -125,7 +165,11 @@ def _other(file: OpenFile, one: RowSummary, rows: Sequence[int]) -> int | None:
 
 def rollout(file: OpenFile, row: int) -> str:
     """A rollout in full."""
-    return rollout_html(read_rollout(file.index.read(row)))
+    return rollout_html(_read(file, row))
+
+
+def _read(file: OpenFile, row: int) -> Rollout:
+    return read_rollout(file.index.read(row), file.run_files.read_planned(row))
 
 
 # --- two beside each other -------------------------------------------------------------------------------------------
@@ -134,7 +178,7 @@ def rollout(file: OpenFile, row: int) -> str:
 def comparison(shelf: Shelf, place: Place) -> str:
     """Two rollouts of a task, or two files."""
     modes = _modes(shelf, place)
-    if place.beside is None and len(shelf.files) > 1:
+    if place.beside is None and _can_compare_files(shelf, place):
         return tag("div", "ngp", modes) + _two_files(shelf, place)
     if place.row is None or place.beside is None:
         text = "There are no two rollouts of one task to compare."
@@ -147,7 +191,7 @@ def comparison(shelf: Shelf, place: Place) -> str:
         _choice(shelf, place, "Right", right, left),
     )
     jump = '<button type="button" class="ngp-button" data-first-difference>To the first difference</button>'
-    two = [read_rollout(shelf.files[spot.file].index.read(spot.row)) for spot in (left, right)]
+    two = [_read(shelf.files[spot.file], spot.row) for spot in (left, right)]
     return tag("div", "ngp", modes, choose, jump) + diff_html(compare_rollouts(*two))
 
 
@@ -170,8 +214,12 @@ def _repeated(file: OpenFile, place: Place) -> list[int]:
     return [group.rows[0] for group in several[:1]]
 
 
+def _can_compare_files(shelf: Shelf, place: Place) -> bool:
+    return len(shelf.runs) > 1 and place.file in shelf.runs
+
+
 def _modes(shelf: Shelf, place: Place) -> str:
-    if len(shelf.files) < 2:
+    if not _can_compare_files(shelf, place):
         return ""
     run = place.against if place.against is not None else int(place.file == 0)
     files = place.at(beside=None, against=run)
@@ -216,9 +264,9 @@ def _side(place: Place, label: str, spot: Spot, one: RowSummary, chosen: Spot, o
 
 def _two_files(shelf: Shelf, place: Place) -> str:
     run = place.against if place.against is not None else int(place.file == 0)
-    numbers = range(len(shelf.files))
+    numbers = shelf.runs
     choose = ""
-    if len(shelf.files) > 2:
+    if len(numbers) > 2:
         choose = tag(
             "div",
             "ngp ngp-choose",

@@ -46,6 +46,9 @@ class Place:
     """What rows are sorted by; empty for the order of the file, or of the tasks."""
     descending: bool = False
     grouped: bool = False
+    """The list shows tasks instead of rollouts."""
+    columns: tuple[str, ...] = ()
+    """The fields that the list shows as columns; empty for the numbers of the verifier."""
     page: int = 0
 
     def at(self, **changes: Any) -> "Place":
@@ -71,6 +74,9 @@ class Place:
             ("tool", chosen.tool),
             ("finish", chosen.finish_reason),
             ("failure", chosen.failure_kind),
+            ("crashed", 1 if chosen.tool_error else None),
+            ("cut", 1 if chosen.cut_off else None),
+            *(("col", name) for name in self.columns),
             ("sort", f"{'-' if self.descending else ''}{self.sort}" or None),
             ("group", 1 if self.grouped else None),
             ("page", self.page or None),
@@ -95,14 +101,15 @@ def read_place(query: str, default: Place = Place()) -> Place:
         sort=sort.removeprefix("-"),
         descending=sort.startswith("-"),
         grouped=_text(given, "group") == "1",
+        columns=tuple(given.get("col", ())),
         page=_number(given, "page") or 0,
     )
 
 
 _KEYS = frozenset(
     (
-        *("tab", "file", "row", "with", "against", "of", "sort", "group", "page"),
-        *("q", "agent", "task", "outcome", "min", "max", "tool", "finish", "failure"),
+        *("tab", "file", "row", "with", "against", "of", "sort", "group", "page", "col"),
+        *("q", "agent", "task", "outcome", "min", "max", "tool", "finish", "failure", "crashed", "cut"),
     )
 )
 _Given = Mapping[str, Sequence[str]]
@@ -119,6 +126,8 @@ def _filters(given: _Given) -> Filters:
         tool=_text(given, "tool"),
         finish_reason=_text(given, "finish"),
         failure_kind=_text(given, "failure"),
+        tool_error=_text(given, "crashed") == "1",
+        cut_off=_text(given, "cut") == "1",
     )
 
 

@@ -14,7 +14,7 @@ def settled(shelf: Shelf, place: Place) -> Place:
     """`place` with what is wrong or missing put right."""
     last = len(shelf.files) - 1
     place = place.at(file=min(place.file, last))
-    if place.against is not None and place.against > last:
+    if place.against is not None and place.against not in shelf.runs:
         place = place.at(against=None)
     beside = place.beside
     if beside is not None and (beside.file > last or not _is_there(shelf.files[beside.file], beside.row)):
@@ -29,7 +29,7 @@ def settled(shelf: Shelf, place: Place) -> Place:
     place = _sorted(file, place)
     if place.tab == "rollout" and place.row is None:
         return place.at(row=panels.first_row(file, place))
-    if place.tab == "compare" and place.beside is None and len(shelf.files) == 1:
+    if place.tab == "compare" and place.beside is None and (len(shelf.runs) == 1 or place.file not in shelf.runs):
         return panels.two_of_a_task(shelf, place)
     return place
 

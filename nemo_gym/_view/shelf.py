@@ -11,6 +11,7 @@ from nemo_gym._reports.compare import FileComparison, compare_files
 from nemo_gym._reports.index import Index, Progress, open_index
 from nemo_gym._reports.overview import Overview, failures_beside, overview
 from nemo_gym._reports.query import Browser, Filters
+from nemo_gym._reports.run_files import RunFiles
 
 _REST = 10
 """While a file grows, an overview is computed again after this many times the time that it took."""
@@ -19,9 +20,14 @@ _REST = 10
 class OpenFile:
     """One file of the shelf."""
 
-    def __init__(self, index: Index, failures: Index | None) -> None:
+    def __init__(
+        self, index: Index, failures: Index | None, user_cache_dir: Path | None = None, *, is_beside: bool = False
+    ) -> None:
         self.index, self.failures = index, failures
-        self.browser = Browser(index)
+        self.is_beside = is_beside
+        """It holds the failures of another file of the shelf, and was opened with that."""
+        self.run_files = RunFiles(index, user_cache_dir)
+        self.browser = Browser(index, self.run_files)
         self._lock = threading.Lock()
         self._overview: Overview | None = None
         self._of: object = None
@@ -40,7 +46,7 @@ class OpenFile:
         """Something that changes when there is more to show."""
         progress = self.progress()
         beside = self.failures.n_rows if self.failures else 0
-        return (*progress.version, progress.complete, progress.n_problems, beside)
+        return (*progress.version, progress.complete, progress.n_problems, beside, self.run_files.n_planned)
 
     def overview(self) -> Overview:
         """Its overview; of a file that grows, one that may be some seconds old."""
@@ -81,9 +87,22 @@ class Shelf:
                 failures = failures_beside(index, user_cache_dir)
                 if failures:
                     opened.push(failures)
-                files.append(OpenFile(index, failures))
+                files.append(OpenFile(index, failures, user_cache_dir))
+            named = {path.resolve() for path in paths}
+            beside = [file.failures for file in files if file.failures and file.failures.path.resolve() not in named]
+            files += [OpenFile(index, None, user_cache_dir, is_beside=True) for index in beside]
             opened.pop_all()
             return cls(files)
+
+    def number_of(self, index: Index) -> int | None:
+        """The number of the file with the same path as `index`; None if it is not open by itself."""
+        path = index.path.resolve()
+        return next((number for number, file in enumerate(self.files) if file.index.path.resolve() == path), None)
+
+    @property
+    def runs(self) -> list[int]:
+        """The numbers of the files that were asked for, which can be compared with each other."""
+        return [number for number, file in enumerate(self.files) if not file.is_beside]
 
     def __enter__(self) -> "Shelf":
         return self
@@ -91,6 +110,7 @@ class Shelf:
     def __exit__(self, *_: object) -> None:
         for file in self.files:
             file.index.close()
+            file.run_files.close()
             if file.failures:
                 file.failures.close()
 

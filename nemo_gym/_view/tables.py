@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the Browse tab as HTML: rows one by one, or the repeats of each task together, with a pager."""
+"""The lists as HTML, with a pager: rollouts one by one, or tasks with the repeats of each together."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
+from typing import Any
 
 from nemo_gym._reports.groups import TaskGroup
-from nemo_gym._reports.query import Browser, Filters, RowSummary
+from nemo_gym._reports.query import GROUP_SORTS, Browser, Filters, RowSummary
 from nemo_gym._view.links import RewardScale, count, link, plural, reward_text, short, tag
 from nemo_gym._view.place import Place
 from nemo_gym._view.shelf import OpenFile
@@ -30,9 +31,9 @@ class Column:
 
     sort: str
     title: str
-    cell: Callable[[RowSummary], str]
+    cell: Callable[[Any], str]
     kind: str = ""
-    """`number`: to the right; `wide`: left out on narrow screens."""
+    """`number`: to the right; `preview`, `field`: cut off where it is long; `wide`: left out on narrow screens."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +52,21 @@ def noun(file: OpenFile) -> str:
 def listing(file: OpenFile, place: Place, *, budget_s: float = 0.25) -> Listing:
     """The page of the table that a place stands for."""
     if place.grouped:
-        return _tasks(file, place, budget_s)
+        return _list_tasks(file, place, budget_s)
     browser = file.browser
     results = browser.results(place.filters, place.sort or "file", place.descending, budget_s=budget_s)
     page = browser.page(results, place.page)
     said = _Said(results.total, results.complete, results.searched, page.number, page.n_pages, noun(file))
     if not page.items:
         return Listing(_nothing(file, place, said), results.complete)
-    columns = columns_of(file, page.items)
+    columns = columns_of(file, page.items, place.columns)
     head = "".join(_heading(place, column) for column in columns)
     body = "".join(_row(place, columns, one) for one in page.items)
     return Listing(_framed(place, said, head, body), results.complete)
 
 
-def columns_of(file: OpenFile, rows: Sequence[RowSummary]) -> list[Column]:
-    """The columns that say something about these rows."""
+def columns_of(file: OpenFile, rows: Sequence[RowSummary], chosen: Sequence[str] = ()) -> list[Column]:
+    """The columns that say something about these rows, and the fields that were chosen."""
     scale = RewardScale.of(file.browser)
     choices = file.browser.choices()
     columns = [Column("task", "Task", lambda one: escape(one.task_label), "number")]
@@ -75,9 +76,18 @@ def columns_of(file: OpenFile, rows: Sequence[RowSummary]) -> list[Column]:
         columns.append(Column("failure", "Failure", scale.outcome))
     elif any(one.outcome != "unscored" for one in rows):
         columns.append(Column("reward", "Reward", scale.outcome, "number"))
+    if any(one.has_tool_error or one.is_cut_off for one in rows):
+        columns.append(Column("", "Trouble", _troubles))
     if len(choices.agents) > 1:
         columns.append(Column("agent", "Agent", lambda one: escape(one.agent or "") or _NONE, "wide"))
-    columns += [_field(name) for name in choices.fields[:_MOST_FIELDS]]
+    columns += [_field(name, choices.fields) for name in chosen or choices.fields[:_MOST_FIELDS]]
+    if any(one.preview.failure for one in rows):
+        columns.append(Column("", "What went wrong", lambda one: _clip(one.preview.failure), "preview"))
+    columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
+    if any(one.preview.answer for one in rows):
+        columns.append(Column("", "Answer", lambda one: _clip(one.preview.answer), "preview"))
+    if any(one.preview.target for one in rows):
+        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview"))
     if choices.finish_reasons:
         columns.append(Column("finish_reason", "Finish", lambda one: escape(one.finish_reason or "") or _NONE, "wide"))
     if choices.tools:
@@ -86,15 +96,27 @@ def columns_of(file: OpenFile, rows: Sequence[RowSummary]) -> list[Column]:
         columns.append(Column("output_tokens", "Tokens", _tokens, "number wide"))
     elif any(one.length for one in rows):
         columns.append(Column("length", "Length", lambda one: short(one.length), "number wide"))
-    return [*columns, Column("", "Asked", lambda one: escape(one.preview), "preview")]
+    return columns
 
 
-def _field(name: str) -> Column:
+def _clip(text: str) -> str:
+    return f'<span title="{escape(text)}">{escape(text)}</span>' if text else _NONE
+
+
+def _troubles(one: RowSummary) -> str:
+    badges = [tag("span", "ngp-badge is-bad", "crashed tool")] if one.has_tool_error else []
+    badges += [tag("span", "ngp-badge is-mid", "cut off")] if one.is_cut_off else []
+    return " ".join(badges) or _NONE
+
+
+def _field(name: str, numbers: Sequence[str]) -> Column:
+    """A field of the row or its task; what is a number in the index can be sorted by."""
+
     def cell(one: RowSummary) -> str:
         value = one.fields.get(name)
-        return _NONE if value is None else reward_text(value)
+        return reward_text(value) if value is not None else escape(one.preview.fields.get(name, "")) or _NONE
 
-    return Column(name, name, cell, "number wide")
+    return Column(name, name, cell, "number wide") if name in numbers else Column("", name, cell, "field wide")
 
 
 def _tool_calls(one: RowSummary) -> str:
@@ -129,42 +151,84 @@ def _row(place: Place, columns: Sequence[Column], one: RowSummary) -> str:
 # --- the repeats of a task together ----------------------------------------------------------------------------------
 
 
-def _tasks(file: OpenFile, place: Place, budget_s: float) -> Listing:
+def _list_tasks(file: OpenFile, place: Place, budget_s: float) -> Listing:
+    """Tasks, worst first unless something else is chosen; a task leads to its rollouts."""
     browser = file.browser
-    grouped = browser.groups(place.filters, place.sort or "task", place.descending, budget_s=budget_s)
+    grouped = browser.groups(place.filters, place.sort or GROUP_SORTS[0], place.descending, budget_s=budget_s)
     page = browser.group_page(grouped, place.page)
     said = _Said(page.total, grouped.complete, grouped.searched, page.number, page.n_pages, "task")
     if not page.groups:
         return Listing(_nothing(file, place, said), grouped.complete)
-    scale, several = RewardScale.of(browser), len(browser.choices().agents) > 1
-    headings = [
-        ("task", "Task", "number"),
-        *([("", "Agent", "wide")] if several else []),
-        ("rollouts", "Rollouts", ""),
-        ("reward", "Mean", "number"),
-        ("pass_rate", "Passed", "number wide"),
-        ("", "Asked", "preview"),
-    ]
-    head = "".join(_heading(place, Column(sort, title, str, kind)) for sort, title, kind in headings)
-    body = "".join(_task(browser, place, scale, group, several) for group in page.groups)
-    return Listing(_framed(place, said, head, body), grouped.complete)
+    columns = _task_columns(file, place, page.groups)
+    head = "".join(_heading(place, column) for column in columns)
+    body = "".join(
+        f'<tr data-task="{group.task}" data-href="{escape(_rollouts_of(place, group).query())}">'
+        + "".join(f'<td class="{column.kind}">{column.cell(group)}</td>' for column in columns)
+        + "</tr>"
+        for group in page.groups
+    )
+    return Listing(_framed(place, said, head, body) + _never_scored(file), grouped.complete)
 
 
-def _task(browser: Browser, place: Place, scale: RewardScale, group: TaskGroup, several: bool) -> str:
+def _never_scored(file: OpenFile) -> str:
+    """How many tasks are not in the list, since all their rollouts failed."""
+    if file.failures is None:
+        return ""
+    shown, failed = file.index.columns, file.failures.columns
+    missing = len(set(failed.task[: failed.n_rows]).difference(shown.task[: shown.n_rows]))
+    verb = "has" if missing == 1 else "have"
+    text = f"{plural(missing, 'more task')} {verb} no scored rollout: see {escape(file.failures.name)}."
+    return tag("p", "ngp ngp-note", text) if missing else ""
+
+
+def _task_columns(file: OpenFile, place: Place, groups: Sequence[TaskGroup]) -> list[Column]:
+    browser, scale = file.browser, RewardScale.of(file.browser)
+    columns = [Column("task", "Task", lambda one: link(_rollouts_of(place, one), escape(one.task_label)), "number")]
+    if len(browser.choices().agents) > 1:
+        columns.append(Column("", "Agent", lambda one: escape(one.agent or "") or _NONE, "wide"))
+    columns.append(Column("pass_rate", "Pass rate", _pass_rate, "number"))
+    columns.append(Column("rollouts", "Rollouts", lambda one: _repeats(browser, place, scale, one)))
+    columns.append(Column("reward", "Mean", lambda one: _mean(scale, one), "number wide"))
+    if file.failures is not None:
+        columns.append(Column("", "Failed", lambda one: _failed(file, one), "number"))
+    columns += [_task_field(name) for name in place.columns]
+    columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
+    if any(one.preview.target for one in groups):
+        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview"))
+    return columns
+
+
+def _task_field(name: str) -> Column:
+    return Column("", name, lambda one: escape(one.preview.fields.get(name, "")) or _NONE, "field wide")
+
+
+def _mean(scale: RewardScale, group: TaskGroup) -> str:
+    return _NONE if group.mean_reward is None else scale.chip(group.mean_reward)
+
+
+def _rollouts_of(place: Place, group: TaskGroup) -> Place:
+    agents = (group.agent,) if group.agent else ()
+    return place.at(grouped=False, filters=replace(place.filters, task=group.task, agents=agents), sort="", page=0)
+
+
+def _pass_rate(group: TaskGroup) -> str:
+    if group.pass_rate is None:
+        return _NONE
+    share = f"{group.pass_rate:.0%}"
+    return f'<span class="ngp-rate" style="--rate:{group.pass_rate:.3f}"><i></i><b>{share}</b></span>'
+
+
+def _repeats(browser: Browser, place: Place, scale: RewardScale, group: TaskGroup) -> str:
     rows = [browser.summary(row) for row in group.rows[:_MOST_DOTS]]
     more = len(group.rows) - len(rows)
-    at = place.at(tab="rollout", row=group.rows[0])
-    mean = _NONE if group.mean_reward is None else scale.chip(group.mean_reward)
-    passed = _NONE if group.pass_rate is None else f"{group.pass_rate:.0%}"
-    cells = [
-        f'<td class="number">{link(at, escape(group.task_label))}</td>',
-        f'<td class="wide">{escape(group.agent or "") or _NONE}</td>' if several else "",
-        f"<td>{scale.dots(place, rows, place.row)}{f' +{count(more)}' if more else ''}</td>",
-        f'<td class="number">{mean}</td>',
-        f'<td class="number wide">{passed}</td>',
-        f'<td class="preview">{escape(group.preview)}</td>',
-    ]
-    return f'<tr data-task="{group.task}" data-href="{escape(at.query())}">{"".join(cells)}</tr>'
+    return f"{scale.dots(place, rows, place.row)}{f' +{count(more)}' if more else ''}"
+
+
+def _failed(file: OpenFile, group: TaskGroup) -> str:
+    """How many rollouts of a task failed, by the failures file as well."""
+    beside = file.failures.columns.task.count(group.task) if file.failures else 0
+    n_failed = group.n_failed + beside
+    return tag("span", "ngp-badge is-bad", count(n_failed)) if n_failed else _NONE
 
 
 # --- round the table -------------------------------------------------------------------------------------------------

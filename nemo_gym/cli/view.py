@@ -76,7 +76,7 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
 
 def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
     with _opened(paths) as shelf:
-        written = export_report([file.index for file in shelf.files], directory, rollouts=rollouts)
+        written = export_report([shelf.files[number].index for number in shelf.runs], directory, rollouts=rollouts)
     render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
     return 0
 

@@ -36,20 +36,48 @@ def talk(rollout):
     return row
 
 
-def test_blocks_are_titled_by_turn_and_step(talk):
+def test_blocks_say_in_plain_words_who_did_what(talk):
     assert titles(talk) == [
-        "Turn 0 Step 0 - System message",
-        "Turn 1 Step 0 - User message",
-        "Turn 1 Step 0 - Reasoning",
-        "Turn 1 Step 0 - Reasoning",
-        "Turn 1 Step 1 - Function call - `add` (tool call ID `c1`)",
-        "Turn 1 Step 1 - Function call output (tool call ID `c1`)",
-        "Turn 1 Step 2 - Function call - `add` (tool call ID `c2`)",
-        "Turn 1 Step 2 - Function call output (tool call ID `c2`)",
-        "Turn 1 Step 2 - Assistant message",
-        "Turn 2 Step 0 - User message",
-        "Turn 2 Step 0 - Assistant message",
+        "System prompt",
+        "User",
+        "Model thought",
+        "Model thought",
+        "Model asked for add",
+        "Tool answered",
+        "Model asked for add",
+        "Tool answered",
+        "Model said",
+        "User",
+        "Answer",
     ]
+
+
+def test_turns_that_were_given_are_not_called_the_models_own(rollout):
+    row = rollout(text="4")
+    row["responses_create_params"]["input"] = [
+        {"role": "user", "content": "1+1?"},
+        {"type": "reasoning", "summary": [{"text": "easy"}]},
+        {"type": "function_call", "call_id": "g", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "g", "output": "2"},
+        {"role": "assistant", "content": "2"},
+        {"role": "user", "content": "2+2?"},
+    ]
+    blocks = read_rollout(row).blocks
+    assert [(block.title, block.generated) for block in blocks] == [
+        ("User", False),
+        ("Reasoning", False),
+        ("Assistant asked for add", False),
+        ("Tool answered", False),
+        ("Assistant", False),
+        ("User", False),
+        ("Answer", True),
+    ]
+
+
+def test_what_ends_in_a_tool_call_has_no_answer(rollout):
+    row = rollout(tools=("search",))
+    row["response"]["output"].pop()
+    assert read_rollout(row).scoring.answer is None
 
 
 def test_texts_are_as_they_were_and_json_is_indented(talk):
@@ -71,8 +99,8 @@ def test_the_score_and_its_parts_come_apart(talk):
         "a",
         "resp_3_1",
     )
-    assert one.components == [("overlap", 0.5), ("passed", True)]
-    assert one.extras == [("expected_answer", "4"), ("rubric", {"a": 1})]
+    assert one.scoring.targets == [("expected_answer", "4")]
+    assert one.scoring.components == [("overlap", 0.5), ("passed", True), ("rubric.a", 1)]
     assert one.settings == {"temperature": 0.5}
     assert one.tools == [{"type": "function", "name": "add"}]
     assert one.usage["output_tokens"] == 8
@@ -100,6 +128,75 @@ def test_calls_come_with_time_and_tokens(rollout):
     assert (second.error, second.latency_ms, second.input_tokens) == ("timeout", None, None)
 
 
+@pytest.mark.parametrize(
+    ("response", "reason"),
+    [
+        ({"status": "completed"}, "completed"),
+        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_output_tokens"),
+        ({"choices": [{"finish_reason": "tool_calls"}]}, "tool_calls"),
+        ({"stop_reason": "end_turn"}, "end_turn"),
+        ('data: {"choices": [{"delta": {}}]}\ndata: {"choices": [{"finish_reason": "stop"}]}\n', "stop"),
+        ('data: {"type": "response.completed", "response": {"status": "completed"}}\n', "completed"),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_call_says_how_it_ended_in_every_dialect(rollout, response, reason):
+    [call] = read_rollout(rollout(ng_model_call_capture={"calls": [{"response": response}]})).calls
+    assert call.finish_reason == reason
+
+
+_CALL = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}
+_ANSWER = {"type": "function_call_output", "call_id": "c1", "output": "4"}
+_CHAT_CALL = {
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [{"id": "c1", "function": {"name": "add", "arguments": "{}"}}],
+}
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        [{"request": {"input": "2+2?"}, "response": {"output": [_CALL]}}, {"request": {"input": [_CALL, _ANSWER]}}],
+        [
+            {"request": {"messages": []}, "response": {"choices": [{"message": _CHAT_CALL}]}},
+            {"request": {"messages": [_CHAT_CALL, {"role": "tool", "tool_call_id": "c1", "content": "4"}]}},
+        ],
+    ],
+)
+def test_a_failed_rollout_shows_its_prompt_and_what_was_said_until_then(failed, calls):
+    row = failed() | {"ng_model_call_capture": {"calls": calls}}
+    planned = {"responses_create_params": {"input": "2+2?"}, "expected_answer": "4"}
+    one = read_rollout(row, planned)
+    assert [(block.title, block.text) for block in one.blocks] == [
+        ("User", "2+2?"),
+        ("Model asked for add", "{}"),
+        ("Tool answered", "4"),
+    ]
+    assert one.scoring.targets == [("expected_answer", "4")]
+
+
+def test_a_cut_off_rollout_and_crashed_tools_are_told(rollout):
+    errors = [{"tool": "search", "status": 500, "message": "it broke"}]
+    row = rollout(tools=("search", "submit"), _ng_cut_off="max_steps", _ng_tool_errors=errors)
+    one = read_rollout(row)
+    assert (one.cut_off, one.finish_reason) == ("max_steps", "max_steps")
+    [error] = one.tool_errors
+    assert (error.tool, error.status, error.message) == ("search", "500", "it broke")
+    assert [(block.name, block.error) for block in one.blocks if block.kind == "tool_output"] == [
+        ("search", "crashed with status 500"),
+        ("submit", None),
+    ]
+
+
+def test_of_several_calls_of_a_tool_the_one_that_crashed_is_marked(rollout):
+    row = rollout(tools=("search", "search"), _ng_tool_errors=[{"tool": "search", "status": 502, "message": "boom"}])
+    row["response"]["output"][3]["output"] = "error: boom"
+    outputs = [block for block in read_rollout(row).blocks if block.kind == "tool_output"]
+    assert [block.error for block in outputs] == [None, "crashed with status 502"]
+
+
 def test_a_failure_says_what_happened(failed):
     one = read_rollout(failed(2, 0, "verifier", "it crashed"))
     assert (one.outcome, one.reward, one.blocks) == ("failed", None, [])
@@ -118,8 +215,8 @@ def test_a_profiled_task_shows_its_question_and_its_numbers():
     one = read_rollout(row)
     assert (one.kind, one.reward, one.title) == ("profile", 0.25, "Task 4")
     assert [block.text for block in one.blocks] == ["2+2?"]
-    assert ("num_rollouts", 8) in one.components
-    assert ("answer", "4") in one.extras
+    assert ("num_rollouts", 8) in one.scoring.components
+    assert one.scoring.targets == [("answer", "4")]
 
 
 def test_pictures_in_the_row_are_shown_and_others_are_not(rollout):
@@ -167,7 +264,7 @@ def test_an_item_of_an_unknown_kind_is_shown_as_json(rollout):
     row = rollout()
     row["response"]["output"] = [{"type": "compaction", "note": "x"}, {"type": "web_search_call", "id": "w1"}]
     _, other, hosted = read_rollout(row).blocks
-    assert (other.kind, other.title, other.is_json) == ("other", "Turn 1 Step 0 - compaction", True)
+    assert (other.kind, other.title, other.is_json) == ("other", "compaction", True)
     assert (hosted.kind, hosted.name) == ("tool_call", "web_search")
 
 

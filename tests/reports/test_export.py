@@ -31,7 +31,7 @@ def index(write, opened, rollout, failed):
 def test_a_report_is_complete_in_itself(index, tmp_path):
     report = export_report([index], tmp_path / "out")
     pages = sorted((tmp_path / "out").rglob("*.html"))
-    assert (report.index, report.n_rollouts, len(pages)) == (tmp_path / "out" / "index.html", 8, 9)
+    assert (report.index, report.n_rollouts, len(pages)) == (tmp_path / "out" / "index.html", 9, 10)
     assert report.size_bytes == sum(page.stat().st_size for page in pages)
     for page in pages:
         html = page.read_text()
@@ -59,7 +59,21 @@ def test_a_rollout_page_leads_to_the_next_and_back(index, tmp_path):
 
 def test_only_the_chosen_rows_get_a_page(index, tmp_path):
     export_report([index], tmp_path / "out", rows={0: [5, 2]})
-    assert sorted(page.name for page in (tmp_path / "out" / "rollouts").iterdir()) == ["1-2.html", "1-5.html"]
+    assert sorted(page.name for page in (tmp_path / "out" / "rollouts").iterdir()) == [
+        "1-2.html",
+        "1-5.html",
+        "2-0.html",
+    ]
+
+
+def test_failures_beside_the_rollouts_get_pages_with_their_prompt(index, write, tmp_path):
+    task = {"_ng_task_index": 1, "_ng_rollout_index": 0, "expected_answer": "42"}
+    write("r_materialized_inputs.jsonl", [{**task, "responses_create_params": {"input": "six times seven?"}}])
+    export_report([index], tmp_path / "out")
+    html = (tmp_path / "out" / "rollouts" / "2-0.html").read_text()
+    assert "six times seven?" in html
+    assert "expected_answer" in html
+    assert "What the model said until then was not recorded." in html
 
 
 def test_two_files_are_compared(index, write, opened, rollout, tmp_path):
@@ -74,7 +88,7 @@ def test_an_earlier_report_gives_way_and_anything_else_does_not(index, tmp_path)
     out = tmp_path / "out"
     export_report([index], out)
     export_report([index], out, rows={0: [0]})
-    assert [page.name for page in (out / "rollouts").iterdir()] == ["1-0.html"]
+    assert {page.name for page in (out / "rollouts").iterdir()} == {"1-0.html", "2-0.html"}
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / "thesis.txt").write_text("years of work")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.facts import FAILED, SCORED, TOKENS, UNNUMBERED, facts_of, loads_row
+from nemo_gym._reports.facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR, UNNUMBERED, facts_of, loads_row
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -41,6 +41,24 @@ def test_an_incomplete_response_gives_its_reason(rollout):
     row = rollout(status="incomplete")
     row["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
     assert facts_of(row).finish == "max_output_tokens"
+
+
+def test_a_rollout_that_was_cut_off_says_so_instead_of_completed(rollout):
+    facts = facts_of(rollout(_ng_cut_off="max_steps"))
+    assert facts.flags & CUT_OFF
+    assert facts.finish == "max_steps"
+    assert not facts_of(rollout()).flags & (CUT_OFF | TOOL_ERROR)
+
+
+def test_a_response_that_hit_the_most_tokens_was_cut_off(rollout):
+    row = rollout(status="incomplete")
+    row["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    assert facts_of(row).flags & CUT_OFF
+
+
+def test_a_crashed_tool_is_noticed(rollout):
+    row = rollout(_ng_tool_errors=[{"tool": "search", "status": 500, "message": "no"}])
+    assert facts_of(row).flags & TOOL_ERROR
 
 
 def test_thoughts_count_as_written_and_token_ids_are_noticed(rollout):

@@ -63,6 +63,13 @@ def test_a_run_in_numbers(of_run):
     assert agent.finish_reasons == {"completed": 4}
 
 
+@pytest.mark.parametrize("reward", [0.0, 1.0])
+def test_of_right_and_wrong_the_one_that_never_came_is_counted_as_zero(of_run, reward):
+    [agent] = of_run([[reward], [reward]]).agents
+    assert agent.histogram.labels == ["0", "1"]
+    assert agent.histogram.counts == ([2, 0] if reward == 0 else [0, 2])
+
+
 def test_several_agents_are_shown_together_and_apart(write, opened, rollout):
     rows = [rollout(0, agent="a", tools=("search",)), rollout(1, reward=0.0, agent="b", tools=("search", "submit"))]
     report = overview(opened(write("r.jsonl", rows)))

@@ -67,6 +67,16 @@ def test_rows_are_sorted_and_those_without_a_value_come_last(browser, sort, desc
     assert list(browser.results(sort=sort, descending=descending).rows) == rows
 
 
+def test_cut_off_rollouts_and_those_with_a_crashed_tool_can_be_picked(write, opened, rollout):
+    crashed = {"_ng_tool_errors": [{"tool": "t", "status": 500, "message": "no"}]}
+    rows = [rollout(0), rollout(1, **crashed), rollout(2, _ng_cut_off="length"), rollout(3, _ng_cut_off="x", **crashed)]
+    browser = Browser(opened(write("r.jsonl", rows)))
+    assert list(browser.results(Filters(tool_error=True)).rows) == [1, 3]
+    assert list(browser.results(Filters(cut_off=True)).rows) == [2, 3]
+    assert list(browser.results(Filters(cut_off=True, tool_error=True)).rows) == [3]
+    assert (browser.choices().has_tool_errors, browser.choices().has_cut_offs) == (True, True)
+
+
 def test_a_column_that_is_not_known_is_refused(browser):
     with pytest.raises(ValueError, match="cannot be sorted by 'colour'"):
         browser.results(sort="colour")
@@ -124,7 +134,7 @@ def test_pages_show_rows_with_what_was_asked(browser):
     page = browser.page(browser.results(sort="reward", descending=True), 1, size=2)
     assert [item.row for item in page.items] == [2, 1]
     assert (page.number, page.n_pages, page.total) == (1, 3, 5)
-    assert page.items[0].preview == "question 1"
+    assert (page.items[0].preview.asked, page.items[0].preview.answer) == ("question 1", "a pear")
     assert (page.items[0].tools, page.items[0].fields) == (("search", "submit"), {"overlap": 0.3})
 
 
@@ -150,7 +160,7 @@ def test_repeats_of_a_task_are_grouped(browser):
     first, second, _ = page.groups
     assert (first.mean_reward, first.min_reward, first.max_reward, first.pass_rate) == (0.5, 0.0, 1.0, 0.5)
     assert (second.n_rollouts, second.n_scored, second.n_failed, second.mean_reward) == (2, 1, 1, 0.5)
-    assert first.preview == "question 0"
+    assert first.preview.asked == "question 0"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +175,12 @@ def test_repeats_of_a_task_are_grouped(browser):
 def test_groups_are_sorted(browser, sort, descending, tasks):
     page = browser.group_page(browser.groups(sort=sort, descending=descending), 0)
     assert [group.task for group in page.groups] == tasks
+
+
+def test_of_tasks_with_one_pass_rate_the_lower_mean_comes_first(write, opened, rollout):
+    browser = Browser(opened(write("r.jsonl", [rollout(0, reward=0.5), rollout(1, reward=0.25), rollout(2)])))
+    page = browser.group_page(browser.groups(sort="pass_rate"), 0)
+    assert [group.task for group in page.groups] == [1, 0, 2]
 
 
 def test_two_agents_on_one_task_are_two_groups(write, opened, rollout):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running `gym view` and a real browser, both shared by all tests that look at the page."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -17,6 +18,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 
 from tests.view import rows
 
+SECRET = "sk-nobody-may-see-this"
 PATIENCE_MS = 90_000
 """No test is about speed: on a busy machine a page may take its time."""
 expect.set_options(timeout=PATIENCE_MS)
@@ -85,6 +87,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     folder = tmp_path_factory.mktemp("runs")
     run = rows.run(12, 4, seed=1, skill=0.4, agents=("weather_agent", "careful_agent"))
     run = [rows.with_calls(row) if row["_ng_task_index"] == 3 else row for row in run]
+    run = [rows.with_crashed_tool(row) if row["_ng_task_index"] == 5 else row for row in run]
     run[0] = rows.with_tokens(run[0])
     rows.write(folder / "run.jsonl", [*run[:3], '{"broken": ', *run[3:], '["not an object"]'])
     rows.write(
@@ -95,8 +98,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
             rows.failure(15, "model", "the endpoint answered 503 three times"),
         ],
     )
+    plan = [rows.planned(task, repeat) for task in range(16) for repeat in range(4)]
+    rows.write(folder / "run_materialized_inputs.jsonl", plan)
+    (folder / "run_run.json").write_text(json.dumps(rows.manifest(SECRET)))
     rows.write(folder / "other.jsonl", rows.run(12, 4, seed=2, skill=0.7))
     rows.write(folder / "hostile.jsonl", [rows.hostile(0), rows.hostile(0) | {"_ng_rollout_index": 1}])
+    rows.write(folder / "examples.jsonl", [rows.with_examples(rows.rollout(1, 0))])
     rows.write(folder / "growing.jsonl", [rows.rollout(0, 0)])
     rows.write(folder / "empty.jsonl", [])
     inputs = [{key: row[key] for key in row if key not in ("response", "reward", "format_reward")} for row in run[:5]]
@@ -109,7 +116,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
             for task, row in enumerate(inputs[:4])
         ],
     )
-    names = ("run", "other", "hostile", "growing", "inputs", "dataset", "profile", "empty", "run_failures")
+    names = ("run", "other", "hostile", "growing", "inputs", "dataset", "profile", "empty", "run_failures", "examples")
     return Files(folder, tuple(f"{name}.jsonl" for name in names))
 
 

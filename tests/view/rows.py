@@ -47,9 +47,27 @@ def rollout(
         },
         "reward": reward,
         "format_reward": 0.5 if repeat % 2 else 1.0,
-        "expected_city": city,
+        "coat": "none" if reward else "unclear",
         **more,
     }
+
+
+def planned(task: int, repeat: int) -> dict[str, Any]:
+    """A row of the materialized inputs: the task as it was before it was played."""
+    city = _CITIES[task % len(_CITIES)]
+    return {
+        "_ng_task_index": task,
+        "_ng_rollout_index": repeat,
+        "responses_create_params": _asked(city),
+        "expected_answer": "no coat",
+        "climate": "hot" if task % 2 else "mild",
+    }
+
+
+def with_crashed_tool(row: dict[str, Any]) -> dict[str, Any]:
+    """The same rollout, in which the first tool crashed."""
+    row["response"]["output"][2]["output"] = "Internal Server Error: no such station"
+    return {**row, "_ng_tool_errors": [{"tool": "get_weather", "status": 500, "message": "no such station"}]}
 
 
 def _asked(city: str) -> dict[str, Any]:
@@ -135,7 +153,10 @@ def with_calls(row: dict[str, Any]) -> dict[str, Any]:
             "status_code": 200,
             "latency_ms": 812.4 + 400 * number,
             "latency_ttft_ms": 95.0 + number,
-            "response": {"usage": {"input_tokens": 1180 + 212 * number, "output_tokens": 64 - 9 * number}},
+            "response": {
+                "status": "completed",
+                "usage": {"input_tokens": 1180 + 212 * number, "output_tokens": 64 - 9 * number},
+            },
         }
         for number in range(2)
     ]
@@ -183,11 +204,16 @@ def run(
 
 
 def failure(task: int, kind: str, message: str) -> dict[str, Any]:
-    """A row of a failures file."""
-    row = rollout(task, 0)
-    del row["response"], row["reward"]
+    """A row of a failures file, with the calls that were captured."""
+    output = [_reasoning("Oslo"), _tool_call(0, "Oslo", 3, 4)[0]]
+    request = {"input": [*_asked("Oslo")["input"], *output, _tool_call(0, "Oslo", 3, 4)[1]]}
+    calls = [{"status_code": 200, "latency_ms": 700.0, "response": {"status": "completed", "output": output}}]
+    calls.append({"request": request, "status_code": 503, "error_category": "server_error"})
     return {
-        **row,
+        "_ng_task_index": task,
+        "_ng_rollout_index": 0,
+        "agent_ref": {"type": "responses_api_agents", "name": "weather_agent"},
+        "ng_model_call_capture": {"calls": calls},
         "_ng_failure": {
             "kind": kind,
             "boundary": "agent",
@@ -196,6 +222,36 @@ def failure(task: int, kind: str, message: str) -> dict[str, Any]:
             "attempts": 3,
             "status": 503,
         },
+    }
+
+
+def with_examples(row: dict[str, Any]) -> dict[str, Any]:
+    """The same rollout after an example in its prompt, and with the calls that are expected of it."""
+    example = [{"role": "user", "content": "And Rome?"}, {"role": "assistant", "content": "No coat needed in Rome."}]
+    row["responses_create_params"]["input"][1:1] = example
+    made = [item for item in row["response"]["output"] if item["type"] == "function_call"]
+    expected = [{"name": call["name"], "arguments": call["arguments"]} for call in made]
+    return {**row, "ground_truth": [*expected, {"name": "get_tide", "arguments": "{}"}]}
+
+
+def manifest(secret: str) -> dict[str, Any]:
+    """The record of a run, in which somebody has left a secret."""
+    policy = {"openai_model": "qwen3-8b-instruct", "openai_api_key": secret}
+    return {
+        "schema": 1,
+        "status": "finished",
+        "started_at": "2026-11-16T14:50:24.316+00:00",
+        "ended_at": "2026-11-16T14:53:11.127+00:00",
+        "counts": {"requested": 99, "scored": 96, "failed": 3},
+        "input": {"path": "data/weather.jsonl", "size_bytes": 1, "sha256": "ab" * 32},
+        "settings": {"num_repeats": 4, "responses_create_params": {"temperature": 0.7}},
+        "config": {
+            "policy_model": {"responses_api_models": {"vllm_model": policy}},
+            "weather": {"resources_servers": {"weather": {"domain": "agent"}}},
+        },
+        "nemo_gym": "0.1.0",
+        "python": "3.11.7",
+        "git": {"commit": "c0ffee" * 6, "dirty": True},
     }
 
 

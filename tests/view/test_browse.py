@@ -10,7 +10,8 @@ ROWS = "#ngp-listing tbody tr"
 FOUND = "#ngp-listing .ngp-found"
 
 
-def column(page: Page, number: int) -> list[str]:
+def column(page: Page, heading: str) -> list[str]:
+    number = page.locator("#ngp-listing th").all_inner_texts().index(heading) + 1
     return page.locator(f"{ROWS} td:nth-child({number})").all_inner_texts()
 
 
@@ -51,35 +52,37 @@ def test_a_heading_sorts_by_its_column_and_back(visit):
     page = visit.open("?tab=browse")
     page.locator("#ngp-listing th a", has_text="Tokens").click()
     expect(page.locator("#ngp-listing th[aria-sort=ascending]")).to_have_text("Tokens")
-    assert column(page, 8) == sorted(column(page, 8), key=int)
+    assert column(page, "Tokens") == sorted(column(page, "Tokens"), key=int)
     page.locator("#ngp-listing th a", has_text="Tokens").click()
     expect(page.locator("#ngp-listing th[aria-sort=descending]")).to_have_text("Tokens")
-    assert column(page, 8) == sorted(column(page, 8), key=int, reverse=True)
+    assert column(page, "Tokens") == sorted(column(page, "Tokens"), key=int, reverse=True)
 
 
 @pytest.mark.parametrize(
-    ("query", "number", "expected"),
+    ("query", "heading", "expected"),
     [
-        ("agent=careful_agent", 4, {"careful_agent"}),
-        ("min=1", 3, {"1"}),
-        ("max=0.5", 3, {"0"}),
-        ("min=0.2&max=1.5", 3, {"1"}),
-        ("task=3", 1, {"3"}),
-        ("finish=max_output_tokens", 6, {"max_output_tokens"}),
-        ("tool=get_wind", 7, {"2", "3"}),
+        ("agent=careful_agent", "Agent", {"careful_agent"}),
+        ("min=1", "Reward", {"1"}),
+        ("max=0.5", "Reward", {"0"}),
+        ("min=0.2&max=1.5", "Reward", {"1"}),
+        ("task=3", "Task", {"3"}),
+        ("finish=max_output_tokens", "Finish", {"max_output_tokens"}),
+        ("tool=get_wind", "Tool calls", {"2", "3"}),
+        ("cut=1", "Trouble", {"cut off", "crashed tool cut off"}),
+        ("crashed=1", "Trouble", {"crashed tool", "crashed tool cut off"}),
     ],
 )
-def test_a_filter_leaves_only_what_it_says(visit, query, number, expected):
+def test_a_filter_leaves_only_what_it_says(visit, query, heading, expected):
     page = visit.open(f"?tab=browse&{query}")
     expect(page.locator(FOUND)).to_have_text(re.compile(r"\d+ rollouts found"))
-    assert set(column(page, number)) == expected
+    assert set(column(page, heading)) == expected
 
 
 def more_filters(visit, query: str) -> Page:
     """The Browse tab with all its filters unfolded."""
     page = visit.open(query)
     if not page.get_by_label("Tool used").is_visible():
-        page.get_by_role("button", name="More filters").click()
+        page.get_by_role("button", name="More filters and columns").click()
     expect(page.get_by_label("Tool used")).to_be_visible()
     return page
 
@@ -94,7 +97,7 @@ def test_filters_add_up(visit):
     expect(page.locator(ROWS).first).to_contain_text("careful_agent")
     visit.settle()
     assert {"task=5", "min=1", "agent=careful_agent"} <= set(visit.place.removeprefix("?").split("&"))
-    assert set(column(page, 3)) == {"1"}
+    assert set(column(page, "Reward")) == {"1"}
 
 
 @pytest.mark.parametrize(
@@ -114,7 +117,7 @@ def test_a_range_of_rewards_is_left(visit):
     page.get_by_label("to", exact=True).fill("0.5")
     expect(page.locator(FOUND)).to_contain_text("rollouts found")
     visit.settle()
-    assert set(column(page, 3)) == {"0"}
+    assert set(column(page, "Reward")) == {"0"}
     page.get_by_label("Reward from").fill("0.25")
     expect(page.locator("#ngp-listing")).to_contain_text("No rollout matches these filters.")
 
@@ -124,10 +127,10 @@ def test_rows_are_sorted_by_what_is_chosen(visit):
     page.get_by_label("Sort by").click()
     page.get_by_role("option", name="tool calls").click()
     expect(page.locator("#ngp-listing th[aria-sort=ascending]")).to_have_text("Tool calls")
-    assert set(column(page, 7)) <= {"0", "1"}
+    assert set(column(page, "Tool calls")) <= {"0", "1"}
     page.get_by_label("Highest first").click()
     expect(page.locator("#ngp-listing th[aria-sort=descending]")).to_have_text("Tool calls")
-    assert column(page, 7)[0] == "3"
+    assert column(page, "Tool calls")[0] == "3"
 
 
 def test_failed_and_scored_are_told_apart(visit, files):
@@ -144,24 +147,58 @@ def test_failed_and_scored_are_told_apart(visit, files):
     assert {"outcome=failed", "failure=timeout"} <= set(visit.place.split("&"))
 
 
-def test_the_repeats_of_a_task_are_one_line_of_squares(visit):
+def test_what_was_asked_last_the_answer_and_the_target_are_in_the_list(visit):
+    page = visit.open("?tab=browse&task=4&min=1&sort=rollout&agent=weather_agent")
+    assert column(page, "Asked last")[0] == "What is the weather in Quito, and should I take a coat?"
+    assert column(page, "Answer")[0].startswith("No coat needed: it is 22 degrees in Quito")
+    assert column(page, "Target")[0] == "no coat"
+
+
+def test_fields_of_the_task_become_columns_of_the_readers_choice(visit):
+    page = more_filters(visit, "?tab=browse")
+    assert "format_reward" in page.locator("#ngp-listing th").all_inner_texts()
+    page.get_by_label("Columns").click()
+    page.get_by_role("option", name="climate").click()
+    expect(page.locator("#ngp-listing th", has_text="climate")).to_be_visible()
+    visit.settle()
+    assert "col=climate" in visit.place
+    assert set(column(page, "climate")) <= {"mild", "hot"}
+    assert "format_reward" not in page.locator("#ngp-listing th").all_inner_texts()
+
+
+def test_rollouts_with_a_crashed_tool_can_be_picked(visit):
+    page = more_filters(visit, "?tab=browse")
+    page.get_by_label("a crashed tool").click()
+    expect(page.locator(FOUND)).to_contain_text("8 rollouts found")
+    visit.settle()
+    assert "crashed=1" in visit.place
+
+
+def test_tasks_are_listed_worst_first_and_lead_to_their_rollouts(visit):
     page = visit.open("?tab=browse")
-    page.get_by_label("Group by task").click()
+    page.locator("#ngp-header .ngp-tab", has_text="Tasks").click()
     expect(page.locator(FOUND)).to_have_text("24 tasks")
-    first = page.locator(ROWS).first
+    rates = [int(rate.rstrip("%")) for rate in column(page, "Pass rate")]
+    assert rates == sorted(rates)
+    assert rates[0] < rates[-1]
+    expect(page.locator("#ngp-listing")).to_contain_text("3 more tasks have no scored rollout: see run_failures.jsonl.")
+    task, first = column(page, "Task")[0], page.locator(ROWS).first
     expect(first.locator(".ngp-dot")).to_have_count(4)
     expect(first.locator(".ngp-dot").nth(1)).to_have_attribute("title", re.compile(r"rollout 1 · reward [01]"))
-    first.locator(".ngp-dot").nth(1).click()
-    expect(page.locator("#ngp-conversation h1")).to_have_text("Task 0 · Rollout 1")
+    first.locator("td").last.click()
+    expect(page.locator("#ngp-header .ngp-tab[aria-current]")).to_have_text("Rollouts")
+    expect(page.locator(FOUND)).to_contain_text("4 rollouts found")
+    visit.settle()
+    assert set(column(page, "Task")) == {task}
 
 
 @pytest.mark.parametrize(
     ("name", "badge", "headings"),
     [
-        ("inputs.jsonl", "materialized inputs", {"Task", "Rollout", "Asked"}),
-        ("dataset.jsonl", "dataset", {"Task", "Asked"}),
-        ("profile.jsonl", "profiled tasks", {"Task", "Reward", "Asked"}),
-        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "Asked"}),
+        ("inputs.jsonl", "materialized inputs", {"Task", "Rollout", "Asked last"}),
+        ("dataset.jsonl", "dataset", {"Task", "Asked last"}),
+        ("profile.jsonl", "profiled tasks", {"Task", "Reward", "Asked last"}),
+        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "What went wrong", "Asked last", "Target"}),
     ],
 )
 def test_any_file_of_a_run_can_be_browsed(visit, files, name, badge, headings):

@@ -32,7 +32,7 @@ def test_every_tab_fits_the_screen_and_loads_nothing_from_elsewhere(new_visit, s
         visit.resize(PHONE)
         page = visit.open(query)
         if name == "overview":
-            expect(page.locator("#ngp-overview .vega-embed svg.marks")).to_have_count(6)
+            expect(page.locator("#ngp-overview figure")).to_have_count(7)
         if name == "tokens":
             page.locator("#ngp-conversation summary", has_text="Tokens").click()
         see_that_it_fits(visit, f"{name}-{scheme}")

@@ -23,6 +23,8 @@ filters = st.builds(
     tool=st.none() | some_word,
     finish_reason=st.none() | some_word,
     failure_kind=st.none() | some_word,
+    tool_error=st.booleans(),
+    cut_off=st.booleans(),
 )
 places = st.builds(
     Place,
@@ -36,6 +38,7 @@ places = st.builds(
     sort=st.sampled_from(["", "task", "reward", "format_reward"]),
     descending=st.booleans(),
     grouped=st.booleans(),
+    columns=st.lists(some_word, max_size=3).map(tuple),
     page=naturals,
 )
 

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Why a rollout has its reward: the target of its task, the answer, the calls, and what the verifier added.
+
+Which fields of a row are the task's is known where the planned row is at hand; where it is not, names decide.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from nemo_gym._reports.blocks import ANSWER_TITLE, Block
+from nemo_gym._reports.facts import CAPTURE_KEY, MEAN_REWARD_KEYS
+from nemo_gym._util.keys import (
+    AGENT_REF_KEY_NAME,
+    BOOKKEEPING_PREFIX,
+    RESPONSE_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME,
+    REWARD_KEY_NAME,
+)
+
+METADATA_KEY = "verifier_metadata"
+_BULK = frozenset(
+    {
+        RESPONSE_KEY_NAME,
+        RESPONSES_CREATE_PARAMS_KEY_NAME,
+        REWARD_KEY_NAME,
+        AGENT_REF_KEY_NAME,
+        CAPTURE_KEY,
+        *MEAN_REWARD_KEYS,
+        "ng_trajectory",
+        "ng_agent_observations",
+        "rollout_infos",
+        "sample",
+    }
+)
+_TARGET = re.compile(r"^(expected|correct|gold|golden|reference|target|ground_truth)(_|$)")
+_LIKELY_TARGET = ("answer", "answers", "label", "solution")
+"""A target in a task; in the row of a rollout it may be what the verifier read."""
+_NUMBERS = frozenset({int, float, bool})
+
+Field = tuple[str, Any]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call of a tool; `matched`: it was expected and made."""
+
+    name: str
+    arguments: Any
+    matched: bool = False
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What a reader compares to understand a reward."""
+
+    answer: str | None
+    """The last thing that the model said; None if it said nothing in the end."""
+    targets: list[Field]
+    expected_calls: list[ToolCall]
+    made_calls: list[ToolCall]
+    components: list[tuple[str, float]]
+    """Numbers that the verifier added: parts of the reward, and others."""
+    verdict: list[Field]
+    """Everything else that the verifier added."""
+    task_fields: list[Field]
+    """The other fields of the task."""
+    is_task_known: bool
+    """The planned row was at hand, so that the verifier's fields are told from the task's."""
+
+
+def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks: Sequence[Block]) -> Scoring:
+    """Sort the fields of a row, and of its planned row, by what they are for."""
+    given, row_fields = dict(own_fields(task or {})), dict(own_fields(row))
+    targets = read_targets(row, task)
+    shown = {name for name, _ in targets}
+    added = [(name, value) for name, value in row_fields.items() if name not in given and name not in shown]
+    components = [field for name, value in added for field in _numbers_of(name, value)]
+    verdict = [(name, value) for name, value in added if not _numbers_of(name, value)]
+    expected = next((calls for _, value in targets if (calls := _calls_of(value))), [])
+    called = [block for block in blocks if block.kind == "tool_call" and block.generated]
+    made = [ToolCall(block.name or "", _parse(block.text)) for block in called]
+    return Scoring(
+        answer=next((block.text for block in reversed(blocks) if block.title == ANSWER_TITLE), None),
+        targets=[(name, value) for name, value in targets if not expected or not _calls_of(value)],
+        expected_calls=_mark_matches(expected, made),
+        made_calls=_mark_matches(made, expected),
+        components=components,
+        verdict=verdict,
+        task_fields=[(name, value) for name, value in given.items() if name not in shown],
+        is_task_known=task is not None,
+    )
+
+
+def read_targets(row: Mapping[str, Any], task: Mapping[str, Any] | None) -> list[Field]:
+    """What a row says is right: fields of the task, of its metadata, or of the row, by their names."""
+    source = task if task is not None else row
+    found = {name: value for name, value in own_fields(row) if _TARGET.match(name)}
+    found |= {name: value for name, value in own_fields(source) if _TARGET.match(name)}
+    metadata = source.get(METADATA_KEY) or row.get(METADATA_KEY)
+    nested = metadata if isinstance(metadata, dict) else {}
+    found |= {f"{METADATA_KEY}.{name}": value for name, value in nested.items() if _TARGET.match(name)}
+    for name in _LIKELY_TARGET:
+        # Beside another target, a row's own `answer` is rather what the verifier took for the model's.
+        if source.get(name) is not None and (task is not None or not found):
+            found[name] = source[name]
+        elif nested.get(name) is not None:
+            found[f"{METADATA_KEY}.{name}"] = nested[name]
+    if not found and nested:
+        found[METADATA_KEY] = metadata
+    return [(name, value) for name, value in found.items() if value is not None]
+
+
+def own_fields(row: Mapping[str, Any]) -> Iterable[Field]:
+    """The fields of a row that belong to its environment, not to us."""
+    return ((name, value) for name, value in row.items() if name not in _BULK and not _is_ours(name))
+
+
+def short_text(value: Any, length: int) -> str:
+    """A value on one line, cut off where it is long."""
+    if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+        value = value[0]
+    if calls := _calls_of(value):
+        value = ", ".join(call.name for call in calls)
+    # Only the beginning of a text is looked at: it may be megabytes long.
+    text = value[: 4 * length] if isinstance(value, str) else _dump(value)[: 4 * length]
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[: length - 1]}…"
+
+
+def _is_ours(name: str) -> bool:
+    return name.startswith(BOOKKEEPING_PREFIX)
+
+
+def _numbers_of(name: str, value: Any) -> list[tuple[str, float]]:
+    """A number, or the numbers of an object that holds nothing else, by their own names."""
+    if type(value) in _NUMBERS:
+        return [(name, value)]
+    if isinstance(value, dict) and value and all(type(one) in _NUMBERS for one in value.values()):
+        return [(f"{name}.{part}", one) for part, one in value.items()]
+    return []
+
+
+def _calls_of(value: Any) -> list[ToolCall]:
+    """The tool calls that a target lists; none if it is something else."""
+    if not isinstance(value, list) or not value:
+        return []
+    calls = [
+        ToolCall(one["name"], _parse(one.get("arguments")))
+        for one in value
+        if isinstance(one, dict) and isinstance(one.get("name"), str) and "arguments" in one
+    ]
+    return calls if len(calls) == len(value) else []
+
+
+def _mark_matches(calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[ToolCall]:
+    left = Counter(map(_key, others))
+    marked = []
+    for call in calls:
+        key = _key(call)
+        marked.append(ToolCall(call.name, call.arguments, matched=left[key] > 0))
+        left[key] -= 1
+    return marked
+
+
+def _key(call: ToolCall) -> str:
+    return f"{call.name} {_dump(call.arguments)}"
+
+
+def _parse(arguments: Any) -> Any:
+    if isinstance(arguments, str):
+        try:
+            return orjson.loads(arguments)
+        except orjson.JSONDecodeError:
+            return arguments
+    return arguments
+
+
+def _dump(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str).decode()
