@@ -57,7 +57,7 @@ def row_chart(title: str, counts: Mapping[str, float], *, bad: bool = False) -> 
         shapes.append(_label(0, foot - 14, text, "start"))
         shapes.append(_bar(0, foot - 9, width, 8, f"{name}: {shown(value)}", bad, is_zero=value == 0))
         shapes.append(_label(width + 5, foot - 1, shown(value), "start"))
-    return _figure(title, shapes, max(_ROW_HEIGHT * len(counts) + 4, _HEIGHT))
+    return _figure(title, shapes, _ROW_HEIGHT * len(counts) + 4)
 
 
 def point_chart(title: str, x_title: str, xs: Sequence[float], ys: Sequence[float]) -> Html:

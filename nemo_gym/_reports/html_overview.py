@@ -159,8 +159,9 @@ def _reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterable[Ht
         yield bar_chart("Pass rates (tasks)", agent.pass_rate_histogram.labels, agent.pass_rate_histogram.counts)
     if agent.is_binary and points:
         # Points at 0 and 1 only would hide behind each other.
-        yield _means("Mean reward by length (characters)", _by_length(points))
-        yield _means("Mean reward by tool calls", _by_calls(points))
+        for title, groups in (("length (characters)", _by_length(points)), ("tool calls", _by_calls(points))):
+            if len(groups) > 1:
+                yield _means(f"Mean reward by {title}", groups)
     elif points:
         rewards = [point.reward for point in points]
         yield point_chart("Reward and length", "characters written", [point.length for point in points], rewards)

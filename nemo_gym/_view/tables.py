@@ -139,11 +139,15 @@ def _heading(place: Place, column: Column) -> str:
     return f'<th scope="col" class="{column.kind}" aria-sort="{order}">{link(then, escape(column.title))}</th>'
 
 
+def _cell(column: Column, html: str) -> str:
+    """A cell that knows its heading, for screens that are too narrow for columns."""
+    return f'<td class="{column.kind}" data-label="{escape(column.title)}">{html}</td>'
+
+
 def _row(place: Place, columns: Sequence[Column], one: RowSummary) -> str:
     at = place.at(tab="rollout", row=one.row)
     first, *rest = columns
-    cells = [f'<td class="{first.kind}">{link(at, first.cell(one))}</td>']
-    cells += [f'<td class="{column.kind}">{column.cell(one)}</td>' for column in rest]
+    cells = [_cell(first, link(at, first.cell(one))), *(_cell(column, column.cell(one)) for column in rest)]
     current = ' class="is-current"' if one.row == place.row else ""
     return f'<tr data-row="{one.row}" data-href="{escape(at.query())}"{current}>{"".join(cells)}</tr>'
 
@@ -163,7 +167,7 @@ def _list_tasks(file: OpenFile, place: Place, budget_s: float) -> Listing:
     head = "".join(_heading(place, column) for column in columns)
     body = "".join(
         f'<tr data-task="{group.task}" data-href="{escape(_rollouts_of(place, group).query())}">'
-        + "".join(f'<td class="{column.kind}">{column.cell(group)}</td>' for column in columns)
+        + "".join(_cell(column, column.cell(group)) for column in columns)
         + "</tr>"
         for group in page.groups
     )
