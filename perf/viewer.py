@@ -83,7 +83,7 @@ def _measured(browser: Browser, path: Path, n_rows: int) -> _Figures:
         figures.indexed_s = time.perf_counter() - began
         figures.opened_ms = [_opened(page, row) for row in random.Random(0).sample(range(n_rows), _OPENED)]
         page.goto(f"{address}/?tab=overview")
-        page.wait_for_selector("#ngp-numbers .ngp-tile", timeout=60_000)
+        page.wait_for_selector("#ngp-numbers .ngv-tile", timeout=60_000)
         page.close()
     return figures
 

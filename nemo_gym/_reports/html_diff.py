@@ -8,20 +8,27 @@ from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, Ta
 from nemo_gym._reports.conversation import Rollout
 from nemo_gym._reports.html_block import block_html
 from nemo_gym._reports.html_parts import Html, element, joined, table
+from nemo_gym._reports.scoring import short_text
 from nemo_gym._results.compare import Comparison
 from nemo_gym._results.metric_rows import number_text as shown
 
 FIRST_DIFFERENCE = "ngv-first-difference"
 _TASKS_SHOWN = 200
+_TARGET_LENGTH = 300
 
 
 def diff_html(diff: RolloutDiff) -> str:
     """Both conversations in two columns, with the place where they part marked."""
     heads = element("div", _head(diff.left), _head(diff.right), class_="ngv-pair")
     said = "Both conversations are the same." if diff.first is None else None
+    targets = diff.left.scoring.targets
+    lines = [_target(name, short_text(value, _TARGET_LENGTH)) for name, value in targets]
+    target = element("div", *lines, class_="ngv-folds") if lines else None
     pairs = [_pair(pair, is_first=number == diff.first) for number, pair in enumerate(diff.pairs)]
     note = element("p", said, class_="ngv-soft") if said else None
-    return element("div", heads, note, element("div", *pairs, class_="ngv-pairs"), class_="ngv ngv-wide ngv-diff")
+    return element(
+        "div", target, heads, note, element("div", *pairs, class_="ngv-pairs"), class_="ngv ngv-wide ngv-diff"
+    )
 
 
 def file_comparison_html(
@@ -53,6 +60,11 @@ def _head(rollout: Rollout) -> Html:
     about = " · ".join(filter(None, [rollout.agent, rollout.model, rollout.response_id]))
     title = element("div", element("h3", rollout.title), element("span", about, class_="ngv-soft"))
     return element("div", title, element("span", said, class_=f"ngv-reward {mood}"), class_="ngv-head")
+
+
+def _target(name: str, text: str) -> Html:
+    label = element("span", f"Target, {name}", class_="ngv-soft")
+    return element("div", label, element("span", text, class_="ngv-code"), class_="ngv-field")
 
 
 def _pair(pair: BlockPair, *, is_first: bool) -> Html:

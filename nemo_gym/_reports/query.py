@@ -126,8 +126,6 @@ class Choices:
     """The numbers of rows that can be sorted by."""
     columns: tuple[str, ...]
     """Every simple field of the first rows and their tasks."""
-    has_tool_errors: bool
-    has_cut_offs: bool
     reward_low: float | None
     reward_high: float | None
 
@@ -231,7 +229,6 @@ class Browser:
 
     def _choices(self) -> Choices:
         columns = self.index.columns
-        flags = set(columns.flags[: columns.n_rows])
         known = [value for value in columns.reward[: columns.n_rows] if not math.isnan(value)]
         return Choices(
             agents=tuple(sorted(filter(None, columns.agents))),
@@ -240,8 +237,6 @@ class Browser:
             failure_kinds=tuple(sorted(filter(None, columns.failures))),
             fields=tuple(columns.fields),
             columns=self._field_names(min(columns.n_rows, _FIELDS_FROM)),
-            has_tool_errors=any(one & TOOL_ERROR for one in flags),
-            has_cut_offs=any(one & CUT_OFF for one in flags),
             reward_low=min(known, default=None),
             reward_high=max(known, default=None),
         )

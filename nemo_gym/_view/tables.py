@@ -82,12 +82,12 @@ def columns_of(file: OpenFile, rows: Sequence[RowSummary], chosen: Sequence[str]
         columns.append(Column("agent", "Agent", lambda one: escape(one.agent or "") or _NONE, "wide"))
     columns += [_field(name, choices.fields) for name in chosen or choices.fields[:_MOST_FIELDS]]
     if any(one.preview.failure for one in rows):
-        columns.append(Column("", "What went wrong", lambda one: _clip(one.preview.failure), "preview"))
+        columns.append(Column("", "What went wrong", lambda one: _clip(one.preview.failure), "preview said"))
     columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
     if any(one.preview.answer for one in rows):
-        columns.append(Column("", "Answer", lambda one: _clip(one.preview.answer), "preview"))
+        columns.append(Column("", "Answer", lambda one: _clip(one.preview.answer), "preview said"))
     if any(one.preview.target for one in rows):
-        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview"))
+        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview said"))
     if choices.finish_reasons:
         columns.append(Column("finish_reason", "Finish", lambda one: escape(one.finish_reason or "") or _NONE, "wide"))
     if choices.tools:
@@ -198,7 +198,7 @@ def _task_columns(file: OpenFile, place: Place, groups: Sequence[TaskGroup]) -> 
     columns += [_task_field(name) for name in place.columns]
     columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
     if any(one.preview.target for one in groups):
-        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview"))
+        columns.append(Column("", "Target", lambda one: _clip(one.preview.target), "preview said"))
     return columns
 
 

@@ -13,6 +13,7 @@ def test_another_rollout_of_the_task_is_put_beside_and_the_first_difference_mark
     page.locator("#ngp-bar").get_by_text("Compare", exact=True).click()
     expect(page.locator("#ngp-comparison h3")).to_have_text([re.compile(r"Task 3 · Rollout \d")] * 2)
     expect(page.locator(MARK)).to_have_text("The first difference")
+    expect(page.locator("#ngp-comparison .ngv-field")).to_have_text(re.compile(r"Target, expected_answer\s*no coat"))
     marks = page.locator("#ngp-comparison .ngv-pair.first mark")
     expect(marks).to_have_text(["1", "2"])  # 11 and 12 km/h of wind, what the first tool call was told
     expect(page.locator("#ngp-comparison .ngv-pair.same")).to_have_count(6)

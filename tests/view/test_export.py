@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from nemo_gym.cli.main import main
-from tests.view.conftest import PATIENCE_MS, Visit
+from tests.view.conftest import PATIENCE_MS, SECRET, Visit
 from tests.view.rows import HOSTILE
 
 
@@ -52,6 +52,14 @@ def test_it_leads_from_the_numbers_to_a_rollout_and_back(opened):
     expect(page.locator(".ngv-user")).to_contain_text("should I take a coat?")
     page.locator("nav a").first.click()
     expect(page.locator("body")).to_contain_text("mean/reward")
+
+
+def test_it_says_why_a_rollout_has_its_score_and_shows_no_secret(opened, report):
+    page = opened.page
+    expect(page.locator(".ngv-run")).to_contain_text("qwen3-8b-instruct (vllm_model)")
+    page.locator("a[href*='rollout']").first.click()
+    expect(page.locator(".ngv-why .ngv-side").first).to_have_text(re.compile(r"Target\s*expected_answer\s*no coat"))
+    assert not [path.name for path in report.rglob("*.html") if SECRET in path.read_text()]
 
 
 def test_what_models_write_is_text(opened):
