@@ -82,7 +82,7 @@ def columns_of(file: OpenFile, rows: Sequence[RowSummary], chosen: Sequence[str]
         columns.append(Column("agent", "Agent", lambda one: escape(one.agent or "") or _NONE, "wide"))
     columns += [_field(name, choices.fields) for name in chosen or choices.fields[:_MOST_FIELDS]]
     if any(one.preview.failure for one in rows):
-        columns.append(Column("", "What went wrong", lambda one: _clip(one.preview.failure), "preview said"))
+        columns.append(Column("", "Message", lambda one: _clip(one.preview.failure), "preview said"))
     columns.append(Column("", "Asked last", lambda one: _clip(one.preview.asked), "preview"))
     if any(one.preview.answer for one in rows):
         columns.append(Column("", "Answer", lambda one: _clip(one.preview.answer), "preview said"))

@@ -198,7 +198,7 @@ def test_tasks_are_listed_worst_first_and_lead_to_their_rollouts(visit):
         ("inputs.jsonl", "materialized inputs", {"Task", "Rollout", "Asked last"}),
         ("dataset.jsonl", "dataset", {"Task", "Asked last"}),
         ("profile.jsonl", "profiled tasks", {"Task", "Reward", "Asked last"}),
-        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "What went wrong", "Asked last", "Target"}),
+        ("run_failures.jsonl", "failures", {"Task", "Rollout", "Failure", "Message", "Asked last", "Target"}),
     ],
 )
 def test_any_file_of_a_run_can_be_browsed(visit, files, name, badge, headings):
