@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
@@ -33,6 +34,7 @@ from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
     HEAD_SERVER_KEY_NAME,
+    MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME,
     NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME,
     NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME,
     GlobalConfigDictParser,
@@ -184,11 +186,19 @@ def _differs(cls: type, base: type) -> bool:
 
 
 @asynccontextmanager
-async def serve_config(config: DictConfig, notice: Notice = _silent) -> AsyncIterator[Served]:
-    """Serve every server of `config`, which must be the config of this process, while the context lasts."""
+async def serve_config(
+    config: DictConfig, notice: Notice = _silent, count: Notice = _silent, *, models_within_s: float | None = None
+) -> AsyncIterator[Served]:
+    """Serve every server of `config`, which must be the config of this process, while the context lasts.
+
+    Model endpoints are waited for as the config says, and `count` is told how long. `models_within_s`: they are about
+    to be called, so that one which does not answer within so many seconds is an error.
+    """
     log_dir = config.get("nemo_gym_log_dir")
     try:
         plans = plan_launch(config)
+        if models_within_s is not None:  # said before minutes go into building environments
+            await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
         with (
             routed_output(Path(log_dir) if log_dir else None) as logs,
@@ -204,7 +214,8 @@ async def serve_config(config: DictConfig, notice: Notice = _silent) -> AsyncIte
             async with supervised(launch, logs, notice) as running:
                 servers = [_display(plan, running.pids) for plan in plans]
                 head.set_server_instances([server.model_dump(mode="json") for server in servers])
-                await running.unless_dead(_wait_for_models(config, notice))
+                if models_within_s is None:
+                    await running.unless_dead(wait_for_models(config, notice, count))
                 yield Served(servers, running)
     finally:
         release_ports(config)
@@ -225,11 +236,21 @@ def release_ports(config: DictConfig) -> None:
             sock.close()
 
 
-async def _wait_for_models(config: DictConfig, notice: Notice) -> None:
+async def wait_for_models(config: DictConfig, notice: Notice, count: Notice, within_s: float | None = None) -> None:
+    """Wait for the endpoints of models, see `serve_config`; a readiness timeout of 0 asks nobody."""
+    timeout_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
+    if timeout_s <= 0:
+        return
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    await wait_for_endpoints(
-        endpoint_urls(plain), float(config.get("model_endpoint_readiness_timeout_seconds") or 0), notice
-    )
+    urls = endpoint_urls(plain)
+    if within_s is None:
+        await wait_for_endpoints(urls, timeout_s, notice, count)
+        return
+    # One server of the config may be the endpoint of another, and does not run yet.
+    servers = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    ports = {server.get_inner_run_server_config_dict().get("port") for server in servers}
+    elsewhere = {url: key for url, key in urls.items() if urlsplit(url).port not in ports}
+    await wait_for_endpoints(elsewhere, within_s, notice, count, must_answer=True)
 
 
 def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:

@@ -25,6 +25,7 @@ from nemo_gym._config.servers import ServerInstance
 from nemo_gym.errors import ConfigError
 
 PORT_TRIES = 50
+MODEL_READINESS_TIMEOUT_S = 600
 _SETTINGS: dict[str, tuple[type, str]] = {
     "cache_dir": (str, "a path"),
     "results_dir": (str, "a path"),
@@ -80,7 +81,7 @@ def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], mac
     for key, value in (
         ("skip_venv_if_present", False),
         ("dry_run", False),
-        ("model_endpoint_readiness_timeout_seconds", 600),
+        ("model_endpoint_readiness_timeout_seconds", MODEL_READINESS_TIMEOUT_S),
         ("allow_openai_version_skew", False),
     ):
         _default(config, key, value)

@@ -41,6 +41,11 @@ def masked_yaml(config: DictConfig) -> str:
     return OmegaConf.to_yaml(copy)
 
 
+def mask_url_credentials(text: str) -> str:
+    """Return `text` with the user and password of every URL in it masked."""
+    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text)
+
+
 def _hide(node: Any, *, secret: bool) -> None:
     if isinstance(node, DictConfig):
         places = list(node.keys()) if not (node._is_none() or node._is_missing() or node._is_interpolation()) else []
@@ -70,4 +75,4 @@ def _masked(value: Any, *, secret: bool) -> Any:
     """Nothing is hidden where there is nothing to hide: unset values and switches stay visible."""
     if secret and value not in (None, "", "???") and not isinstance(value, bool):
         return MASK
-    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", value) if isinstance(value, str) else value
+    return mask_url_credentials(value) if isinstance(value, str) else value

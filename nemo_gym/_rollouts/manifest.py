@@ -40,7 +40,7 @@ _INCIDENTAL_SETTINGS = frozenset(
         "python_version", "quiet", "ray_head_node_address", "results_dir", "resume_from_cache",
         "reuse_existing_data_preparation", "rollout_timeout_seconds", "server_startup_timeout_seconds",
         "skip_venv_if_present", "upload_rollouts", "use_absolute_ip", "uv_cache_dir", "uv_pip_set_python",
-        "uv_venv_dir", "verbose",
+        "uv_venv_dir", "verbose", "wait_for_model",
     }
 )  # fmt: skip
 # The same for what servers have of their own. Endpoints move between machines; which model answers is compared.

@@ -44,6 +44,7 @@ EVAL_RUN = (
     Flag("--allow-failures", "allow_failures", "how many rollouts may fail: a number or a percentage"),
     Flag("--fail-on-tool-error", "fail_on_tool_error", "a rollout in which a tool crashed is a failure", "switch"),
     Flag("--max-failure-rate", "max_failure_rate", "stop early at this share of failures, such as 0.5", "number"),
+    Flag("--wait-for-model", "wait_for_model", "seconds to wait for a model that is still loading", "number"),
     Flag("--quiet", "quiet", "show no progress", "switch"),
 )
 

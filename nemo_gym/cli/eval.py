@@ -52,6 +52,7 @@ from nemo_gym.rollout_collection import _get_max_rollout_attempts, observer_for,
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
 
+_INTERRUPTED = 130
 _LONGEST_ROLLOUT_S = 24 * 3600.0
 _OTHER_FILES = 512
 _FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
@@ -88,7 +89,12 @@ def run(overrides: list[str]) -> int:
         if settings.rollout_collection_driver:
             return uvloop.run(_drive(config, settings, paths, export))
         with run_lock(paths):
-            return uvloop.run(_run(config, settings, paths, export))
+            try:
+                return uvloop.run(_run(config, settings, paths, export))
+            except asyncio.CancelledError:
+                return _INTERRUPTED
+            finally:
+                paths.materialized_draft.unlink(missing_ok=True)  # there if the run did not begin
 
 
 async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
@@ -99,11 +105,12 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
     )
     with (
         screen(quiet=settings.quiet) as on,
-        _interrupts_go_to(control, on),
+        _interrupts_go_to(control, on) as is_playing,
         rare_collections(),
         kept_scores(paths, complete=not todo.resumed) as scores,
     ):
         async with _client(config, settings) as client:
+            is_playing.set()
             begin = Journal.resume if todo.resumed else Journal.begin
             summary, before = RunSummary(todo.count), todo.manifest.counts.requested - todo.count
             with begin(paths, todo.manifest) as journal, shown(summary, limiter, on, before=before) as count:
@@ -177,7 +184,7 @@ def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> 
     if counts.not_played:
         render.note(f"{counts.not_played} of {counts.requested} rollouts were not played.")
         render.note("hint: run the same command again with `--resume`")
-        return 130 if control.is_stopping else 1
+        return _INTERRUPTED if control.is_stopping else 1
     allowed = settings.failures_allowed(counts.requested)
     if counts.failed > allowed:
         render.note(
@@ -250,17 +257,20 @@ async def _find_agents(config: DictConfig, settings: EvalRunConfig) -> list[str]
 async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[ServerClient]:
     """A client for the servers: those that run, or the config's own, started for as long as it lasts."""
     from nemo_gym.http_session import close_global_aiohttp_client
+    from nemo_gym.launch import serve_config, wait_for_models
 
     if settings.no_serve:
         try:
-            yield await asyncio.to_thread(ServerClient.load_from_global_config)
+            client = await asyncio.to_thread(ServerClient.load_from_global_config)
+            if settings.wait_for_model:
+                # Only then: an endpoint may be in reach of the servers and not of this machine.
+                await wait_for_models(client.global_config_dict, render.note, render.count, settings.wait_for_model)
+            yield client
         finally:
             await close_global_aiohttp_client()
         return
-    from nemo_gym.launch import serve_config
-
     make_way(config)
-    async with serve_config(config, render.note):
+    async with serve_config(config, render.note, render.count, models_within_s=settings.seconds_for_models(config)):
         yield ServerClient.load_from_global_config()
 
 
@@ -285,15 +295,23 @@ def _allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None
 
 
 @contextmanager
-def _interrupts_go_to(control: RunControl, on: Screen | None) -> Iterator[None]:
-    """The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands."""
-    loop = asyncio.get_running_loop()
+def _interrupts_go_to(control: RunControl, on: Screen | None) -> Iterator[asyncio.Event]:
+    """The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands.
+
+    Until the event that it yields is set there is nothing to lose, and the first one ends it all.
+    """
+    loop, task, is_playing = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
+    assert task is not None
 
     def interrupt() -> None:
+        if not is_playing.is_set():
+            render.note("\nstopped before a rollout was played")
+            task.cancel()
+            return
         if control.is_cancelling:
             if on is not None:
                 on.release()
-            os._exit(130)
+            os._exit(_INTERRUPTED)
         state = control.request_stop()
         render.note(
             "\nstopping: rollouts that run may finish; Ctrl-C again cancels them"
@@ -305,7 +323,7 @@ def _interrupts_go_to(control: RunControl, on: Screen | None) -> Iterator[None]:
     for number in signals:
         loop.add_signal_handler(number, interrupt)
     try:
-        yield
+        yield is_playing
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field, PositiveFloat, field_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._config.defaults import MODEL_READINESS_TIMEOUT_S
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import ConfigError
+from nemo_gym.global_config import MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 from nemo_gym.train_data_utils import DatasetScope, dataset_scope, write_evaluation_input
 
@@ -34,6 +36,10 @@ class EvalRunConfig(RolloutCollectionConfig):
     fail_on_tool_error: bool = Field(
         default=False, description="A rollout in which a tool crashed is a failure, whatever its reward."
     )
+    wait_for_model: NonNegativeFloat | None = Field(
+        default=None,
+        description="Seconds to wait for a model that does not answer yet; without it, such a run ends at once.",
+    )
     quiet: bool = Field(default=False, description="Show no progress.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
@@ -51,6 +57,13 @@ class EvalRunConfig(RolloutCollectionConfig):
         if self.allow_failures.endswith("%"):
             return int(requested * float(self.allow_failures.removesuffix("%")) / 100)
         return int(float(self.allow_failures))
+
+    def seconds_for_models(self, config: DictConfig) -> float:
+        """How long to wait for models before the run begins: as asked for here, or by the setting of `env start`."""
+        if self.wait_for_model is not None:
+            return self.wait_for_model
+        ready_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
+        return 0.0 if ready_s == MODEL_READINESS_TIMEOUT_S else ready_s  # the default was not asked for
 
 
 def eval_run_config(config: DictConfig) -> EvalRunConfig:

@@ -3,8 +3,13 @@
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from typing import Any, TextIO
+
+_COUNT_EVERY_S = 10.0
+_counted_s: float | None = None
+"""When the last line about something that is waited for was printed."""
 
 
 def data(text: str) -> None:
@@ -22,6 +27,23 @@ def json_data(value: Any) -> None:
 def note(text: str) -> None:
     """Something the user should know, beside the result."""
     print(text, file=sys.stderr, flush=True)
+
+
+def count(text: str) -> None:
+    """How long something has been waited for: a line that is written over on a terminal, one now and then elsewhere.
+
+    An empty text ends the counting.
+    """
+    global _counted_s
+    now = time.monotonic()
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        columns = os.get_terminal_size(sys.stderr.fileno()).columns
+        print(f"\r\x1b[2K{text[: columns - 1]}\r", end="", file=sys.stderr, flush=True)
+    elif text and (_counted_s is None or now - _counted_s >= _COUNT_EVERY_S):
+        note(text)
+        _counted_s = now
+    if not text:
+        _counted_s = None
 
 
 def error(text: str) -> None:

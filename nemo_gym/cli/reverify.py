@@ -62,7 +62,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     make_way(config)
     verifiers = verifiers_of(config)
     with screen(quiet=settings.quiet) as on:
-        async with serve_config(config, render.note):
+        async with serve_config(config, render.note, render.count):
             client = ServerClient.load_from_global_config()
             output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
             keep = settings.resume_from_cache or settings.append

@@ -172,7 +172,7 @@ class _Run:
         self._tell_end(GymError("the servers were stopped before they were ready") if is_cancelled else outcome)
 
     async def _serve_until_stopped(self) -> None:
-        async with serve_config(self._config, render.note) as served:
+        async with serve_config(self._config, render.note, render.count) as served:
             self.servers = served.servers
             self.ready.set()
             await served.running.unless_dead(self._stop.wait())
