@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 from aiohttp import ClientError
 from omegaconf import DictConfig
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import BaseModel, Field, PositiveInt, field_validator
 
 from nemo_gym._rollouts.collect import CollectSettings, Witness, announced, collect, witnessed
 from nemo_gym._rollouts.control import RunControl
@@ -33,6 +33,7 @@ from nemo_gym._rollouts.manifest import Counts, Manifest, differences, input_ide
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.play import Player, Post
 from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
+from nemo_gym._rollouts.shard import Shard
 from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import read_rows, write_rows
@@ -60,6 +61,7 @@ _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 _OLDER_PARAMS = {"max_tokens": "max_output_tokens"}
 # What makes rollouts of one run different from those of another.
 _IDENTITY = ("agent_name", "limit", "num_repeats", "num_repeats_add_seed", "responses_create_params", "prompt_config")
+_IDENTITY_IF_SET = ("shard",)  # manifests of older runs do not have it
 
 
 class SkillsConfig(BaseModel):
@@ -102,9 +104,17 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         default=1, description="How often to run each task: a number, or one per agent with `_default`."
     )
     num_repeats_add_seed: bool = Field(default=False, description="Send the rollout index as the sampling seed.")
+    shard: str | None = Field(
+        default=None, description="K/N: play only the K-th of N parts of the tasks, under their indices in the whole."
+    )
     resume_from_cache: bool = Field(default=False, description="Run only what the output does not hold yet.")
     prompt_config: str | None = Field(default=None, description="A prompt template applied to every row.")
     skills: SkillsConfig | None = Field(default=None, description="Skills for the agents of the run.")
+
+    @field_validator("shard")
+    @classmethod
+    def _part_of_whole(cls, value: str | None) -> str | None:
+        return None if value is None else str(Shard.parse(value))
 
     @property
     def materialized_jsonl_fpath(self) -> Path:
@@ -121,12 +131,14 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
             overrides={_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()},
             prompt=prompt_filler(self.prompt_config),
             skills_ref=_skills_ref(self.skills),
+            shard=None if self.shard is None else Shard.parse(self.shard),
             known_agents=known_agents,
         )
 
     def identity(self) -> dict[str, Any]:
         """The settings that a resumed run must share with the run before."""
-        return self.model_dump(mode="json", include=set(_IDENTITY))
+        asked = {name for name in _IDENTITY_IF_SET if getattr(self, name) is not None}
+        return self.model_dump(mode="json", include={*_IDENTITY, *asked})
 
 
 class RolloutAggregationConfig(BaseNeMoGymCLIConfig):

@@ -10,9 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym._results.rows import Place, ResultsError, key_at, opened, placed_lines, sized_lines
+from nemo_gym._results.rows import (
+    SHARDS_SHARE_NO_ROLLOUT,
+    Place,
+    ResultsError,
+    key_at,
+    opened,
+    placed_lines,
+    sized_lines,
+)
 from nemo_gym._results.runs import AgentRuns, read_runs
 from nemo_gym._results.spots import key_of, packed, place_of, repeated
+from nemo_gym._rollouts.manifest import read_manifest
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.shard import Shard, describe_missing
 from nemo_gym._util.files import atomic_writer
 
 _MOST_OPEN = 128
@@ -49,6 +60,23 @@ def merge_and_read(paths: Sequence[str | os.PathLike[str]], output: str | os.Pat
     return agents
 
 
+def warn_of_shards(paths: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
+    """Yield what the manifests beside the rollouts files `paths` say against putting these together as one run."""
+    manifests = [read_manifest(RunPaths.of(os.fspath(path)).manifest) for path in paths]
+    sharded = [one for one in manifests if one is not None and one.settings.get("shard")]
+    if not sharded:
+        return
+    if missing := describe_missing([Shard.parse(one.settings["shard"]) for one in sharded]):
+        yield missing
+    wholes = [{**one.settings, "shard": None} for one in sharded]
+    if any(whole != wholes[0] for whole in wholes):
+        yield "these shards were collected with different settings; compare the `settings` in their `_run.json`"
+    # Pipes are known by the plan of their shard; a file need not be on this machine.
+    inputs = {one.input.sha256 for one in sharded if one.input.path != "-" and not one.input.path.startswith("/dev/")}
+    if len(inputs) > 1:
+        yield "these shards are of different inputs; compare the `input` in their `_run.json`"
+
+
 def _require_apart(paths: Sequence[str | os.PathLike[str]], target: Path) -> None:
     if len(paths) > 1 and target.resolve() in {Path(path).resolve() for path in paths}:
         raise ResultsError(
@@ -73,9 +101,7 @@ def _require_distinct(spots: Sequence[int], paths: Sequence[str | os.PathLike[st
         task, rollout = key_of(first)
         raise ResultsError(
             f"task {task}, rollout {rollout} occurs twice: {_place(first, paths)} and {_place(second, paths)} "
-            f"({len(pairs)} such pairs in all).\n"
-            f"hint: shards of one run share no rollout; check that the pattern matches no other files, such as a "
-            f"merge of the same shards"
+            f"({len(pairs)} such pairs in all).\n{SHARDS_SHARE_NO_ROLLOUT}"
         )
 
 

@@ -40,6 +40,12 @@ _INDEX = re.compile(rb"(0|[1-9][0-9]{0,17})\}\n")
 _DROPPED = _BULK | {RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
 
 
+SHARDS_SHARE_NO_ROLLOUT = (
+    "hint: shards of one run share no rollout: collect them with `gym eval run --shard 1/N` to `--shard N/N`, each "
+    "into an output of its own; check that the pattern matches no other files, such as a merge of the same shards"
+)
+
+
 class ResultsError(GymError, ValueError):
     """The files of a run cannot be used as they are."""
 
@@ -206,8 +212,7 @@ class SeenKeys:
         if self._lines.setdefault(key, self._read) != self._read:
             raise ResultsError(
                 f"task {key[0]}, rollout {key[1]} occurs twice: {self._place(self._lines[key])} and "
-                f"{self._place(self._read)}.\n"
-                f"hint: give every file once; files of two different runs cannot be put together"
+                f"{self._place(self._read)}.\n{SHARDS_SHARE_NO_ROLLOUT}"
             )
 
     def _place(self, read: int) -> Place:

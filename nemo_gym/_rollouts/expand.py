@@ -21,6 +21,7 @@ from nemo_gym._config.validation_text import explain
 from nemo_gym._rollouts.bad_rows import BadRow, BadRows, Problems
 from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
 from nemo_gym._rollouts.paths import RunPaths, write_error
+from nemo_gym._rollouts.shard import Shard
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.keys import (
@@ -56,6 +57,8 @@ class ExpandSettings:
     """Fills in a row's prompt; a GymError that it raises is a reason why the row cannot be played."""
     skills_ref: Mapping[str, Any] | None = None
     """The skills that every row is given."""
+    shard: Shard | None = None
+    """Take only the tasks of this shard; the others count all the same."""
     known_agents: Collection[str] | None = None
     """The agents that a row may name; None: whichever it names."""
 
@@ -85,6 +88,11 @@ def materialize(
             plan = _write(expand(lines, settings, source), settings, file.write)
             file.flush()
             os.fsync(file.fileno())
+        if not plan.rollouts and settings.shard is not None:
+            raise BadRows(
+                f"shard {settings.shard} of {source} holds no task.\nhint: deal its tasks out to fewer shards, and see "
+                f"that their `{TASK_INDEX_KEY_NAME}`, if rows have one, count from 0 without gaps"
+            )
         if not plan.rollouts:
             raise BadRows(f"{source} holds no rows: there is nothing to play.\nhint: it should be JSONL, a row a line")
         return plan
@@ -111,7 +119,7 @@ def expand(
             row = _prepared(raw, settings)
             repeats = _repeats(row, settings)
             task, first = tasks.take(row.get(TASK_INDEX_KEY_NAME), raw, repeats)
-            if not problems:
+            if not problems and (settings.shard is None or settings.shard.holds(task)):
                 for rollout in range(first, first + repeats):
                     yield _rollout(row, task, rollout, settings.add_seed)
         except BadRow as bad:

@@ -28,6 +28,7 @@ EVAL_RUN = (
     Flag("--output", "output_jsonl_fpath", "where the rollouts go", short="-o"),
     Flag("--limit", "limit", "take only so many tasks", "number"),
     Flag("--num-repeats", "num_repeats", "rollouts per task: a number, or {agent: n, _default: n}", "number"),
+    Flag("--shard", "shard", "K/N: only the K-th of N parts of the tasks, for `gym eval aggregate` to put together"),
     Flag("--prompt-config", "prompt_config", "a prompt template applied to every row"),
     Flag("--concurrency", "num_samples_in_parallel", "rollouts at once; adapts to the endpoint if not given", "number"),
     Flag(
@@ -50,7 +51,11 @@ EVAL_RUN = (
 
 DEMO = (
     Flag("--seed", "seed", "another seed, other answers", "number"),
-    *(flag for flag in EVAL_RUN if flag.name not in ("--agent", "--input", "--prompt-config", "--split", "--no-serve")),
+    *(
+        flag
+        for flag in EVAL_RUN
+        if flag.name not in ("--agent", "--input", "--prompt-config", "--shard", "--split", "--no-serve")
+    ),
 )
 
 AGGREGATE = (

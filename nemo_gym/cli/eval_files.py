@@ -12,7 +12,7 @@ from nemo_gym._reports.task_ranking import TaskRanking, rank_tasks
 from nemo_gym._results.aggregate import Requested, aggregate_runs, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
 from nemo_gym._results.compare import comparison_table
-from nemo_gym._results.merge import merge_and_read
+from nemo_gym._results.merge import merge_and_read, warn_of_shards
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs
 from nemo_gym._results.runs import read_runs
@@ -66,6 +66,8 @@ def aggregate(overrides: list[str]) -> int:
     """Merge shards and compute their metrics."""
     config = _given(AggregateConfig, overrides)
     shards = expand_globs(config.input_glob)
+    for warning in warn_of_shards(shards):
+        render.note(f"warning: {warning}")
     paths = RunPaths.of(config.output_jsonl_fpath)
     agents = merge_and_read(shards, paths.output) if config.merge_shards else read_runs(shards)
     requested = Requested.beside(shards)

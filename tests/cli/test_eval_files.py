@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
+from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, write_manifest
+from nemo_gym._rollouts.shard import Shard
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import main
 
@@ -42,11 +44,50 @@ def test_shards_are_merged_in_order_and_aggregated(tmp_path, capsys):
     assert summary["agents"][0]["key_metrics"]["mean/reward"] == 0.75
 
 
+def write_shard(folder: Path, number: int, total: int, rewards: list[list[float]], sha256: str = "0") -> None:
+    """What `--shard` leaves of a run with these rewards."""
+    whole = write_run(folder, "whole", rewards)
+    for path in (whole, whole.with_name("whole_materialized_inputs.jsonl")):
+        mine = [line for line in path.read_text().splitlines(True) if Shard(number, total).holds(task_of(line))]
+        path.with_name(path.name.replace("whole", f"shard{number}")).write_text("".join(mine))
+    identity = InputIdentity(path="t.jsonl", size_bytes=1, sha256=sha256)
+    manifest = Manifest(counts=Counts(requested=1), input=identity, settings={"shard": f"{number}/{total}"})
+    write_manifest(folder / f"shard{number}_run.json", manifest)
+
+
+def task_of(line: str) -> int:
+    return json.loads(line)["_ng_task_index"]
+
+
+def aggregated(folder: Path, pattern: str) -> str:
+    assert main(["eval", "aggregate", "-i", f"{folder}/{pattern}", "-o", f"{folder}/all.jsonl"]) == 0
+    return (folder / "all_aggregate_metrics.json").read_text()
+
+
+def test_all_shards_of_a_run_have_its_metrics(tmp_path, capsys):
+    rewards = [[1, 0], [0, 0], [1, 1], [0.5, 1], [0, 1]]
+    for number in (1, 2, 3):
+        write_shard(tmp_path, number, 3, rewards)
+    assert aggregated(tmp_path, "shard?.jsonl") == aggregated(tmp_path, "whole.jsonl")
+    assert capsys.readouterr().err == ""
+
+
+def test_shards_that_are_missing_or_do_not_belong_together_are_named(tmp_path, capsys):
+    write_shard(tmp_path, 1, 4, [[1]] * 8)
+    write_shard(tmp_path, 3, 4, [[1]] * 8, sha256="1")
+    aggregated(tmp_path, "shard?.jsonl")
+    said = capsys.readouterr().err
+    assert "warning: shards 1, 3 of 4 were found; 2, 4 missing" in said
+    assert "warning: these shards are of different inputs" in said
+
+
 def test_a_rollout_that_is_in_two_shards_is_an_error(tmp_path, capsys):
     write_run(tmp_path, "a", [[1]])
     write_run(tmp_path, "b", [[0]])
     assert main(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl"]) == 1
-    assert "a.jsonl" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "a.jsonl" in said
+    assert "`gym eval run --shard 1/N`" in said
     assert not (tmp_path / "all.jsonl").exists()
 
 
