@@ -31,6 +31,7 @@ from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit
 from nemo_gym._rollouts.lock import run_lock
 from nemo_gym._rollouts.manifest import Counts, Manifest, differences, input_identity, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.play import Player, Post
 from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
 from nemo_gym._rollouts.shard import Shard
@@ -235,7 +236,7 @@ class RolloutCollectionHelper(BaseModel):
         """What an earlier run into the files of `config` has left: the rows still to be played, then those that have a
         result, and these results in the same order."""
         paths = RunPaths.of(config.output_jsonl_fpath)
-        left = list(what_is_left(paths, _get_max_rollout_attempts()).todo())
+        left = sorted(what_is_left(paths, _get_max_rollout_attempts()).todo(), key=key_of)
         results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
         rows = {key_of(row): row for row in planned(paths)}
         return left, [rows[key_of(result)] for result in results], results
@@ -278,7 +279,8 @@ def _begun(config: RolloutCollectionConfig, paths: RunPaths) -> tuple[Iterator[R
     plan = materialize(read_input(source), config.expand_settings(), source, paths)
     counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
     identity = input_identity(source, paths.materialized_draft)
-    return planned(paths), Journal.begin(paths, Manifest(counts=counts, input=identity, settings=config.identity()))
+    rows = read_by_repeat(paths.materialized)
+    return rows, Journal.begin(paths, Manifest(counts=counts, input=identity, settings=config.identity()))
 
 
 def require_same_run(before: Manifest | None, now: Manifest, paths: RunPaths) -> None:

@@ -39,7 +39,15 @@ def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: b
     """
     n = len(per_task)
     estimate = math.fsum(per_task) / n
-    stderr = math.sqrt(math.fsum([(value - estimate) ** 2 for value in per_task]) / (n - 1) / n) if n > 1 else None
+    squares = math.fsum([(value - estimate) ** 2 for value in per_task])
+    return interval_of_moments(n, estimate, squares, scale, binary=binary)
+
+
+def interval_of_moments(
+    n: int, estimate: float, squares: float, scale: float = 1.0, *, binary: bool = False
+) -> Interval:
+    """As `interval_of_mean`, of `n` values by their mean and the sum of their squared distances from it."""
+    stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
     low, high = _bounds(estimate, stderr, n, binary)
     return Interval(scale * estimate, _times(scale, low), _times(scale, high), _times(scale, stderr), n)
 

@@ -8,9 +8,11 @@ are right too, at the price of a dict.
 import hashlib
 from array import array
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from nemo_gym._rollouts.types import Key
 
+NumberT = TypeVar("NumberT", int, float)
 _WORD = 6
 _ROLLOUT_BITS = 32
 _PREFIX_BYTES = 2
@@ -68,14 +70,15 @@ class KeyCounts:
         return next((number for number, level in enumerate(self._at_least) if key not in level), len(self._at_least))
 
 
-class TaskCounts(Mapping[int, int]):
-    """A number per task, 0 where none was added: four bytes each while task indices grow without large gaps."""
+class TaskNumbers(Mapping[int, NumberT]):
+    """A number per task, 0 where none was added: a few bytes each while task indices grow without large gaps."""
 
-    def __init__(self) -> None:
-        self._dense = array("I")
-        self._scattered: dict[int, int] = {}
+    def __init__(self, typecode: str) -> None:
+        """`typecode`: what kind of numbers they are, as `array` has it."""
+        self._dense: array[NumberT] = array(typecode)
+        self._scattered: dict[int, NumberT] = {}
 
-    def __getitem__(self, task: int) -> int:
+    def __getitem__(self, task: int) -> NumberT:
         if task < len(self._dense):
             return self._dense[task]
         return self._scattered.get(task, 0)
@@ -87,20 +90,27 @@ class TaskCounts(Mapping[int, int]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def add(self, task: int, number: int) -> None:
+    def add(self, task: int, number: NumberT) -> None:
         size = len(self._dense)
         if size <= task < 2 * size + 1024 and task not in self._scattered:
             self._grow(task + 1 - size)
         if task < len(self._dense):
             self._dense[task] += number
         else:
-            self._scattered[task] = self._scattered.get(task, 0) + number
+            self._scattered[task] = self[task] + number
 
     def _grow(self, missing: int) -> None:
         first = len(self._dense)
         self._dense.frombytes(bytes(missing * self._dense.itemsize))
         for task in [task for task in self._scattered if first <= task < first + missing]:
             self._dense[task] = self._scattered.pop(task)
+
+
+class TaskCounts(TaskNumbers[int]):
+    """How many there are of each task."""
+
+    def __init__(self) -> None:
+        super().__init__("I")
 
 
 class Numbered:

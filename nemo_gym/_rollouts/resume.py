@@ -5,7 +5,7 @@ Only files are read here, as streams; whether the run is still the same one is f
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from nemo_gym._rollouts.compact import KeyCounts, KeySet
 from nemo_gym._rollouts.journal import repair
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.types import Key, Row, key_of
 from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
 from nemo_gym._util.keys import (
@@ -77,8 +78,11 @@ class Resumption:
         )
 
     def todo(self) -> Iterator[Row]:
-        """The rows that are left, in the order of the plan; those that failed before say which attempt this is."""
-        for row in planned(self._paths):
+        """The rows that are left, all tasks once before any again.
+
+        Those that failed before say which attempt this is.
+        """
+        for row in read_by_repeat(self._paths.materialized):
             key = key_of(row)
             if _fate(key, self._record, self._max_attempts) == "left":
                 if attempt := self._record.attempts[key]:
@@ -93,7 +97,7 @@ class Resumption:
 
 
 def planned(paths: RunPaths) -> Iterator[Row]:
-    """Every row of the plan."""
+    """Every row of the plan, in the order of its file."""
     return read_rows(paths.materialized)
 
 
@@ -109,10 +113,13 @@ def can_resume(paths: RunPaths) -> bool:
     return False
 
 
-def what_is_left(paths: RunPaths, max_attempts: int) -> Resumption:
-    """Compare the plan with the record. Torn last lines of the record are repaired on the way."""
+def what_is_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], None] | None = None) -> Resumption:
+    """Compare the plan with the record. Torn last lines of the record are repaired on the way.
+
+    `on_result` is given every result that the output holds.
+    """
     record = _Record(notices=[notice for log in (paths.output, paths.failures) if (notice := repair(log))])
-    _read_output(paths.output, record)
+    _read_output(paths.output, record, on_result)
     _read_failures(paths.failures, record, max_attempts)
     fates: Counter[str] = Counter()
     for line in _keyed(paths.materialized):
@@ -145,8 +152,13 @@ def _fate(key: Key, record: _Record, max_attempts: int) -> str:
     return "maxed" if record.attempts[key] >= max_attempts else "left"
 
 
-def _read_output(path: Path, record: _Record) -> None:
-    repeated = sum(not record.done.add(key_of(line.row)) for line in _keyed(path))
+def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] | None) -> None:
+    repeated = 0
+    for line in _keyed(path):
+        if not record.done.add(key_of(line.row)):
+            repeated += 1
+        elif on_result is not None:
+            on_result(line.row)
     if repeated:
         record.notices.append(f"{path} holds {repeated} rollouts more than once; each counts once")
 

@@ -27,7 +27,8 @@ from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.lock import run_lock
 from nemo_gym._rollouts.manifest import Counts, Manifest, git_state, input_identity, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.resume import can_resume, planned, what_is_left
+from nemo_gym._rollouts.planned import read_by_repeat
+from nemo_gym._rollouts.resume import can_resume, what_is_left
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
@@ -66,6 +67,8 @@ class _Todo:
     count: int
     manifest: Manifest
     resumed: bool
+    summary: RunSummary
+    """What the run has come to before."""
     requested: Requested | None = None
     """What the whole run was asked for, where it is known without a look at the plan."""
 
@@ -112,7 +115,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
         async with _client(config, settings) as client:
             is_playing.set()
             begin = Journal.resume if todo.resumed else Journal.begin
-            summary, before = RunSummary(todo.count), todo.manifest.counts.requested - todo.count
+            summary, before = todo.summary, todo.manifest.counts.requested - todo.count
             with begin(paths, todo.manifest) as journal, shown(summary, limiter, on, before=before) as count:
                 counts = await collect(
                     todo.rows,
@@ -210,18 +213,21 @@ def _what_to_do(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, ag
     counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
     manifest = _manifest(config, settings, source, paths.materialized_draft, counts)
     requested = Requested(dict[str | None, int](plan.agents.items()), plan.per_task)
-    return _Todo(planned(paths), plan.rollouts, manifest, resumed=False, requested=requested)
+    rows, summary = read_by_repeat(paths.materialized), RunSummary(plan.rollouts)
+    return _Todo(rows, plan.rollouts, manifest, resumed=False, summary=summary, requested=requested)
 
 
 def _resumed(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, source: str) -> _Todo:
-    resumption = what_is_left(paths, _get_max_rollout_attempts())
+    summary = RunSummary(None)
+    resumption = what_is_left(paths, _get_max_rollout_attempts(), summary.add_earlier)
+    summary.requested = resumption.left
     for notice in resumption.notices:
         render.note(notice)
     render.note(str(resumption))
     before = read_manifest(paths.manifest)
     manifest = _manifest(config, settings, source, paths.materialized, resumption.counts).resuming(before)
     require_same_run(before, manifest, paths)
-    return _Todo(resumption.todo(), resumption.left, manifest, resumed=True)
+    return _Todo(resumption.todo(), resumption.left, manifest, resumed=True, summary=summary)
 
 
 def _manifest(config: DictConfig, settings: EvalRunConfig, source: str, materialized: Path, counts: Counts) -> Manifest:

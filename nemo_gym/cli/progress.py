@@ -77,6 +77,7 @@ def shown(
 ) -> Iterator[Callable[[Outcome], None]]:
     """Count outcomes into `summary` and show how it stands; what it came to when it ends."""
     standing = Standing(summary, limiter, before)
+    summary.begin()
     with nullcontext() if on is None else _refreshed(on, standing):
         try:
             yield summary.add

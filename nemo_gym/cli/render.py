@@ -2,6 +2,7 @@
 """The only place that prints. Data goes to stdout, everything else to stderr."""
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -9,7 +10,7 @@ from typing import Any, TextIO
 
 _COUNT_EVERY_S = 10.0
 _counted_s: float | None = None
-"""When the last line about something that is waited for was printed."""
+"""When `count` last printed something; None if it is not counting."""
 
 
 def data(text: str) -> None:
@@ -35,15 +36,17 @@ def count(text: str) -> None:
     An empty text ends the counting.
     """
     global _counted_s
-    now = time.monotonic()
+    now, last_s = time.monotonic(), _counted_s
     if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
-        columns = os.get_terminal_size(sys.stderr.fileno()).columns
-        print(f"\r\x1b[2K{text[: columns - 1]}\r", end="", file=sys.stderr, flush=True)
-    elif text and (_counted_s is None or now - _counted_s >= _COUNT_EVERY_S):
+        if text or last_s is not None:
+            shown = text[: shutil.get_terminal_size().columns - 1]
+            print(f"\r\x1b[2K{shown}\r", end="", file=sys.stderr, flush=True)
+        _counted_s = now if text else None
+    elif not text:
+        _counted_s = None
+    elif last_s is None or now - last_s >= _COUNT_EVERY_S:
         note(text)
         _counted_s = now
-    if not text:
-        _counted_s = None
 
 
 def error(text: str) -> None:

@@ -66,7 +66,7 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
     """A run as a table, and where its files are."""
     if aggregates:
         render.data("")
-        render.table(table(None, aggregates))
+        render.table(table(aggregates))
     render.data(f"\n{counts.scored} scored of {counts.requested} requested, {counts.failed} failed")
     for kind, count in sorted(counts.by_kind.items()):
         render.data(f"  {kind}: {count}")

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a run stands, in words short enough for one line: what every way of showing progress is made of."""
 
+from nemo_gym._results.metric_rows import number_text
+from nemo_gym._results.running_mean import RunningMean
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.limiter import Limiter
+
+_AGENTS_SHOWN = 3
 
 
 class Standing:
@@ -43,11 +47,14 @@ class Standing:
 
     @property
     def reward(self) -> str | None:
-        summary = self.summary
-        if summary.mean_reward is None:
+        """The mean reward with the interval that the table at the end has."""
+        # Copied in one step: another thread may be adding an agent.
+        means = sorted([*self.summary.rewards.items()], key=lambda item: item[0] or "")
+        if not means:
             return None
-        spread = "" if summary.stderr is None else f" ± {summary.stderr:.3f}"
-        return f"reward {summary.mean_reward:.3f}{spread} (n={summary.scored:,})"
+        shown = [f"{_mean(mean)}{f' {agent}' if len(means) > 1 else ''}" for agent, mean in means[:_AGENTS_SHOWN]]
+        more = f", and {len(means) - _AGENTS_SHOWN} more agents" if len(means) > _AGENTS_SHOWN else ""
+        return f"reward {', '.join(shown)}{more}"
 
     @property
     def failures(self) -> str | None:
@@ -68,6 +75,14 @@ class Standing:
         """All of it in one line."""
         parts = [self.count, *self.pace, self.reward, self.failures, self.tokens]
         return " | ".join(part for part in parts if part)
+
+
+def _mean(mean: RunningMean) -> str:
+    interval = mean.interval()
+    if interval.low is None or interval.high is None:
+        return f"{number_text(interval.estimate)} (n={mean.scored:,})"
+    bounds = f"{number_text(interval.low)} … {number_text(interval.high)}"
+    return f"{number_text(interval.estimate)} ({bounds}, n={mean.scored:,})"
 
 
 def _duration(seconds: float | None) -> str:

@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._results.summary import RunSummary
+from nemo_gym._results.aggregate import aggregate_files
+from nemo_gym._results.summary import RunSummary, table
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
+from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli.main import main
 from nemo_gym.cli.progress import screen, shown
 from nemo_gym.cli.standing import Standing
@@ -29,9 +31,10 @@ EXAMPLES = PARENT_DIR / "resources_servers" / "example_single_tool_call" / "data
 FRAME = re.compile(r"\d+%   [\d,]+/[\d,]+ rollouts")
 
 
-def scored(reward: float, tokens: int = 0) -> Outcome:
+def scored(reward: float, tokens: int = 0, task: int = 0, agent: str = "a") -> Outcome:
     usage = {"input_tokens": tokens, "output_tokens": tokens}
-    return Scored({}, {"reward": reward, "response": {"usage": usage}}, 1, 0.1)
+    row = {"_ng_task_index": task, "agent_ref": {"name": agent}}
+    return Scored(row, {**row, "reward": reward, "response": {"usage": usage}}, 1, 0.1)
 
 
 def failed(kind: str) -> Outcome:
@@ -61,9 +64,26 @@ def standing(*outcomes: Outcome, requested: int | None = 10, after_s: float = 2.
 def test_a_line_says_how_far_how_fast_how_good_and_what_failed():
     line = standing(scored(1.0, 600), scored(0.0, 640), failed("timeout"), failed("agent"), failed("agent")).line()
     assert line == (
-        "5/10 rollouts | 2.5/s | 2.0s left | 0 in flight | reward 0.500 ± 0.500 (n=2) | "
+        "5/10 rollouts | 2.5/s | 2.0s left | 0 in flight | reward 0.5 (n=2) | "
         "3 failed: agent 2, timeout 1 | tokens 1.24k in, 1.24k out"
     )
+
+
+def test_the_reward_comes_with_the_interval_of_the_final_table(tmp_path):
+    rollouts = [(task, rollout, reward) for task in range(3) for rollout, reward in enumerate((task % 2, 0.5))]
+    shown = standing(*(scored(reward, task=task) for task, _, reward in rollouts)).reward
+    rows = [
+        {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "a"}, "reward": reward}
+        for task, rollout, reward in rollouts
+    ]
+    write_rows(tmp_path / "r.jsonl", rows)
+    _, _, value, interval, _ = table(aggregate_files([tmp_path / "r.jsonl"]))[1]
+    assert shown == f"reward {value} ({interval}, n=6)"
+
+
+def test_every_agent_has_a_reward_of_its_own():
+    shown = standing(scored(1.0, agent="b"), scored(0.5, agent="a"), scored(0.0, agent="a")).reward
+    assert shown == "reward 0.25 (n=2) a, 1 (0.025 … 1, n=1) b"
 
 
 def test_before_anything_has_ended_nothing_is_made_up():
@@ -79,7 +99,7 @@ def test_a_resumed_run_counts_what_was_there_before_but_not_into_its_pace():
 def test_in_the_end_there_is_nothing_left_to_wait_for():
     over = standing(scored(1.0), after_s=75)
     over.summary.finish()
-    assert over.line() == "1/10 rollouts | in 1m15s | 0.0/s | reward 1.000 (n=1)"
+    assert over.line() == "1/10 rollouts | in 1m15s | 0.0/s | reward 1 (0.025 … 1, n=1)"
 
 
 # --- where it is shown ------------------------------------------------------------------------------------------------
@@ -166,7 +186,7 @@ def frame_of(screen: Screen) -> list[str]:
     return [line for line in screen.lines[starts[-1] :] if line] if starts else []
 
 
-FIELDS = ("/40 rollouts", "/s", "left", " in flight", "reward 1.000", "tokens", "in,", "out")
+FIELDS = ("/40 rollouts", "/s", "left", " in flight", "reward 1", "tokens", "in,", "out")
 
 
 @pytest.mark.slow

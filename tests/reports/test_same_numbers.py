@@ -146,7 +146,7 @@ def test_all_places_show_the_same(ours, theirs):
         computed, _ = shown_in_viewer(path)
 
         metrics_file = write_aggregates(RunPaths.of(path).aggregate_metrics, aggregates)
-        terminal = table(None, aggregates)[1:]
+        terminal = table(aggregates)[1:]
         viewer, n_failed = shown_in_viewer(path)
         as_text = [[agent, row.name, row.text, row.interval_text, row.scored_text] for agent, row in viewer]
 
@@ -174,7 +174,7 @@ def test_metrics_of_a_category_say_how_many_rollouts_are_in_it():
     with TemporaryDirectory() as name:
         path = write_run(Path(name), played)
         aggregates = asyncio.run(aggregate_with(own_metrics, [path], requested=Requested.beside([path])))
-        scored = {row[1]: row[4] for row in table(None, aggregates)[1:]}
+        scored = {row[1]: row[4] for row in table(aggregates)[1:]}
     assert scored["easy/pass@1/accuracy"] == "3"
     assert scored["hard/pass@1/accuracy"] == "1"
     assert (scored["mean/reward"], scored["elo"]) == ("4 of 5", "4 of 5")

@@ -84,7 +84,7 @@ def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
         require_equal(confidence[f"pass@1[avg-of-{k}]/accuracy"], averages, 100.0, binary=binary)
     assert len(confidence) == 1 + 2 * most
 
-    _, *rows = table(None, [aggregate])
+    _, *rows = table([aggregate])
     names = ["mean/reward", f"pass@{most}/accuracy", f"pass@1[avg-of-{most}]/accuracy"]
     assert [row[:2] for row in rows] == [["a", name] for name in names]
     for name, (_, _, value, bounds, scored) in zip(names, rows, strict=True):
