@@ -17,7 +17,7 @@ from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME
 
 _LAST_MEMBER = re.compile(rb'"%b":([0-9]+)\}\s*\Z' % ROLLOUT_INDEX_KEY_NAME.encode())
 _TAIL_BYTES = 64
-_BUFFER_BYTES = 1 << 16
+_BUFFER_BYTES = 1 << 13
 
 
 def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
