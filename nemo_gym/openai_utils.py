@@ -14,9 +14,11 @@ from typing import Any
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
+from nemo_gym._config.secrets import MASK, is_secret_key
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.deadline import within
-from nemo_gym._transport.errors import InvalidServerReply, ServerUnreachable
+from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.seldom import Seldom
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
@@ -212,6 +214,7 @@ RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 _INTERNAL_ERROR = 500
 _MAX_INTERNAL_ERRORS = 3
+_SHORTEST_SECRET = 6  # what vLLM and others are given for a key, such as `EMPTY`, is none
 _RNG = random.Random()
 _BUSY_ANSWERS = Seldom(every_s=10.0)
 
@@ -272,8 +275,26 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def _good_answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> tuple[Any, Any]:
         response = await self._answer(method, url, give_up_at, **request_kwargs)
-        await raise_for_status(response)
-        return response, await get_response_json(response)
+        try:
+            await raise_for_status(response)
+            return response, await get_response_json(response)
+        except (ServerResponseError, InvalidServerReply) as error:
+            raise self._without_secrets(error) from None
+
+    def _without_secrets(self, error: ServerCallError) -> ServerCallError:
+        """Return `error` with the secrets masked that were sent: some endpoints repeat a key that they do not know."""
+        sent = [value.split()[-1] for name, value in self.default_headers.items() if value and is_secret_key(name)]
+        secrets = [secret for secret in (self.api_key, *sent) if len(secret) >= _SHORTEST_SECRET]
+
+        def mask(value: Any) -> Any:
+            for secret in secrets:
+                if isinstance(value, bytes):
+                    value = value.replace(secret.encode(), MASK.encode())
+                elif isinstance(value, str):
+                    value = value.replace(secret, MASK)
+            return value
+
+        return type(error)(*map(mask, error.args))
 
     async def _answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
         """The first answer that another attempt would not change, or the last one."""
@@ -296,11 +317,14 @@ class NeMoGymAsyncOpenAI(BaseModel):
             _say_busy(method, url, response.status, attempt, pause_s)
             if is_global_aiohttp_client_request_debug_enabled():
                 LOG.warning("body of that answer: %r", body)
-            await asyncio.sleep(pause_s)
+            with RETRIES.counted(str(response.status)):
+                await asyncio.sleep(pause_s)
         return response
 
 
 def _say_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
+    if RETRIES.is_shown:
+        return  # as a count, which stays up to date
     kept_back = _BUSY_ANSWERS.passed_over((url, status))
     if kept_back is not None:
         more = f" ({kept_back} more such answers since the last such line)" if kept_back else ""

@@ -17,6 +17,8 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym import openai_utils
 from nemo_gym._transport.errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.retries import RETRIES
+from nemo_gym.errors import ServerCallError
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.openai_utils import (
     RATE_LIMIT_ERROR_CODES,
@@ -290,6 +292,42 @@ async def test_a_refusal_is_raised_at_once_with_its_body(endpoint):
         await endpoint.client().create_chat_completion(messages=[])
     assert raised.value.response_content == b"context length exceeded"
     assert len(endpoint.requests) == 1
+
+
+async def test_an_endpoint_that_repeats_the_key_does_not_show_it(endpoint):
+    body = b"unknown key sk-very-secret, organisation key org-secret-2"
+    headers = {"X-Api-Key": "Bearer org-secret-2", "X-Title": "organisation"}
+    for code in (401, 200):
+        endpoint.answers = [status(code, body)]
+        client = NeMoGymAsyncOpenAI(base_url=f"{endpoint.url}/v1", api_key="sk-very-secret", default_headers=headers)
+        with pytest.raises(ServerCallError) as raised:
+            await client.create_response(input="hi")
+        assert raised.value.response_content == b"unknown key ****, organisation key ****"
+        assert "secret" not in str(raised.value)
+
+
+async def test_a_key_that_is_none_leaves_an_answer_as_it_is(endpoint):
+    endpoint.answers = [status(400, b"the key of the problem")]
+    with pytest.raises(ClientResponseError) as raised:
+        await endpoint.client().create_response(input="hi")
+    assert raised.value.response_content == b"the key of the problem"
+
+
+async def test_retries_that_are_shown_as_a_count_are_not_logged(endpoint, caplog, monkeypatch):
+    counted = []
+    sleep = openai_utils.asyncio.sleep
+
+    async def counting(delay: float) -> None:
+        counted.append(RETRIES.under_way())
+        await sleep(delay)
+
+    monkeypatch.setattr(openai_utils.asyncio, "sleep", counting)
+    endpoint.answers = [status(429), status(503), OK]
+    with caplog.at_level(logging.WARNING), RETRIES.shown():
+        await endpoint.client().create_response(input="hi")
+    assert counted == [{"429": 1}, {"503": 1}]
+    assert RETRIES.under_way() == {}
+    assert caplog.text == ""
 
 
 async def test_the_endpoint_chooses_the_pause(endpoint):

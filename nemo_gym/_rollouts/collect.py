@@ -13,13 +13,14 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from nemo_gym._rollouts.control import FailureRateGuard, RunControl
+from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
 from nemo_gym._rollouts.dispatch import Play, dispatch
 from nemo_gym._rollouts.journal import Journal, checked_reward
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.play import Player, Post, Reply
 from nemo_gym._rollouts.types import Outcome, Row
+from nemo_gym._transport.failures import Failure
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,10 @@ class CollectSettings:
     """The share of failures among the latest rollouts at which the run gives itself up."""
     fail_on_tool_error: bool = False
     """A rollout in which a tool crashed is a failure, whatever its reward."""
+    give_up_on_endpoint: bool = False
+    """Give the run up when the model refuses the key of every rollout."""
+    endpoint_must_be_there: bool = False
+    """Give it up as well when its first calls find nobody at the URL of the model."""
 
 
 class Witness(Protocol):
@@ -79,11 +84,18 @@ async def collect(
     """Play `rows` and record their outcomes; what has become of all that was planned."""
     if witness is not None:
         post = announced(post, witness)
+    endpoint = EndpointGuard(journal.counts.not_played, must_be_there=settings.endpoint_must_be_there)
+
+    def retried(failure: Failure) -> None:
+        limiter.retried(failure)
+        if settings.give_up_on_endpoint and (reason := endpoint.note_failure(failure)):
+            control.abort(reason)
+
     player = Player(
         post,
         timeout_s=settings.timeout_s,
         checked_reward=checked_reward,
-        on_retry=limiter.retried,
+        on_retry=retried,
         fail_on_tool_error=settings.fail_on_tool_error,
     )
     play = player.play if witness is None else witnessed(player, witness)
@@ -94,6 +106,8 @@ async def collect(
             journal.most_in_flight = limiter.most_in_flight
             on_outcome(outcome)
             if witness is not None and (reason := witness.recorded(outcome)):
+                control.abort(reason)
+            if settings.give_up_on_endpoint and (reason := endpoint.note(outcome)):
                 control.abort(reason)
             if guard is not None and (reason := guard.note(outcome)):
                 control.abort(reason)

@@ -6,6 +6,7 @@ Signal handlers are installed elsewhere: here are only methods that they, or ano
 
 import asyncio
 import re
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from nemo_gym._rollouts.types import Failed, Outcome
 from nemo_gym._transport.failures import Failure
 
 _CAUSE_SHOWN = 400
+_FIRST_CALLS_S = 30.0
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b|\b\d+(?:\.\d+)?")
 
 
@@ -133,3 +135,43 @@ class FailureRateGuard:
         lines.append("failures by kind: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
         lines.append("hint: remove the cause and resume, or allow more with `--max-failure-rate`")
         return "\n".join(lines)
+
+
+class EndpointGuard:
+    """Says when no rollout can succeed: the model refuses the key, or nobody answers at its URL from the start."""
+
+    def __init__(
+        self, planned: int, *, must_be_there: bool = False, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`must_be_there`: nobody has asked the endpoint yet whether it answers."""
+        self._refusals_allowed, self._absences_allowed = min(planned, 10), min(planned, 3)
+        self._refusals = self._absences = 0
+        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if must_be_there else 0.0)
+
+    def note(self, outcome: Outcome) -> str | None:
+        """Count a rollout that has ended; the reason to give the run up, if there is one now."""
+        if isinstance(outcome, Failed):
+            return self.note_failure(outcome.failure)
+        self._refusals, self._ends_s = 0, 0.0
+        return None
+
+    def note_failure(self, failure: Failure) -> str | None:
+        """Count a failed attempt; the reason to give the run up, if there is one now."""
+        if failure.kind == "cancelled":
+            return None
+        self._refusals = self._refusals + 1 if failure.is_key_refused else 0
+        self._absences += failure.is_not_there
+        if self._refusals >= self._refusals_allowed:
+            return (
+                f"the model's endpoint refuses this key: {self._refusals} calls in a row were answered {failure.cause}."
+                f"\n{failure.message[:_CAUSE_SHOWN]}\n"
+                "hint: correct the key (`--model-api-key`, or `policy_api_key` in env.yaml), and check that it may use "
+                "this model; then run the same command again with `--resume`"
+            )
+        if failure.is_not_there and self._absences >= self._absences_allowed and self._clock() < self._ends_s:
+            return (
+                f"no call has reached the model.\n{failure.message[:_CAUSE_SHOWN]}\n"
+                "hint: then run the same command again with `--resume`; `--wait-for-model SECONDS` waits for a model "
+                "that is still loading"
+            )
+        return None

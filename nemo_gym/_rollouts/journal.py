@@ -161,6 +161,7 @@ def failed_row(outcome: Failed) -> Row:
             "boundary": failure.boundary,
             "retryable": failure.retryable,
             "message": failure.message,
+            **({"cause": failure.cause} if failure.cause else {}),
             "attempts": outcome.attempts,
             "elapsed_s": round(outcome.elapsed_s, 3),
             "at": now(),

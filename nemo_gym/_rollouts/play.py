@@ -23,6 +23,7 @@ from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import readable
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of, known_kind
+from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
@@ -145,7 +146,8 @@ class Player:
                 assert ending.failure is not None
                 if self._on_retry is not None:
                     self._on_retry(ending.failure)
-                await self._sleep(pause_s)
+                with RETRIES.counted(ending.failure.cause or ending.failure.kind):
+                    await self._sleep(pause_s)
         except asyncio.CancelledError:
             if deadline is None or not deadline.has_cancelled():
                 raise
@@ -260,7 +262,7 @@ def _of_status(reply: Reply, body: bytes, boundary: str) -> Failure:
     message = f"{boundary} answered {reply.status}: {_detail(body)}"
     if reply.status == 422:
         message += "\nhint: the row does not fit the run request of this agent; check the row and its `agent_ref`"
-    return Failure("agent", boundary, reply.status in _WORTH_ANOTHER_TRY, message)
+    return Failure("agent", boundary, reply.status in _WORTH_ANOTHER_TRY, message, str(reply.status))
 
 
 def _detail(body: bytes) -> str:

@@ -15,6 +15,7 @@ from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.types import Key, Row, key_of
+from nemo_gym._transport.failures import KEY_REFUSED, NOT_THERE
 from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
 from nemo_gym._util.keys import (
     ATTEMPT_INDEX_KEY_NAME,
@@ -170,11 +171,21 @@ def _read_failures(path: Path, record: _Record, max_attempts: int) -> None:
         before = _fate(key, record, max_attempts)
         if line.row.get(NG_TERMINAL_KEY):
             record.terminal.add(key)
-        # Whoever stopped the run did not mean to use up the chances of what was being played.
-        if kind != _CANCELLED:
+        if _counts_as_attempt(line.row, kind):
             record.attempts.add(key)
         if before == "left" and _fate(key, record, max_attempts) != "left":
             record.given_up[kind] += 1
+
+
+def _counts_as_attempt(row: Row, kind: str) -> bool:
+    """Return whether the failure in `row` uses up one of the rollout's chances.
+
+    Who stops a run does not mean to, and a wrong key or a wrong URL says nothing about the rollout.
+    """
+    ours = row.get(FAILURE_KEY)
+    if kind == _CANCELLED or not isinstance(ours, dict):
+        return kind != _CANCELLED
+    return not (kind == "model_endpoint" and ours.get("cause") in (*KEY_REFUSED, *NOT_THERE))
 
 
 def _kind(row: Row) -> str:

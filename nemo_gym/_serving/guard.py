@@ -20,9 +20,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
 from nemo_gym._util.rollout_paths import split_rollout_prefix
+from nemo_gym._util.seldom import Seldom
 from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
 
 LOG = logging.getLogger(__name__)
+_FAILED_CALLS = Seldom(every_s=10.0)
 
 
 class ErrorsAsJson:
@@ -59,10 +61,17 @@ class ErrorsAsJson:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
         # A call that failed is told in a line: its traceback leads to nothing but the call.
-        is_told = isinstance(error, ServerCallError | RolloutFailure)
-        what = error if is_told else repr(error)
-        trace = None if is_told else error
-        LOG.log(level, "%s: %s %s failed: %s", self._server_name, scope["method"], scope["path"], what, exc_info=trace)
+        if not isinstance(error, ServerCallError | RolloutFailure):
+            where = self._server_name, scope["method"], scope["path"]
+            LOG.log(level, "%s: %s %s failed: %r", *where, error, exc_info=error)
+            return
+        path = split_rollout_prefix(scope["path"]).rest
+        # A wrong key fails every call in the same way, and each caller is told.
+        alike = self._server_name, path, level, type(error), getattr(error, "status", 0)
+        kept_back = _FAILED_CALLS.passed_over(alike)
+        if kept_back is not None:
+            more = f" ({kept_back} more like it since the last such line)" if kept_back else ""
+            LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
 
 
 def describe(error: Exception, server_name: str) -> str:

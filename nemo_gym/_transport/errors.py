@@ -15,6 +15,7 @@ from yarl import URL
 from nemo_gym.errors import ServerCallError
 
 _BODY_SHOWN = 2000
+_UNREACHABLE_HINT = "check that the server runs and listens on this address (`gym env status`)"
 
 
 def _request_info(method: str, url: str) -> RequestInfo:
@@ -52,18 +53,18 @@ class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
 
 
 class ServerUnreachable(ServerCallError, aiohttp.ClientConnectionError):
-    """No connection could be made, or it broke before an answer came."""
+    """No connection could be made, or it broke before an answer came; `trouble` is the kind of a `Trouble`."""
 
-    def __init__(self, method: str, url: str, cause: str, attempts: int = 1) -> None:
-        super().__init__(method, url, cause, attempts)
+    def __init__(
+        self, method: str, url: str, cause: str, attempts: int = 1, trouble: str = "", hint: str = _UNREACHABLE_HINT
+    ) -> None:
+        super().__init__(method, url, cause, attempts, trouble, hint)
         self.method, self.url, self.cause, self.attempts = method, url, cause, attempts
+        self.trouble, self.hint = trouble, hint
 
     def __str__(self) -> str:
         tries = "1 attempt" if self.attempts == 1 else f"{self.attempts} attempts"
-        return (
-            f"{self.method} {self.url} got no answer after {tries}: {self.cause}\n"
-            "hint: check that the server runs and listens on this address (`gym env status`)"
-        )
+        return f"{self.method} {self.url} got no answer after {tries}: {self.cause}\nhint: {self.hint}"
 
 
 class ServerDeadlineExceeded(ServerCallError, TimeoutError):

@@ -28,6 +28,10 @@ FailureKind = Literal[
     "cancelled",
 ]
 HEADER = FAILURE_HEADER
+KEY_REFUSED = ("401", "403")
+"""Causes that say: the endpoint does not let this user in."""
+NOT_THERE = ("refused", "unknown host", "TLS")
+"""Causes that say: nobody, or somebody else, answers at the URL."""
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
 _MESSAGE_LIMIT = 2000
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
@@ -42,6 +46,18 @@ class Failure:
     """The call that failed: where it went."""
     retryable: bool
     message: str
+    cause: str = ""
+    """In a word, for counting: the status that was answered, such as `429`, or the kind of a `Trouble`."""
+
+    @property
+    def is_key_refused(self) -> bool:
+        """Whether the model's endpoint does not let this user in: every other call will fare the same."""
+        return self.kind == "model_endpoint" and self.cause in KEY_REFUSED
+
+    @property
+    def is_not_there(self) -> bool:
+        """Whether nobody, or somebody else, answers at the URL of the model."""
+        return self.kind == "model_endpoint" and self.cause in NOT_THERE
 
     def encoded(self) -> str:
         """As a header value."""
@@ -67,7 +83,7 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, TimeoutError):
         return Failure("timeout", _place(error) or boundary, True, str(error) or "the deadline passed")
     if isinstance(error, ServerUnreachable):
-        return Failure(_kind_at(error.url), _place(error), True, str(error))
+        return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
@@ -94,7 +110,7 @@ def known_kind(kind: str, otherwise: FailureKind) -> FailureKind:
 def _of_status(error: ServerResponseError) -> Failure:
     kind = _kind_at(error.url)
     again = error.status in _WORTH_ANOTHER_TRY or (error.status >= 500 and kind == "model_endpoint")
-    return Failure(kind, error.url, again, str(error))
+    return Failure(kind, error.url, again, str(error), str(error.status))
 
 
 def _place(error: BaseException) -> str:

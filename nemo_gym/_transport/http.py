@@ -18,6 +18,8 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.trouble import describe_trouble
 from nemo_gym._wire.base import OpenModel
 
 LOG = logging.getLogger(__name__)
@@ -132,11 +134,13 @@ async def send(
             failure, bound = error, policy.unsent
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             failure, bound = error, policy.repeatable if may_repeat else 1
+        trouble = describe_trouble(failure)
         if attempt >= bound:
-            raise ServerUnreachable(method, str(url), repr(failure), attempt) from failure
+            raise ServerUnreachable(method, str(url), trouble.text, attempt, trouble.kind, trouble.hint) from failure
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
         LOG.debug("attempt %d of %s %s failed (%r); next in %.2f s", attempt, method, url, failure, pause_s)
-        await asyncio.sleep(pause_s)
+        with RETRIES.counted(trouble.kind):
+            await asyncio.sleep(pause_s)
 
 
 @lru_cache(maxsize=16)

@@ -124,14 +124,19 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                     limiter,
                     control,
                     CollectSettings(
-                        settings.rollout_timeout_seconds, settings.max_failure_rate, settings.fail_on_tool_error
+                        settings.rollout_timeout_seconds,
+                        settings.max_failure_rate,
+                        settings.fail_on_tool_error,
+                        give_up_on_endpoint=True,
+                        endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
                     ),
                     scores.noting(count),
                     observer_for(client),
                 )
                 if control.is_stopping:
                     journal.close("interrupted")
-            for kind, number, example in summary.failure_table()[1:]:
+            # What a run was given up for is said at the very end.
+            for kind, number, example in summary.failure_table()[1:] if control.abort_reason is None else ():
                 render.note(f"{number} × {kind}, for example: {example}")
             await _report(paths, counts, client, settings, export, scores.rollouts(), todo.requested)
     return _exit_code(counts, control, settings)

@@ -55,7 +55,12 @@ class Frame:
 
 
 def _details(standing: Standing) -> Iterator[Field]:
-    styled = ((standing.reward, "green"), (standing.tokens, "cyan"), (standing.failures, "red"))
+    styled = (
+        (standing.reward, "green"),
+        (standing.tokens, "cyan"),
+        (standing.retrying, "yellow"),
+        (standing.failures, "red"),
+    )
     return (Field(text, style) for text, style in styled if text)
 
 

@@ -9,12 +9,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from typing import Protocol
 
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.types import Outcome
+from nemo_gym._transport.retries import RETRIES
 from nemo_gym.cli import render
 from nemo_gym.cli.standing import Standing
 
@@ -78,7 +79,10 @@ def shown(
     """Count outcomes into `summary` and show how it stands; what it came to when it ends."""
     standing = Standing(summary, limiter, before)
     summary.begin()
-    with nullcontext() if on is None else _refreshed(on, standing):
+    with ExitStack() as stack:
+        if on is not None:
+            stack.enter_context(_refreshed(on, standing))
+            stack.enter_context(RETRIES.shown())
         try:
             yield summary.add
         finally:

@@ -5,6 +5,7 @@ from nemo_gym._results.metric_rows import number_text
 from nemo_gym._results.running_mean import RunningMean
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.limiter import Limiter
+from nemo_gym._transport.retries import RETRIES
 
 _AGENTS_SHOWN = 3
 
@@ -66,6 +67,15 @@ class Standing:
         return f"{sum(group.count for _, group in kinds):,} failed: {counted}"
 
     @property
+    def retrying(self) -> str | None:
+        """How many calls wait for another attempt, and why."""
+        causes = RETRIES.under_way()
+        if self.is_over or not causes:
+            return None
+        each = next(iter(causes)) if len(causes) == 1 else ", ".join(f"{cause} {n:,}" for cause, n in causes.items())
+        return f"{sum(causes.values()):,} retrying ({each})"
+
+    @property
     def tokens(self) -> str | None:
         if not (self.summary.input_tokens or self.summary.output_tokens):
             return None
@@ -73,7 +83,7 @@ class Standing:
 
     def line(self) -> str:
         """All of it in one line."""
-        parts = [self.count, *self.pace, self.reward, self.failures, self.tokens]
+        parts = [self.count, *self.pace, self.reward, self.retrying, self.failures, self.tokens]
         return " | ".join(part for part in parts if part)
 
 

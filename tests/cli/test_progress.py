@@ -19,6 +19,7 @@ from nemo_gym._results.summary import RunSummary, table
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
+from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli.main import main
 from nemo_gym.cli.progress import screen, shown
@@ -84,6 +85,15 @@ def test_the_reward_comes_with_the_interval_of_the_final_table(tmp_path):
 def test_every_agent_has_a_reward_of_its_own():
     shown = standing(scored(1.0, agent="b"), scored(0.5, agent="a"), scored(0.0, agent="a")).reward
     assert shown == "reward 0.25 (n=2) a, 1 (0.025 … 1, n=1) b"
+
+
+def test_calls_that_are_tried_again_are_counted_by_cause():
+    running = standing()
+    with RETRIES.counted("429"), RETRIES.counted("429"):
+        assert running.retrying == "2 retrying (429)"
+        with RETRIES.counted("503"):
+            assert "3 retrying (429 2, 503 1)" in running.line()
+    assert running.retrying is None
 
 
 def test_before_anything_has_ended_nothing_is_made_up():

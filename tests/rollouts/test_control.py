@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._rollouts.control import FailureRateGuard, RunControl
+from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 
 SCORED = Scored({}, {}, 1, 0.0)
 
 
-def failed(kind="model_endpoint", message="answered 500", *, boundary="http://m/v1/responses", **fields):
-    return Failed({}, Failure(kind, boundary, True, message), 1, 0.0, **fields)
+def failed(kind="model_endpoint", message="answered 500", *, boundary="http://m/v1/responses", cause="", **fields):
+    return Failed({}, Failure(kind, boundary, True, message, cause), 1, 0.0, **fields)
 
 
 def test_a_run_stops_at_the_first_request_and_cancels_at_the_second():
@@ -124,3 +124,49 @@ def test_the_guard_agrees_with_counting_again(outcomes, rate, least, window):
         spoke = guard.note(SCORED if outcomes[n] else failed()) is not None
         latest = outcomes[max(0, n + 1 - window) : n + 1]
         assert spoke == (len(latest) >= least and latest.count(False) > rate * len(latest))
+
+
+# --- an endpoint that no call gets past -------------------------------------------------------------------------------
+
+
+def reasons(guard, *outcomes):
+    return [reason for outcome in outcomes if (reason := guard.note(outcome))]
+
+
+@pytest.mark.parametrize(("planned", "needed"), [(500, 10), (4, 4)])
+def test_a_run_whose_key_is_refused_is_given_up_with_the_endpoints_own_words(planned, needed):
+    refused = failed(message="POST http://m/v1/responses answered 401 Unauthorized: no such key", cause="401")
+    guard = EndpointGuard(planned)
+    assert reasons(guard, *[refused] * (needed - 1)) == []
+    (reason,) = reasons(guard, refused)
+    for part in ("answered 401 Unauthorized: no such key", "hint: correct the key", "--resume"):
+        assert part in reason
+
+
+@pytest.mark.parametrize("between", [SCORED, failed(cause="429"), failed("verifier")])
+def test_a_run_in_which_some_calls_get_further_goes_on(between):
+    refused = [failed(cause="403")] * 9
+    assert reasons(EndpointGuard(500), *refused, between, *refused) == []
+
+
+def test_a_tool_or_an_agent_that_says_401_is_not_the_models_key():
+    assert reasons(EndpointGuard(500), *[failed("tool_server", cause="401"), failed("agent", cause="401")] * 20) == []
+
+
+@pytest.mark.parametrize("cause", ["refused", "unknown host", "TLS"])
+def test_first_calls_that_find_nobody_end_a_run(cause):
+    guard = EndpointGuard(500, must_be_there=True)
+    absent = failed(message="connection refused", cause=cause)
+    assert [guard.note_failure(absent.failure) for _ in range(2)] == [None, None]
+    assert "connection refused" in guard.note(absent)
+
+
+def test_an_endpoint_that_drops_out_later_is_left_to_the_retries():
+    now = [0.0]
+    absent = [failed(cause="refused")] * 50
+    after_a_score = EndpointGuard(500, must_be_there=True)
+    assert reasons(after_a_score, SCORED, *absent) == []
+    late = EndpointGuard(500, must_be_there=True, clock=lambda: now[0])
+    now[0] = 31.0
+    assert reasons(late, *absent) == []
+    assert reasons(EndpointGuard(500), *absent) == [], "it was asked before the run began"

@@ -8,9 +8,11 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, field_validator
 from starlette.testclient import TestClient
 
+from nemo_gym._serving import guard
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.route import GymRoute
 from nemo_gym._transport.errors import ServerResponseError, _request_info
+from nemo_gym._util.seldom import Seldom
 
 
 class Even(BaseModel):
@@ -64,6 +66,15 @@ def test_the_failure_of_another_server_carries_its_url_status_and_body(client):
     assert "http://judge/verify" in text
     assert "503" in text
     assert '{"why":"overloaded"}' in text
+
+
+def test_calls_that_fail_alike_are_logged_once(client, caplog, monkeypatch):
+    monkeypatch.setattr(guard, "_FAILED_CALLS", Seldom(every_s=1e9))
+    for _ in range(500):
+        client.post("/raise/inner")
+    assert [
+        record.getMessage().count("answered 503") for record in caplog.records if record.name == guard.__name__
+    ] == [1]
 
 
 def test_an_aiohttp_error_without_a_body_is_reported_too(client):
