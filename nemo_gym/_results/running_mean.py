@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mean reward of a run that is under way, with the interval that its aggregate will have, kept up in constant time.
 
-Tasks are the units, as in `aggregate.mean_reward_interval`: with every rollout, the mean of its task takes the place of
+Tasks are the units, as in `curves.interval_over_tasks`: with every rollout, the mean of its task takes the place of
 the mean that the task had before.
 """
 

@@ -67,7 +67,7 @@ class ErrorsAsJson:
             return
         path = split_rollout_prefix(scope["path"]).rest
         # A wrong key fails every call in the same way, and each caller is told.
-        alike = self._server_name, path, level, type(error), getattr(error, "status", 0)
+        alike = self._server_name, path, level, type(error), getattr(error, "status", getattr(error, "kind", ""))
         kept_back = _FAILED_CALLS.passed_over(alike)
         if kept_back is not None:
             more = f" ({kept_back} more like it since the last such line)" if kept_back else ""

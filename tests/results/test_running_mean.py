@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._results.aggregate import mean_reward_interval
+from nemo_gym._results.curves import interval_over_tasks
 from nemo_gym._results.runs import are_binary
 from nemo_gym._results.running_mean import RunningMean
 
@@ -20,7 +20,7 @@ def test_it_is_at_every_moment_what_the_aggregate_would_say(rollouts):
         running.add(task, reward)
         by_task.setdefault(task, []).append(reward)
         rewards = [*by_task.values()]
-        whole = mean_reward_interval(rewards, binary=all(map(are_binary, rewards)))
+        whole = interval_over_tasks(rewards, binary=all(map(are_binary, rewards)))
         now = running.interval()
         assert (now.n_tasks, now.low is None) == (whole.n_tasks, whole.low is None)
         scale = max(1.0, *(abs(reward) for _, reward in rollouts))

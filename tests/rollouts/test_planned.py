@@ -6,7 +6,7 @@ import tracemalloc
 from itertools import islice
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts.planned import read_by_repeat
@@ -28,6 +28,7 @@ def test_all_tasks_are_played_once_before_any_is_played_again(tmp_path):
     assert played(tmp_path / "p") == [(0, 0), (1, 0), (2, 0), (3, 0), (0, 1), (2, 1), (3, 1), (0, 2), (2, 2)]
 
 
+@settings(deadline=None, max_examples=40)
 @given(keys=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), unique=True), data=st.data())
 def test_every_row_of_any_plan_is_played_once_in_order_of_rollout_index(tmp_path_factory, keys, data):
     path = tmp_path_factory.mktemp("plan") / "p"

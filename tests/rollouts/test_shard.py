@@ -4,7 +4,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts.bad_rows import BadRows
@@ -23,6 +23,7 @@ def planned(tasks, **settings):
     return list(expand(lines(tasks), ExpandSettings(agent_name="ann", **settings), "r.jsonl"))
 
 
+@settings(deadline=None, max_examples=40)
 @given(total=st.integers(1, 6), tasks=st.integers(0, 12), repeats=st.integers(1, 3), limit=st.integers(1, 12))
 def test_shards_put_together_are_the_whole_plan_row_by_row(total, tasks, repeats, limit):
     shards = [Shard(number, total) for number in range(1, total + 1)]
