@@ -131,6 +131,14 @@ def compute_subset_metrics(
     return _pass_majority.subset_metrics(tasks, subset_key, score_fn, answer_key)
 
 
+def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
+    """Return the mean reward of every value of `category_key`, as `mean/reward/<category>`, each task counting alike.
+
+    How many rollouts it rests on is in `n_scored/mean/reward/<category>`, which the tables of metrics show beside it.
+    """
+    return _pass_majority.mean_rewards_by(tasks, category_key)
+
+
 def highest_k_metrics(
     metrics: Mapping[str, Any],
     pattern: str,

@@ -25,7 +25,7 @@ STD_DEV_ACROSS_RUNS = "std_dev_across_runs"
 STD_ERR_ACROSS_RUNS = "std_err_across_runs"
 AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
 N_SCORED, N_TASKS = "n_scored", "n_tasks"
-"""How much the metrics of a subset rest on, as `<subset>/n_scored` and `<subset>/n_tasks`."""
+"""How much a metric rests on: `<subset>/n_scored` and `<subset>/n_tasks`, or `n_scored/<metric>` for it alone."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,23 @@ def subset_metrics(
         sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
         computed = pass_majority(of_subset, score_fn, answer_key).metrics
         metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
+    return metrics
+
+
+def mean_rewards_by(tasks: Sequence[Sequence[dict[str, Any]]], category_key: str) -> dict[str, Any]:
+    """Return the mean reward of every category, as `mean/reward/<category>`, and how many rollouts it rests on.
+
+    Every task of a category counts alike. A task belongs to the category that its first rollout carries.
+    """
+    categories: dict[str, list[list[float]]] = {}
+    for task in tasks:
+        if task and task[0].get(category_key) is not None:
+            categories.setdefault(str(task[0][category_key]), []).append([rollout["reward"] for rollout in task])
+    metrics: dict[str, Any] = {}
+    for category, rewards in sorted(categories.items()):
+        name = f"mean/reward/{category}"
+        metrics[name] = sum(sum(of_task) / len(of_task) for of_task in rewards) / len(rewards)
+        metrics[f"{N_SCORED}/{name}"] = sum(map(len, rewards))
     return metrics
 
 

@@ -28,7 +28,7 @@ class MetricRow:
     n_scored: int | None = None
     n_requested: int | None = None
     is_part: bool = False
-    """It is of one category; how many rollouts of that were requested is not known."""
+    """It may rest on some of the rollouts only; how many of those were requested is not known."""
 
     @property
     def text(self) -> str:
@@ -60,16 +60,14 @@ def metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
 
 
 def _key_rows(entry: Mapping[str, Any], confidence: Mapping[str, Any], shown: list[str]) -> Iterator[MetricRow]:
-    agent_metrics, whole = entry.get("agent_metrics") or {}, confidence.get(MEAN_REWARD, {})
+    agent_metrics = entry.get("agent_metrics") or {}
     for name, value in (entry.get("key_metrics") or {}).items():
         if name in shown or type(value) not in (int, float) or name.endswith((f"/{N_SCORED}", f"/{N_TASKS}")):
             continue
         if name in confidence:
             yield _with_interval(name, confidence[name])
-        elif (n_scored := _n_of_category(name, agent_metrics)) is not None:
-            yield MetricRow(name, value, n_scored=n_scored, is_part=True)
-        else:
-            yield MetricRow(name, value, n_scored=whole.get("n_scored"), n_requested=whole.get("n_requested"))
+        else:  # what a server's own metric rests on, only the server can know
+            yield MetricRow(name, value, n_scored=_n_of_part(name, agent_metrics), is_part=True)
 
 
 def _with_interval(name: str, interval: Mapping[str, Any]) -> MetricRow:
@@ -77,12 +75,10 @@ def _with_interval(name: str, interval: Mapping[str, Any]) -> MetricRow:
     return MetricRow(name, interval["estimate"], low, high, interval["n_scored"], interval["n_requested"])
 
 
-def _n_of_category(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
-    """Return how many rollouts a metric `<category>/<metric>` rests on; None if it is of no category."""
-    category = name
+def _n_of_part(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
+    """Return how many rollouts a metric rests on, if it or its category, the beginning of its name, says so."""
+    places, category = [f"{N_SCORED}/{name}"], name
     while "/" in category:
         category = category.rpartition("/")[0]
-        n_scored = agent_metrics.get(f"{category}/{N_SCORED}")
-        if isinstance(n_scored, int):
-            return n_scored
-    return None
+        places.append(f"{category}/{N_SCORED}")
+    return next((agent_metrics[place] for place in places if isinstance(agent_metrics.get(place), int)), None)

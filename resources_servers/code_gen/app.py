@@ -22,6 +22,7 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.code_execution import CodePool, Limits
+from nemo_gym.reward_profile import compute_mean_rewards_by
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.code_gen.checking import check, extract_code
 
@@ -155,13 +156,7 @@ class CodeGenResourcesServer(SimpleResourcesServer):
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """The mean reward of every difficulty, each task counting alike."""
-        means: dict[str, list[float]] = {}
-        for rollouts in tasks:
-            difficulty = rollouts[0].get("difficulty") if rollouts else None
-            if difficulty is not None:
-                mean = sum(rollout["reward"] for rollout in rollouts) / len(rollouts)
-                means.setdefault(difficulty, []).append(mean)
-        return {f"mean/reward/{level}": sum(of_level) / len(of_level) for level, of_level in sorted(means.items())}
+        return compute_mean_rewards_by(tasks, "difficulty")
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """The mean reward, overall and of every difficulty."""

@@ -18,6 +18,7 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
+from nemo_gym.reward_profile import compute_mean_rewards_by
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 
 
@@ -59,12 +60,7 @@ class FirstStepsResourcesServer(SimpleResourcesServer):
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """The mean reward of every kind of question, each task counting alike."""
-        means: dict[str, list[float]] = {}
-        for rollouts in tasks:
-            if rollouts:
-                mean = sum(rollout["reward"] for rollout in rollouts) / len(rollouts)
-                means.setdefault(rollouts[0]["category"], []).append(mean)
-        return {f"mean/reward/{kind}": sum(of_kind) / len(of_kind) for kind, of_kind in sorted(means.items())}
+        return compute_mean_rewards_by(tasks, "category")
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """The mean reward, overall and of every kind."""

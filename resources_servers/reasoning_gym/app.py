@@ -21,6 +21,7 @@ from nemo_gym.base_resources_server import (
 )
 from nemo_gym.code_execution import CodePool
 from nemo_gym.cpu_pool import usable_cpus
+from nemo_gym.reward_profile import compute_mean_rewards_by
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.reasoning_gym.scoring import UnknownTask, extracted_answer, scored, scorer_pool
 
@@ -103,12 +104,7 @@ class ReasoningGymResourcesServer(SimpleResourcesServer):
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """The mean score of every task, each of its rows counting alike."""
-        means: dict[str, list[float]] = {}
-        for rollouts in tasks:
-            if rollouts:
-                mean = sum(rollout["reward"] for rollout in rollouts) / len(rollouts)
-                means.setdefault(rollouts[0]["task_name"], []).append(mean)
-        return {f"mean/reward/{task}": sum(of_task) / len(of_task) for task, of_task in sorted(means.items())}
+        return compute_mean_rewards_by(tasks, "task_name")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,7 @@ REWARD_PROFILE = (
     model("RewardProfileConfig", "materialized_inputs_jsonl_fpath rollouts_jsonl_fpath", allow_partial_rollouts=False),
     function("compute_pass_majority_metrics", "tasks, score_fn=None, answer_key=None"),
     function("add_avg_sample_std_dev", "metrics, all_score_dicts, score_names, max_k"),
+    function("compute_mean_rewards_by", "tasks, category_key"),
     function("compute_subset_metrics", "tasks, subset_key, score_fn=..., answer_key=..."),
     function("highest_k_metrics", "metrics, pattern, score_names=None, exclude_names=None"),
     class_(

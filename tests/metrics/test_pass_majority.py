@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._metrics.pass_majority import avg_sample_std_dev, pass_majority, subset_metrics
+from nemo_gym._metrics.pass_majority import avg_sample_std_dev, mean_rewards_by, pass_majority, subset_metrics
 
 
 def task(*rewards, **fields):
@@ -116,3 +116,19 @@ def test_all_values_are_percentages_and_pass_never_falls(rewards):
     assert all(0 <= value <= 100 for value in curve)
     assert all(later >= earlier - 1e-9 for earlier, later in pairwise(curve))
     assert metrics["pass@1/accuracy"] == pytest.approx(metrics["pass@1[avg-of-4]/accuracy"])
+
+
+def test_the_mean_reward_of_a_category_says_how_many_rollouts_it_rests_on():
+    tasks = [
+        [{"level": "easy", "reward": 1.0}, {"level": "easy", "reward": 0.0}],
+        [{"level": "easy", "reward": 1.0}],
+        [{"level": "hard", "reward": 0.0}],
+        [{"reward": 1.0}],
+        [],
+    ]
+    assert mean_rewards_by(tasks, "level") == {
+        "mean/reward/easy": 0.75,
+        "n_scored/mean/reward/easy": 3,
+        "mean/reward/hard": 0.0,
+        "n_scored/mean/reward/hard": 1,
+    }

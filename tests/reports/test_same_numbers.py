@@ -177,4 +177,4 @@ def test_metrics_of_a_category_say_how_many_rollouts_are_in_it():
         scored = {row[1]: row[4] for row in table(aggregates)[1:]}
     assert scored["easy/pass@1/accuracy"] == "3"
     assert scored["hard/pass@1/accuracy"] == "1"
-    assert (scored["mean/reward"], scored["elo"]) == ("4 of 5", "4 of 5")
+    assert (scored["mean/reward"], scored["elo"]) == ("4 of 5", ""), "what it rests on, only the server knows"

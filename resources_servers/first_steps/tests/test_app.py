@@ -84,7 +84,8 @@ def test_every_kind_has_its_own_mean_in_which_tasks_count_alike():
 
     server = build_server(FirstStepsResourcesServer)
     metrics = server.compute_metrics([task("a", 1.0, 0.0), task("b", 1.0), task("a", 1.0, 1.0, 1.0, 1.0), []])
-    assert metrics == {"mean/reward/a": 0.75, "mean/reward/b": 1.0}
+    assert (metrics["mean/reward/a"], metrics["mean/reward/b"]) == (0.75, 1.0)
+    assert (metrics["n_scored/mean/reward/a"], metrics["n_scored/mean/reward/b"]) == (6, 1)
     key = server.get_key_metrics({**metrics, "mean/reward": 0.8, "mean/output_tokens": 3, "std/reward": 0.4})
     assert set(key) == {"mean/reward", "mean/reward/a", "mean/reward/b"}
 
