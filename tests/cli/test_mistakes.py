@@ -299,8 +299,9 @@ def test_a_rollouts_file_that_is_not_there(gym):
     expect(said, 1, "there is no rollouts file 'nowhere.jsonl'", "hint: ")
 
 
-def test_a_mistake_that_only_the_server_itself_sees_is_told_without_a_traceback(gym):
-    said = gym("env", "start", "--resources-server", "example_multi_step", "--model-type", "replay_model")
+def test_a_mistake_that_only_the_server_itself_sees_is_told_without_a_traceback(gym, unused_tcp_port):
+    selectors = ("--resources-server", "example_multi_step", "--model-type", "replay_model")
+    said = gym("env", "start", *selectors, f"++head_server.port={unused_tcp_port}")
     expect(said, 1, "the config of server 'policy_model' is not valid:", "exactly one of")
 
 
