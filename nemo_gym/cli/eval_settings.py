@@ -2,6 +2,7 @@
 """What `gym eval run` is asked to do: its config keys, and the input file that they come to."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -85,8 +86,9 @@ def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str]
     if settings.num_repeats not in (None, 1) and repeated > 1:
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
     output = Path(settings.output_jsonl_fpath)
-    # Rows cut off by a limit must not pass for the whole split in a later run.
-    name = split if settings.limit is None else f"{split}_first_{settings.limit}"
+    # Some rows must not pass for the whole split in a later run.
+    parts = [split, settings.agent_name, f"first_{settings.limit}" if settings.limit is not None else None]
+    name = "_".join(part for part in parts if part is not None)
     prepared = output.with_suffix("") / "preprocessed_datasets" / f"{name}.jsonl"
     if settings.reuse_existing_data_preparation and prepared.is_file():
         notice(f"playing the rows that an earlier run prepared: {prepared}")
@@ -100,7 +102,10 @@ def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str]
 
 
 def _chosen(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, DatasetScope]:
-    """The split to play and its datasets: without one, that of a benchmark if the config has any, else the examples."""
+    """Return the split to play and its datasets, those of `--agent` if it is given.
+
+    Without a split, it is that of a benchmark if the config has any, else the examples.
+    """
     with_prompts = settings.prompt_config is None
     split: Split = settings.split or "benchmark"
     scope = dataset_scope(config, [split], with_prompts=with_prompts)
@@ -108,4 +113,13 @@ def _chosen(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, Dataset
         split, scope = "example", dataset_scope(config, ["example"], with_prompts=with_prompts)
     if not scope.sources:
         raise ConfigError(f"the config has no {split} dataset.\nhint: name a file with --input, or another --split")
-    return split, scope
+    if settings.agent_name is None:
+        return split, scope
+    sources = tuple(source for source in scope.sources if source.agent == settings.agent_name)
+    if not sources:
+        others = ", ".join(dict.fromkeys(repr(source.agent) for source in scope.sources))
+        raise ConfigError(
+            f"agent {settings.agent_name!r} has no {split} dataset; there are some of {others}.\n"
+            f"hint: `--input FILE --agent {settings.agent_name}` plays the tasks of a file"
+        )
+    return split, replace(scope, sources=sources)

@@ -59,6 +59,23 @@ def test_a_split_takes_its_own_datasets_only(tmp_path):
     assert (inputs, said) == (["a", "a"], "")
 
 
+def test_an_agent_that_is_named_plays_its_own_datasets_only(tmp_path):
+    write(tmp_path / "example.jsonl", asks("a"))
+    write(tmp_path / "other.jsonl", asks("b"))
+    both = OmegaConf.merge(
+        config(dataset("example")),
+        {
+            name: {"responses_api_agents": {"simple_agent": {"entrypoint": "app.py", "datasets": datasets}}}
+            for name, datasets in (("rival", [dataset("example", jsonl_fpath="other.jsonl")]), ("idle", []))
+        },
+    )
+    assert chosen(both)[0] == ["a", "b"]
+    inputs, path, _ = chosen(both, agent_name="rival")
+    assert (inputs, path) == (["b"], "runs/r/preprocessed_datasets/example_rival.jsonl")
+    with pytest.raises(ConfigError, match=r"'idle' has no example dataset; there are some of 'player', 'rival'"):
+        chosen(both, agent_name="idle")
+
+
 def test_repeats_of_dataset_and_command_line_are_said_to_multiply(tmp_path):
     write(tmp_path / "train.jsonl", asks("a"))
     *_, said = chosen(config(dataset("train", num_repeats=2)), split="train", num_repeats=3)
