@@ -57,7 +57,7 @@ def mean(values: Sequence[Number]) -> float:
 
 def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
     """Counts in bins of equal width: `bins` holds the edges, one more than `counts`."""
-    low, high = min(values), max(values)
+    low, high = float(min(values)), float(max(values))
     width = high / _HISTOGRAM_BINS - low / _HISTOGRAM_BINS
     # Equal values, or values too close for an edge to fit between them.
     if low + width == low:
@@ -69,21 +69,20 @@ def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
     return {"bins": [*(low + width * edge for edge in range(_HISTOGRAM_BINS)), high], "counts": counts}
 
 
-def describe(values: Sequence[Number]) -> dict[str, Number]:
-    """The five statistics of a list that is not empty."""
+def describe(values: Sequence[Number]) -> dict[str, float]:
+    """Return the five statistics of a list that is not empty, as floats whatever the values are."""
     return dict(zip(STATISTICS, _statistics(values), strict=True))
 
 
-def _statistics(values: Sequence[Number]) -> tuple[Number, ...]:
+def _statistics(values: Sequence[Number]) -> tuple[float, ...]:
     if len(values) == 1:
-        [value] = values
-        number = float(value)
-        return number or 0.0, value, value, number, 0.0  # a sum is never -0.0
+        number = float(values[0])
+        return number or 0.0, number, number, number, 0.0  # a sum is never -0.0
     ordered = sorted(values)
     middle = len(ordered) // 2
     centre = mean(ordered)
     median = float(ordered[middle]) if len(ordered) % 2 else mean(ordered[middle - 1 : middle + 1])
-    return centre, ordered[-1], ordered[0], median, _std(ordered, centre)
+    return centre, float(ordered[-1]), float(ordered[0]), median, _std(ordered, centre)
 
 
 def _std(ordered: Sequence[Number], centre: float) -> float:

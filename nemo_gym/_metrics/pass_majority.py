@@ -91,17 +91,18 @@ def subset_metrics(
 ) -> dict[str, Any]:
     """Return the metrics of every subset, as `<subset>/<metric>`, and how many rollouts and tasks they rest on.
 
-    A task belongs to the subset that its runs carry.
+    A task belongs to the subset that its first run names; subsets are in order of appearance. All values are numbers:
+    servers add them up.
     """
     subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
     for task in tasks:
-        subset = next((rollout[subset_key] for rollout in task if rollout.get(subset_key) is not None), None)
-        if subset is not None:
+        if task and (subset := task[0].get(subset_key)):
             subsets.setdefault(str(subset), []).append(task)
     metrics: dict[str, Any] = {}
-    for subset, of_subset in sorted(subsets.items()):
+    for subset, of_subset in subsets.items():
         sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
         computed = pass_majority(of_subset, score_fn, answer_key).metrics
+        computed.pop(PER_SAMPLE_AGGREGATE, None)
         metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
     return metrics
 

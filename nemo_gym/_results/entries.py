@@ -119,9 +119,8 @@ def _form(fields: Fields, n: int, passes: Collection[str]) -> _Form:
     task, *counts = gaps(4)
     statistics = gaps(len(fields) * (1 if n == 1 else len(STATISTICS)))
     runs = [gaps(1 + len(fields)) for _ in range(n)]
-    if n == 1:  # its values are their own extremes, and their mean the median
-        values = runs[0][1:]
-        statistics = [*statistics, *values, *values, *statistics, *[b"0.0"] * len(fields)]
+    if n == 1:  # a single value is its own mean, extreme and median
+        statistics = [*statistics * 4, *[b"0.0"] * len(fields)]
     infos = [
         _info(Fragment(b'"%b:%b"' % (task, run[0])), Fragment(task), Fragment(run[0]), _record(fields, run[1:]))
         for run in runs

@@ -154,26 +154,26 @@ def describe_runs(runs: Sequence[Run]) -> dict[str, Any]:
     return dict(zip(labels(fields), describe_values([*map(picker(fields), records)]), strict=True))
 
 
-def describe_values(rows: Sequence[Values]) -> list[Number]:
+def describe_values(rows: Sequence[Values]) -> list[float]:
     """The statistics of columns, one after another in the order of their names, each for all columns."""
     if len(rows) == 1:
-        means = [*map(float, rows[0])]
-        return [*means, *rows[0], *rows[0], *means, *[0.0] * len(means)]
+        values = [*map(float, rows[0])]
+        return [*values, *values, *values, *values, *[0.0] * len(values)]
     return [*chain.from_iterable(zip(*map(_describe, zip(*rows, strict=True)), strict=True))]
 
 
-def _describe(values: Values) -> tuple[Number, ...]:
+def _describe(values: Values) -> tuple[float, ...]:
     """The statistics of two values or more, in the order of their names."""
-    n, first = len(values), values[0]
+    n, first = len(values), float(values[0])
     if values.count(first) == n:
-        return float(first), first, first, float(first), 0.0
+        return first, first, first, first, 0.0
     ordered = sorted(values)
     if ordered[0] < -_LARGE or ordered[-1] > _LARGE:
         return tuple(describe(values).values())
     mean, middle = math.fsum(ordered) / n, n // 2
     median = float(ordered[middle]) if n % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     # The distance from the mean is the root of the sum of squares, all in C.
-    return mean, ordered[-1], ordered[0], median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
+    return mean, float(ordered[-1]), float(ordered[0]), median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
 
 
 class FieldMeans(NamedTuple):

@@ -25,6 +25,13 @@ def test_the_five_statistics_of_a_hand_computed_list():
     }
 
 
+@pytest.mark.parametrize("values", [[7], [7, 9], [7, 7, 7]])
+def test_all_statistics_of_token_counts_are_floats(values):
+    described = describe_fields([{"input_tokens": value} for value in values], histograms=True)
+    edges = described.pop("histogram/input_tokens")["bins"]
+    assert {type(value) for value in [*described.values(), *edges]} == {float}
+
+
 def test_the_deviation_of_a_single_value_is_zero():
     assert describe([0.7]) == {"mean": 0.7, "max": 0.7, "min": 0.7, "median": 0.7, "std": 0.0}
 

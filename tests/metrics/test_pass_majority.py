@@ -98,6 +98,21 @@ def test_subsets_are_computed_apart():
     assert {name.split("/")[0] for name in metrics} == {"easy", "hard"}
 
 
+def test_the_first_rollout_of_a_task_names_its_subset_and_subsets_keep_their_order():
+    first_is_silent = [{"reward": 1.0}, {"reward": 1.0, "level": "easy"}]
+    tasks = [task(1.0, level="hard"), [*task(1.0, level="easy"), *task(0.0, level="hard")], first_is_silent]
+    tasks += [task(1.0, level=""), task(1.0, level=0), []]
+    metrics = subset_metrics(tasks, "level")
+    assert list(dict.fromkeys(name.split("/")[0] for name in metrics)) == ["hard", "easy"]
+    assert (metrics["hard/n_scored"], metrics["easy/n_scored"]) == (1, 2)
+
+
+def test_the_metrics_of_a_subset_are_numbers_that_a_server_can_add_up():
+    metrics = subset_metrics([task(1.0, 0.0, level="easy")], "level")
+    assert not any(name.endswith("per_sample_aggregate") for name in metrics)
+    assert all(type(value) in (int, float) for value in metrics.values())
+
+
 def test_every_subset_says_how_many_rollouts_and_tasks_it_has():
     metrics = subset_metrics([task(1.0, 1.0, level="easy"), task(0.0, level="easy"), task(1.0, level="hard")], "level")
     assert {name: metrics[name] for name in metrics if "/n_" in name} == {

@@ -54,6 +54,7 @@ def test_statistics_are_those_of_the_metrics(records, alike):
     theirs = describe_fields(records)
     assert list(ours) == list(theirs)
     assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-6)
+    assert {type(value) for value in ours.values()} == {float}
 
 
 @given(lists(lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=6))
