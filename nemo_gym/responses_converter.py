@@ -18,9 +18,11 @@ from nemo_gym._wire import convert_params, convert_think
 from nemo_gym._wire import convert_to_chat as to_chat
 from nemo_gym._wire.chat import NeMoGymChatCompletion, NeMoGymChoice
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
+from nemo_gym._wire.convert_from_chat import usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
 from nemo_gym._wire.convert_plain import field, plain
 from nemo_gym._wire.convert_state import ResponsesConverterState as ResponsesConverterState
 from nemo_gym._wire.errors import InvalidModelReply as InvalidModelReply
+from nemo_gym._wire.item_unions import ITEM_TYPES
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 
@@ -78,7 +80,10 @@ class ResponsesConverter(BaseModel):
         chat_completion: NeMoGymChatCompletion,
     ) -> NeMoGymResponse:
         output = self.postprocess_chat_response(from_chat.first_choice(chat_completion))
-        return from_chat.response(responses_create_params, chat_completion, output, f"resp_{uuid4().hex}", int(time()))
+        created_at = field(chat_completion, "created")
+        if created_at is None:
+            created_at = int(time())
+        return from_chat.response(responses_create_params, chat_completion, output, f"resp_{uuid4().hex}", created_at)
 
     def postprocess_chat_response(self, choice: NeMoGymChoice) -> list[Any]:
         """The output items of a reply."""
@@ -129,6 +134,19 @@ class ResponsesConverter(BaseModel):
 
 VLLMConverter = ResponsesConverter
 
+_RESPONSE_NON_BOUNDARY_TYPES = frozenset(
+    {
+        "function_call_output",
+        "computer_call_output",
+        "local_shell_call_output",
+        "custom_tool_call_output",
+        "mcp_approval_response",
+    }
+)
+"""Types of the items that a client or its tools add to a conversation. Messages go by their role."""
+_RESPONSE_OUTPUT_BOUNDARY_TYPES = frozenset(ITEM_TYPES) - {"message"} - _RESPONSE_NON_BOUNDARY_TYPES
+"""Types of the items that only a model makes: the first of them ends what was given to it."""
+
 
 def split_responses_input_output_items(items: Iterable[Any]) -> tuple[list[Any], list[Any]]:
     """What was given to the model, and everything from its first own item on."""
@@ -142,13 +160,8 @@ def _is_the_models(item: Any) -> bool:
     kind = str(fields.get("type") or "message")
     if kind == "message":
         return bool(fields.get("role", "assistant") == "assistant")
-    return kind == "reasoning" or kind.endswith("_call")
+    return kind in _RESPONSE_OUTPUT_BOUNDARY_TYPES or kind.endswith("_call")
 
 
 def _set_fields(params: BaseModel) -> list[str]:
     return [name for name, _ in params if name in params.model_fields_set]
-
-
-def _usage_detail(usage: Any, *path: str) -> int | None:
-    """A detail of a usage object such as `prompt_tokens_details`, `cached_tokens`; None where it is not reported."""
-    return from_chat.usage_detail(usage, *path)

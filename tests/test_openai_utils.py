@@ -82,8 +82,10 @@ def test_published_classes_carry_the_public_module_name():
 
 
 def test_the_token_fields_are_those_of_the_contract():
-    assert REQUIRED_TOKEN_METADATA_FIELDS == ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-    assert set(TOKEN_METADATA_FIELDS) == {*REQUIRED_TOKEN_METADATA_FIELDS, "routed_experts"}
+    assert frozenset({"prompt_token_ids", "generation_token_ids", "generation_log_probs"}) == (
+        REQUIRED_TOKEN_METADATA_FIELDS
+    )
+    assert {"routed_experts"} == TOKEN_METADATA_FIELDS - REQUIRED_TOKEN_METADATA_FIELDS
 
 
 # --- idioms of servers and their tests -------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseReasoningItemForTraining,
 )
 from nemo_gym.responses_converter import (
+    _RESPONSE_NON_BOUNDARY_TYPES,
     InvalidModelReply,
     ResponsesConverter,
     ResponsesConverterState,
@@ -193,14 +194,13 @@ def test_parameters_change_their_names(converter):
         "max_tokens": 7,
         "reasoning_effort": "low",
         "temperature": 0.0,
-        "metadata": {"extra_body": "{}"},
+        "metadata": {"extra_body": '{"verbosity":"low"}'},
         "top_logprobs": 2,
         "logprobs": True,
         "response_format": {
             "type": "json_schema",
             "json_schema": {key: schema[key] for key in ("name", "schema", "strict")},
         },
-        "verbosity": "low",
     }
 
 
@@ -317,7 +317,6 @@ def test_a_reply_with_reasoning_text_and_calls_is_three_kinds_of_items(converter
         hex = "123"
 
     monkeypatch.setattr(responses_converter, "uuid4", FakeUUID)
-    monkeypatch.setattr(responses_converter, "time", lambda: 42.9)
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     response = to_response(converter, {"content": "<think>a</think>\n<think>b\nb</think>Hi", "tool_calls": [call]})
     assert [item.model_dump(exclude_unset=True) for item in response.output] == [
@@ -342,7 +341,7 @@ def test_a_reply_with_reasoning_text_and_calls_is_three_kinds_of_items(converter
             "status": "completed",
         },
     ]
-    assert (response.id, response.created_at, response.object) == ("resp_123", 42, "response")
+    assert (response.id, response.created_at, response.object) == ("resp_123", 1, "response")
 
 
 def test_a_think_block_that_never_closes_is_text(converter):
@@ -458,6 +457,17 @@ def test_splitting_takes_item_objects_too():
     items = [NeMoGymEasyInputMessage(**USER), NeMoGymEasyInputMessage(role="assistant", content="x")]
     assert split_responses_input_output_items(items) == (items[:1], items[1:])
     assert split_responses_input_output_items(items[:1]) == (items[:1], [])
+
+
+@pytest.mark.parametrize("kind", ["mcp_list_tools", "mcp_approval_request", "web_search_call", "newest_call"])
+def test_items_that_only_a_provider_makes_begin_the_models_part(kind):
+    items = [USER, {"type": kind}, {"type": "mcp_approval_response"}]
+    assert split_responses_input_output_items(items) == (items[:1], items[1:])
+
+
+def test_what_a_client_adds_does_not_begin_the_models_part():
+    items = [USER, *({"type": kind} for kind in sorted(_RESPONSE_NON_BOUNDARY_TYPES))]
+    assert split_responses_input_output_items(items) == (items, [])
 
 
 def test_usage_details_are_read_from_objects_and_dicts():

@@ -28,7 +28,7 @@ from nemo_gym._wire.anthropic import (
     ToolResultBlock,
     ToolUseBlock,
 )
-from nemo_gym._wire.convert_params import with_extra_body
+from nemo_gym._wire.convert_to_chat import with_extra_body
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 
 NewId = Callable[[], str]

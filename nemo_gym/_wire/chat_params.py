@@ -292,10 +292,8 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(BaseModel):
     parallel_tool_calls: bool = True
     prediction: dict[str, Any] | None = None
     presence_penalty: float | None = None
-    prompt_cache_key: str | None = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
-    safety_identifier: str | None = None
     seed: int | None = None
     service_tier: ServiceTier | None = None
     stop: Annotated[str | list[str] | None, text_or_other] = None
@@ -308,5 +306,4 @@ class NeMoGymChatCompletionCreateParamsNonStreaming(BaseModel):
     top_logprobs: int | None = None
     top_p: float | None = None
     user: str | None = None
-    verbosity: str | None = None
     web_search_options: dict[str, Any] | None = None

@@ -26,7 +26,7 @@ from nemo_gym._wire.items import (
 )
 from nemo_gym._wire.parts import NeMoGymContent, NeMoGymResponseOutputRefusal, NeMoGymResponseOutputText
 from nemo_gym._wire.response import NeMoGymResponse
-from nemo_gym._wire.tokens import TOKEN_METADATA_FIELDS, missing_token_fields
+from nemo_gym._wire.tokens import missing_token_fields, token_fields_of
 from nemo_gym._wire.usage import NeMoGymResponseUsage
 
 Message = Mapping[str, Any]
@@ -119,7 +119,7 @@ def _function_call(call: Message) -> BaseModel:
 
 def with_tokens(items: list[BaseModel], message: Message) -> list[BaseModel]:
     """`items` with the token ids of `message` on the last of them, by reference."""
-    tokens = {name: message[name] for name in TOKEN_METADATA_FIELDS if message.get(name) is not None}
+    tokens = token_fields_of(message)
     if not tokens:
         return items
     if missing := missing_token_fields(tokens):
@@ -158,7 +158,11 @@ def first_choice(completion: BaseModel | Mapping[str, Any]) -> Any:
 
 
 def response(
-    params: BaseModel, completion: BaseModel | Mapping[str, Any], output: list[BaseModel], response_id: str, now: int
+    params: BaseModel,
+    completion: BaseModel | Mapping[str, Any],
+    output: list[BaseModel],
+    response_id: str,
+    created_at: float,
 ) -> NeMoGymResponse:
     """The response with `output`: an echo of the request, and how and at what cost the completion ended."""
     choice, asked = first_choice(completion), dict(params)
@@ -171,7 +175,7 @@ def response(
         **echo,
         **extra,
         id=response_id,
-        created_at=now,
+        created_at=created_at,
         model=asked.get("model") or field(completion, "model") or "",
         object="response",
         output=output,
@@ -190,19 +194,29 @@ def usage(chat_usage: Mapping[str, Any] | None) -> NeMoGymResponseUsage | None:
         {
             "input_tokens": chat_usage["prompt_tokens"],
             "input_tokens_details": {
-                "cached_tokens": usage_detail(chat_usage, "prompt_tokens_details", "cached_tokens")
+                "cached_tokens": usage_detail(
+                    chat_usage,
+                    "prompt_tokens_details",
+                    "cached_tokens",
+                    "cached_input_tokens",
+                    "cache_read_input_tokens",
+                )
             },
             "output_tokens": chat_usage["completion_tokens"],
             "output_tokens_details": {
-                "reasoning_tokens": usage_detail(chat_usage, "completion_tokens_details", "reasoning_tokens")
+                "reasoning_tokens": usage_detail(
+                    chat_usage, "completion_tokens_details", "reasoning_tokens", "reasoning_output_tokens"
+                )
             },
             "total_tokens": chat_usage["total_tokens"],
         }
     )
 
 
-def usage_detail(source: Any, *path: str) -> int | None:
-    """A number some levels down in a usage object, of models or of dicts; None where any level is missing."""
-    for name in path:
-        source = field(source, name)
-    return source if isinstance(source, int) else None
+def usage_detail(usage: Any, group: str, name: str, *aliases: str) -> int | None:
+    """Return the count `name` in the `group` of a usage object, else the first alias that stands in the usage itself.
+
+    None if the endpoint did not report it.
+    """
+    counts = (field(field(usage, group), name), *(field(usage, alias) for alias in aliases))
+    return next((count for count in counts if isinstance(count, int)), None)

@@ -9,11 +9,8 @@ them: the JSON string `metadata.extra_body`, from which model servers take them 
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
+from nemo_gym._wire.convert_to_chat import SAME_PARAMS, with_extra_body
 
-from nemo_gym._wire.convert_to_chat import SAME_PARAMS
-
-EXTRA_BODY = "extra_body"
 _SAMPLING = ("frequency_penalty", "logit_bias", "presence_penalty", "seed", "stop")
 
 
@@ -27,25 +24,14 @@ def responses_params(chat: Mapping[str, Any]) -> dict[str, Any]:
     return with_extra_body(fields, {name: given[name] for name in _SAMPLING if name in given})
 
 
-def with_extra_body(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """`fields` with `extra` in `metadata.extra_body`, under what is there already."""
-    if not extra:
-        return fields
-    metadata = fields.get("metadata") or {}
-    present = orjson.loads(metadata.get(EXTRA_BODY) or "{}")
-    merged = orjson.dumps({**extra, **present}).decode()
-    return {**fields, "metadata": {**metadata, EXTRA_BODY: merged}}
-
-
 def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
-    text = {"format": _text_format(given.get("response_format")), "verbosity": given.get("verbosity")}
-    text = {name: value for name, value in text.items() if value is not None}
+    text_format = _text_format(given.get("response_format"))
     renamed = {
         "max_output_tokens": given.get("max_completion_tokens", given.get("max_tokens")),
         "reasoning": {"effort": given["reasoning_effort"]} if "reasoning_effort" in given else None,
         "top_logprobs": given.get("top_logprobs"),
         "include": ["message.output_text.logprobs"] if given.get("logprobs") else None,
-        "text": text or None,
+        "text": {"format": text_format} if text_format else None,
     }
     return {name: value for name, value in renamed.items() if value is not None}
 

@@ -10,16 +10,19 @@ are errors.
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import orjson
+
 from nemo_gym._wire import convert_parts, convert_think
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
 from nemo_gym._wire.convert_plain import plain
 from nemo_gym._wire.convert_state import ResponsesConverterState
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.tokens import TOKEN_METADATA_FIELDS
+from nemo_gym._wire.tokens import token_fields_of
 
 Item = Mapping[str, Any]
 
 SAME_PARAMS = ("metadata", "model", "service_tier", "store", "temperature", "top_p", "user")
+EXTRA_BODY = "extra_body"
 _LOGPROBS = "message.output_text.logprobs"
 _INSTRUCTION_ROLES = ("system", "developer")
 
@@ -90,10 +93,8 @@ def _tool_text(output: str | Iterable[Item] | None) -> str | list[dict[str, Any]
 
 
 def _attach_tokens(item: Item, state: ResponsesConverterState) -> None:
-    if state.return_token_id_information:
-        tokens = {name: item[name] for name in TOKEN_METADATA_FIELDS if item.get(name) is not None}
-        if tokens:
-            state.attach(tokens)
+    if state.return_token_id_information and (tokens := token_fields_of(item)):
+        state.attach(tokens)
 
 
 def create_params(
@@ -106,8 +107,21 @@ def create_params(
     given = {name: value for name, value in given.items() if value is not None}
     fields = {name: given[name] for name in SAME_PARAMS if name in given}
     fields |= _renamed(given) | _tool_params(given)
+    verbosity = (given.get("text") or {}).get("verbosity")
+    # A chat request has no field for it here, so it goes where model servers look for further fields.
+    fields = with_extra_body(fields, {"verbosity": verbosity} if verbosity is not None else {})
     fields["messages"] = _with_instructions(given.get("instructions"), messages)
     return NeMoGymChatCompletionCreateParamsNonStreaming.model_construct(**fields)
+
+
+def with_extra_body(fields: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
+    """`fields` with `extra` in `metadata.extra_body`, under what is there already."""
+    if not extra:
+        return fields
+    metadata = fields.get("metadata") or {}
+    present = orjson.loads(metadata.get(EXTRA_BODY) or "{}")
+    merged = orjson.dumps({**extra, **present}).decode()
+    return {**fields, "metadata": {**metadata, EXTRA_BODY: merged}}
 
 
 def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,7 +132,6 @@ def _renamed(given: Mapping[str, Any]) -> dict[str, Any]:
         "reasoning_effort": reasoning.get("effort"),
         "top_logprobs": given.get("top_logprobs"),
         "logprobs": wants_logprobs or None,
-        "verbosity": text.get("verbosity"),
         "response_format": _response_format(text.get("format")),
     }
     return {name: value for name, value in renamed.items() if value is not None}

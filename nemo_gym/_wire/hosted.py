@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Items about tools that a provider or its client runs (search, computer use, MCP, shell, custom tools).
 
-They pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open.
+They pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open. Only a
+client's own items must have a status of the API (`INPUT_STATUSES`).
 """
 
 from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from nemo_gym._wire.base import OpenObject, SeldomModel, text_or_other
 from nemo_gym._wire.parts import ToolOutputPart
@@ -39,19 +42,12 @@ class ShellAction(SeldomModel):
     working_directory: str | None = None
 
 
-class McpTool(SeldomModel):
-    input_schema: Any
-    name: str
-    annotations: Any = None
-    description: str | None = None
-
-
 class NeMoGymResponseMcpCall(SeldomModel):
-    id: str
     arguments: str
     name: str
-    server_label: str
     type: Literal["mcp_call"]
+    id: str | None = None
+    server_label: str | None = None
     approval_request_id: str | None = None
     error: str | None = None
     output: str | None = None
@@ -59,10 +55,10 @@ class NeMoGymResponseMcpCall(SeldomModel):
 
 
 class NeMoGymResponseMcpListTools(SeldomModel):
-    id: str
-    server_label: str
-    tools: list[McpTool]
     type: Literal["mcp_list_tools"]
+    id: str | None = None
+    server_label: str | None = None
+    tools: list[Any] = Field(default_factory=list)
     error: str | None = None
 
 
@@ -159,3 +155,17 @@ class NeMoGymResponseCustomToolCallOutput(SeldomModel):
     output: Annotated[str | list[ToolOutputPart], text_or_other]
     type: Literal["custom_tool_call_output"]
     id: str | None = None
+
+
+_STEPS = ("in_progress", "completed", "incomplete")
+INPUT_STATUSES = {
+    "code_interpreter_call": (*_STEPS, "interpreting", "failed"),
+    "computer_call": _STEPS,
+    "computer_call_output": _STEPS,
+    "local_shell_call": _STEPS,
+    "local_shell_call_output": _STEPS,
+    "file_search_call": (*_STEPS, "searching", "failed"),
+    "image_generation_call": ("in_progress", "completed", "generating", "failed"),
+    "web_search_call": ("in_progress", "searching", "completed", "failed"),
+}
+"""The statuses that an item of a type may have in a request."""

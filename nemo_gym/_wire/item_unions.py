@@ -56,10 +56,16 @@ def _pick_input(item: Mapping[str, Any]) -> str:
     if item_type == "message":
         name = _pick_message(item)
     elif isinstance(item_type, str):
-        name = _CLASS_OF_TYPE.get(item_type, REFUSED)
+        name = REFUSED if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, REFUSED)
     else:
         name = _pick_untyped(item) if item_type is None else REFUSED
     return _with_tokens(name, item) if has_token_fields(item) else name
+
+
+def _has_foreign_status(item: Mapping[str, Any]) -> bool:
+    """Whether a client gives a hosted item a status that the API does not have."""
+    known, status = hosted.INPUT_STATUSES.get(item["type"]), item.get("status")
+    return known is not None and status is not None and status not in known
 
 
 def _pick_output(item: Mapping[str, Any]) -> str:
@@ -102,6 +108,14 @@ def _refuse(item: Any) -> NoReturn:
         refusal("item_shape", "an item must be an object, not {found}", found=type(item).__name__)
     if has_token_fields(item) and missing_token_fields(item):
         refuse_partial_tokens(item)
+    if isinstance(item.get("type"), str) and _has_foreign_status(item):
+        refusal(
+            "item_status",
+            "an item of type {type} has status {found}; known: {known}",
+            type=repr(item["type"]),
+            found=repr(item.get("status")),
+            known=", ".join(hosted.INPUT_STATUSES[item["type"]]),
+        )
     known = ", ".join(ITEM_TYPES)
     if item.get("type") is None:
         fields = ", ".join(map(str, item)) or "none"

@@ -3,7 +3,7 @@
 
 from typing import Annotated, Any, Literal, NoReturn, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from nemo_gym._wire.base import REFUSED, KeyedPart, OpenObject, PickBy, SdkTwin, SelfDescribing, refusal
 
@@ -26,6 +26,23 @@ class NeMoGymResponseInputFile(KeyedPart):
     file_id: str | None = None
     file_url: str | None = None
     filename: str | None = None
+
+
+class _DumpedAsGiven(BaseModel):
+    """A part whose dumps hold the keys that it was given and no defaults."""
+
+    @model_serializer(mode="wrap")
+    def _dump_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        given = self.model_fields_set | {"type"}
+        return {key: value for key, value in dump(self).items() if key in given}
+
+
+class ToolOutputImage(_DumpedAsGiven, NeMoGymResponseInputImage):
+    """An image that a tool returned."""
+
+
+class ToolOutputFile(_DumpedAsGiven, NeMoGymResponseInputFile):
+    """A file that a tool returned."""
 
 
 class NeMoGymInputVideoPart(KeyedPart):
@@ -74,8 +91,9 @@ _PARTS = {
 }
 
 
-def _parts(*types: str) -> PickBy:
-    names = {name: _PARTS[name] for name in types}
+def _parts(*types: str, **instead: type[BaseModel]) -> PickBy:
+    """Pick the class of a part by its type; `instead` names other classes for some types."""
+    names = {name: _PARTS[name] for name in types} | {name: part.__name__ for name, part in instead.items()}
 
     def pick(part: dict[str, Any]) -> str:
         part_type = part.get("type")
@@ -108,8 +126,8 @@ EasyPart = Annotated[
 ]
 
 ToolOutputPart = Annotated[
-    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile,
-    _parts("input_text", "input_image", "input_file"),
+    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile | ToolOutputImage | ToolOutputFile,
+    _parts("input_text", "input_image", "input_file", input_image=ToolOutputImage, input_file=ToolOutputFile),
 ]
 
 OUTPUT_PART_TYPES = ("output_text", "refusal")

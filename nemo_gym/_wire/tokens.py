@@ -14,9 +14,11 @@ from nemo_gym._wire.base import refusal
 
 RoutedExperts = str | list[list[list[int]]]
 
-REQUIRED_TOKEN_METADATA_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-TOKEN_METADATA_FIELDS = (*REQUIRED_TOKEN_METADATA_FIELDS, "routed_experts")
-_TOKEN_METADATA_FIELDS = frozenset(TOKEN_METADATA_FIELDS)
+# In this order they are dumped and named, in every run: the order of a set changes from process to process.
+_REQUIRED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+_ALL = (*_REQUIRED, "routed_experts")
+REQUIRED_TOKEN_METADATA_FIELDS = frozenset(_REQUIRED)
+TOKEN_METADATA_FIELDS = frozenset(_ALL)
 
 
 class TokenIDLogProbMixin(BaseModel):
@@ -35,13 +37,18 @@ class TokenIDLogProbTypedDictMixin(TypedDict):
 
 def has_token_fields(value: Mapping[str, Any]) -> bool:
     """Whether any token field is there; one that is None counts as absent."""
-    if _TOKEN_METADATA_FIELDS.isdisjoint(value):
+    if TOKEN_METADATA_FIELDS.isdisjoint(value):
         return False
-    return any(value.get(field) is not None for field in TOKEN_METADATA_FIELDS)
+    return any(value.get(field) is not None for field in _ALL)
+
+
+def token_fields_of(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the token fields that `value` has."""
+    return {field: value[field] for field in _ALL if value.get(field) is not None}
 
 
 def missing_token_fields(value: Mapping[str, Any]) -> list[str]:
-    return [field for field in REQUIRED_TOKEN_METADATA_FIELDS if value.get(field) is None]
+    return [field for field in _REQUIRED if value.get(field) is None]
 
 
 def refuse_partial_tokens(value: Mapping[str, Any]) -> NoReturn:
@@ -49,5 +56,5 @@ def refuse_partial_tokens(value: Mapping[str, Any]) -> NoReturn:
         "partial_token_metadata",
         "token metadata must come complete: {missing} missing beside {present}",
         missing=", ".join(missing_token_fields(value)),
-        present=", ".join(field for field in TOKEN_METADATA_FIELDS if value.get(field) is not None),
+        present=", ".join(token_fields_of(value)),
     )

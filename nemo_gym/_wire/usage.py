@@ -2,11 +2,13 @@
 """Token counts of a reply, and their sum over the turns of a rollout."""
 
 from collections.abc import Iterable
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import BeforeValidator, Field
 
 from nemo_gym._wire.base import SdkTwin
+
+Details = TypeVar("Details", bound=SdkTwin)
 
 
 class NeMoGymResponseInputTokensDetails(SdkTwin):
@@ -40,17 +42,21 @@ class NeMoGymResponseUsage(SdkTwin):
         known = [usage for usage in usages if usage is not None]
         if not known:
             return None
-        return cls(
+        # Constructed, because a usage that was assigned None as details has a sum too.
+        return cls.model_construct(
             input_tokens=sum(usage.input_tokens for usage in known),
-            input_tokens_details=NeMoGymResponseInputTokensDetails(
-                cached_tokens=_sum_if_known(usage.input_tokens_details.cached_tokens for usage in known)
-            ),
+            input_tokens_details=_sum_details([usage.input_tokens_details for usage in known], "cached_tokens"),
             output_tokens=sum(usage.output_tokens for usage in known),
-            output_tokens_details=NeMoGymResponseOutputTokensDetails(
-                reasoning_tokens=_sum_if_known(usage.output_tokens_details.reasoning_tokens for usage in known)
-            ),
+            output_tokens_details=_sum_details([usage.output_tokens_details for usage in known], "reasoning_tokens"),
             total_tokens=sum(usage.total_tokens for usage in known),
         )
+
+
+def _sum_details(details: list[Details], name: str) -> Details:
+    """Return the sum of one detail; where one of the objects is None, the first stays as it is."""
+    if any(one is None for one in details):
+        return details[0]
+    return type(details[0]).model_validate({name: _sum_if_known(getattr(one, name) for one in details)})
 
 
 def _sum_if_known(counts: Iterable[int | None]) -> int | None:

@@ -9,10 +9,9 @@ model's is worse than no reply, so whatever is partial or contradicts itself is 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
-from nemo_gym.openai_utils import REQUIRED_TOKEN_METADATA_FIELDS
-
 Tokenize = Callable[[], Awaitable[list[int]]]
 _PREFIX = "token_id:"
+_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 
 def token_request(*, with_token_ids: bool) -> dict[str, Any]:
@@ -36,10 +35,10 @@ async def with_token_bundle(reply: Mapping[str, Any], tokenize: Tokenize) -> dic
 
 async def _bundle(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     message = choice["message"]
-    on_message = {f: message[f] for f in REQUIRED_TOKEN_METADATA_FIELDS if message.get(f) is not None}
+    on_message = {f: message[f] for f in _FIELDS if message.get(f) is not None}
     prompt, generation, log_probs = reply.get("prompt_token_ids"), choice.get("token_ids"), _log_probs(choice)
     if on_message:
-        if len(on_message) < len(REQUIRED_TOKEN_METADATA_FIELDS):
+        if len(on_message) < len(_FIELDS):
             _fail("the token information on the message is not complete", reply, choice)
         return on_message
     if prompt is not None or generation is not None:
@@ -53,11 +52,11 @@ async def _bundle(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize:
 
 
 def _as_fields(prompt: Sequence[int], generation: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
-    return dict(zip(REQUIRED_TOKEN_METADATA_FIELDS, (prompt, generation, log_probs), strict=True))
+    return dict(zip(_FIELDS, (prompt, generation, log_probs), strict=True))
 
 
 def _check(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
-    prompt, generation, log_probs = (bundle[name] for name in REQUIRED_TOKEN_METADATA_FIELDS)
+    prompt, generation, log_probs = (bundle[name] for name in _FIELDS)
     if len(generation) != len(log_probs):
         _fail(f"there are {len(generation)} generated tokens but {len(log_probs)} log-probs", reply, choice)
     for source, other, own in (
@@ -90,7 +89,7 @@ def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> 
     message, content = choice["message"], _content(choice)
     first = content[0]["token"] if content else None
     found = {
-        **{f"message.{name}": _size(message.get(name)) for name in REQUIRED_TOKEN_METADATA_FIELDS},
+        **{f"message.{name}": _size(message.get(name)) for name in _FIELDS},
         "prompt_token_ids": _size(reply.get("prompt_token_ids")),
         "choice.token_ids": _size(choice.get("token_ids")),
         "choice.logprobs.content": _size(content) + (f" (the first is {first!r})" if first is not None else ""),

@@ -34,8 +34,8 @@ _ITEMS = (
     model("NeMoGymSummary", "text", type="summary_text"),
     model("NeMoGymInputVideoPart", type="input_video", video_url=None, video=None),
     model("NeMoGymResponseInputText", "text", type="input_text"),
-    model("NeMoGymResponseMcpCall"),
-    model("NeMoGymResponseMcpListTools"),
+    model("NeMoGymResponseMcpCall", "arguments name type", id=None, server_label=None, status=None),
+    model("NeMoGymResponseMcpListTools", "type", id=None, server_label=None, tools=[]),
     model("NeMoGymResponseMcpApprovalRequest", id=None, server_label=None),
     model("NeMoGymResponseFileSearchToolCall"),
     model("NeMoGymResponseFunctionWebSearch"),
@@ -55,8 +55,8 @@ _TRAINING = (
     model("TokenIDLogProbMixin", _TOKENS, routed_experts=None),
     typed_dict("TokenIDLogProbTypedDictMixin", f"{_TOKENS} routed_experts"),
     *aliases("RoutedExperts"),
-    constant("REQUIRED_TOKEN_METADATA_FIELDS", tuple(_TOKENS.split())),
-    constant("TOKEN_METADATA_FIELDS", (*_TOKENS.split(), "routed_experts")),
+    constant("REQUIRED_TOKEN_METADATA_FIELDS", frozenset(_TOKENS.split())),
+    constant("TOKEN_METADATA_FIELDS", frozenset([*_TOKENS.split(), "routed_experts"])),
     _training("NeMoGymEasyInputMessageForTraining", "NeMoGymEasyInputMessage", "content role"),
     _training("NeMoGymMessageForTraining", "NeMoGymMessage", "content role"),
     _training("NeMoGymResponseOutputMessageForTraining", "NeMoGymResponseOutputMessage", "id content"),
@@ -157,6 +157,14 @@ _CLIENT = (
 
 OPENAI_UTILS = (*_ITEMS, *_TRAINING, *_RESPONSES, *_CHAT, *_CLIENT)
 
+_CLIENT_ITEMS = (
+    "function_call_output computer_call_output local_shell_call_output custom_tool_call_output mcp_approval_response"
+)
+_MODEL_ITEMS = (
+    "function_call mcp_call file_search_call web_search_call computer_call image_generation_call "
+    "code_interpreter_call local_shell_call custom_tool_call reasoning mcp_list_tools mcp_approval_request"
+)
+
 RESPONSES_CONVERTER = (
     model(
         "ResponsesConverter",
@@ -176,6 +184,8 @@ RESPONSES_CONVERTER = (
     class_("ResponsesConverterState"),
     same("VLLMConverterResponsesToChatCompletionsState", "nemo_gym.responses_converter:ResponsesConverterState"),
     function("split_responses_input_output_items", "items"),
-    function("_usage_detail", "usage"),
+    function("_usage_detail", "usage, group, name, *aliases"),
+    constant("_RESPONSE_NON_BOUNDARY_TYPES", frozenset(_CLIENT_ITEMS.split())),
+    constant("_RESPONSE_OUTPUT_BOUNDARY_TYPES", frozenset(_MODEL_ITEMS.split())),
     same("uuid4", "uuid:uuid4"),
 )

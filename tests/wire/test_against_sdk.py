@@ -142,9 +142,10 @@ def test_a_response_has_the_fields_of_the_sdk():
     assert _fields(NeMoGymResponse) == _fields(Response)
 
 
-def test_chat_params_have_the_fields_of_the_sdk_but_the_deprecated_ones():
+def test_chat_params_have_the_fields_of_the_sdk_but_the_deprecated_and_the_newest_ones():
     sdk = set(CompletionCreateParamsNonStreaming.__annotations__)
-    assert _fields(NeMoGymChatCompletionCreateParamsNonStreaming) == sdk - {"functions", "function_call"}
+    left_out = {"functions", "function_call", "prompt_cache_key", "safety_identifier", "verbosity"}
+    assert _fields(NeMoGymChatCompletionCreateParamsNonStreaming) == sdk - left_out
 
 
 def test_create_params_have_only_fields_of_the_sdk():
