@@ -10,26 +10,27 @@ import logging
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
-from time import time
-from typing import Any, ClassVar
-from uuid import uuid4
+from typing import Any, ClassVar, cast
 
 from fastapi import Body as Body
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from omegaconf import DictConfig
-from pydantic import BaseModel, TypeAdapter
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from nemo_gym._serving.direct import handed_params
 from nemo_gym._serving.guard import JsonOf, describe, json_reply
-from nemo_gym._serving.route import parsed, validated
-from nemo_gym._transport.failures import FailureKind
+from nemo_gym._serving.route import parsed, unfit_request, validated
+from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
+from nemo_gym._transport.failures import FailureKind, failure_of
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
+from nemo_gym._wire.errors import InvalidModelReply
 from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
 from nemo_gym._wire.sse_chat import chat_chunks, chat_failed
-from nemo_gym._wire.sse_prepare import prepare_streaming_request
-from nemo_gym._wire.sse_responses import responses_events, responses_failed
+from nemo_gym._wire.sse_prepare import Restore
+from nemo_gym._wire.sse_responses import responses_events
 from nemo_gym.anthropic_converter import messages_to_responses_create_params, response_to_anthropic_message
+from nemo_gym.chat_streaming import sanitize_streaming_chat_body
 from nemo_gym.config_types import BaseRunServerInstanceConfig
 from nemo_gym.errors import GymError
 from nemo_gym.model_call_capture import CaptureStore as CaptureStore
@@ -44,6 +45,11 @@ from nemo_gym.openai_utils import (
     NeMoGymChatCompletionCreateParamsNonStreaming,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
+)
+from nemo_gym.responses_streaming import (
+    sanitize_streaming_responses_body,
+    synthesize_responses_failure_sse,
+    validate_streaming_responses_params,
 )
 from nemo_gym.server_utils import BaseServer, SimpleServer
 from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_sink
@@ -104,14 +110,15 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         if not (isinstance(raw, dict) and raw.get("stream")):
             body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
             return _json(await self._dispatch_answer(self.responses, request, body))
-        params, restore = prepare_streaming_request(raw)
-        body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), params)
+        params, names = sanitize_streaming_responses_body(raw)
+        try:
+            asked = validate_streaming_responses_params(params)
+        except ValidationError as error:
+            raise unfit_request(error, params) from error
         return await self._dispatch_stream(
-            lambda: self._dispatch_answer(self.responses, request, body),
-            lambda reply: responses_events(reply, restore),
-            lambda message: responses_failed(
-                message, response_id=f"resp_{uuid4().hex}", created_at=int(time()), model=params.get("model")
-            ),
+            lambda: self._dispatch_answer(self.responses, request, asked),
+            lambda reply: responses_events(reply, Restore(names, ())),
+            lambda message: map(str.encode, synthesize_responses_failure_sse(message, model=asked.model)),
         )
 
     async def chat_completions_dispatch(self, request: Request) -> Response:
@@ -119,14 +126,35 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         raw = parsed(await request.body())
         adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
-            return _json(await self._dispatch_answer(self.chat_completions, request, validated(adapter, raw)))
-        options = raw.pop("stream_options", None) or {}
-        body = validated(adapter, {**raw, "stream": False})
+            return await self._dispatch_chat(request, validated(adapter, raw))
+        content, include_usage = sanitize_streaming_chat_body(raw)
+        body = validated(adapter, content)
         return await self._dispatch_stream(
             lambda: self._dispatch_answer(self.chat_completions, request, body),
-            lambda reply: chat_chunks(reply, include_usage=bool(options.get("include_usage"))),
+            lambda reply: chat_chunks(reply, include_usage),
             chat_failed,
         )
+
+    async def _dispatch_chat(self, request: Request, body: BaseModel) -> Response:
+        """Answer with one object; nothing that only misses a schema looks like a crash of this server.
+
+        A reply of the endpoint that is no chat completion is a 502, a request that has no form for the endpoint a 422.
+        """
+        try:
+            return _json(await self._dispatch_answer(self.chat_completions, request, body))
+        except InvalidModelReply as error:
+            status, cause = 502, cast(Exception, error)
+        except NotImplementedError as error:
+            status, cause = 422, error
+        except ValidationError as error:
+            if error.title in _REQUEST_SCHEMAS:
+                raise unfit_request(error, body.model_dump(exclude_unset=True)) from error
+            status, cause = 502, _name_unfit_reply(error)
+        LOG.error("%s: a chat completion failed: %s", self.config.name, cause)
+        reply = json_reply(status, {"detail": str(cause)})
+        where = f"{self.config.name}{request.scope['path']}"
+        reply.headers[FAILURE_HEADER] = failure_of(cause, self._failure_kind, where).encoded()
+        return reply
 
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`: Anthropic's dialect, by way of `responses`."""
@@ -173,6 +201,20 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             "model_ref": {"type": "responses_api_models", "name": self.config.name},
             "token_sink": open_token_sink(TokenIdCaptureConfig.from_global_config(settings)),
         }
+
+
+_REQUEST_SCHEMAS = {
+    NeMoGymChatCompletionCreateParamsNonStreaming.__name__,
+    NeMoGymResponseCreateParamsNonStreaming.__name__,
+}
+
+
+def _name_unfit_reply(error: ValidationError) -> InvalidModelReply:
+    problems = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:5])
+    return InvalidModelReply(
+        f"what the model endpoint sent is no {error.title}: {problems}\n"
+        "hint: look at the endpoint's reply; a proxy or another API version may have changed its fields"
+    )
 
 
 @cache

@@ -12,6 +12,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
+from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.testing import reasoning, reply, running, tool_call
 
@@ -128,6 +129,62 @@ async def test_chat_completions_come_whole_or_as_chunks():
     content = "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
     assert (kind, content, chunks[-1]["usage"]["total_tokens"]) == ("text/event-stream", "hei", 4)
     assert text.rstrip().endswith("data: [DONE]")
+
+
+class Crooked(Parrot):
+    """Its endpoint sends what is no chat completion, and it cannot ask for everything."""
+
+    async def chat_completions(
+        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        converter = ResponsesConverter(return_token_id_information=False)
+        match body.messages[0]["content"]:
+            case "no message":
+                reply = {**COMPLETION, "choices": [{"index": 0, "finish_reason": "stop"}]}
+            case "no choices":
+                converter.chat_completion_to_response(
+                    NeMoGymResponseCreateParamsNonStreaming(input="x"), {**COMPLETION, "choices": []}
+                )
+            case "two":
+                converter.chat_completion_to_responses_create_params(body.model_copy(update={"n": 2}))
+            case "bad":
+                NeMoGymResponseCreateParamsNonStreaming(input="x", temperature="hot")
+        return NeMoGymChatCompletion.model_validate(reply)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "said"),
+    [
+        ("no message", 502, "choices.0.message: Field required"),
+        ("no choices", 502, "without choices"),
+        ("two", 422, "n=2"),
+        ("bad", 422, "valid number"),
+    ],
+)
+async def test_a_chat_completion_that_misses_a_schema_is_no_crash(content, expected, said):
+    asked = {"messages": [{"role": "user", "content": content}]}
+    status, text, kind = await post("/v1/chat/completions", asked, Crooked)
+    assert (status, kind) == (expected, "application/json")
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"messages": 1},
+        {"messages": [{"role": "ghost"}]},
+        {"messages": [{"role": "user", "content": [{"type": "ghost"}]}]},
+        {"messages": [{"role": "user"}], "stream": True, "stream_options": 7},
+        {"messages": [], "tools": [1], "stream": True},
+        {"messages": [], "stream": "yes"},
+        {"messages": [], "stop": {"a": 1}, "tool_choice": {"type": 1}},
+    ],
+)
+async def test_a_chat_request_that_does_not_fit_is_a_422(fields):
+    status, text, _ = await post("/v1/chat/completions", fields)
+    assert status == 422
+    inputs = [problem["input"] for problem in json.loads(text)["detail"]]
+    assert not any("stream" in given or "stream_options" in given for given in inputs if isinstance(given, dict))
 
 
 async def test_a_chat_failure_within_a_stream_is_an_event():

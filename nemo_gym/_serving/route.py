@@ -222,8 +222,13 @@ def validated(adapter: TypeAdapter[Any], content: Any) -> Any:
     try:
         return adapter.validate_python(content, from_attributes=True)
     except ValidationError as error:
-        problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors(include_url=False)]
-        raise RequestValidationError(problems, body=content) from error
+        raise unfit_request(error, content) from error
+
+
+def unfit_request(error: ValidationError, content: Any) -> RequestValidationError:
+    """Return FastAPI's error for a request body that is not of its type."""
+    problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors(include_url=False)]
+    return RequestValidationError(problems, body=content)
 
 
 def parsed(raw: bytes) -> Any:

@@ -2,15 +2,19 @@
 """Makes a streaming client's Responses request fit the strict schema, and remembers how to talk back to that client.
 
 Coding agents send more than this framework's schema knows: fields, tool kinds, item kinds, tools in namespaces. A plain
-request is refused for them; a streaming one is trimmed, and says what it lost. Values of known fields are left to the
-schema, and so is everything that is not even shaped like what it should be: that error names the place.
+request is refused for them; a streaming one is trimmed, and says what it lost. Messages, reasoning and function calls
+are left to the schema, and so is everything that is not even shaped like what it should be: that error names the place.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from nemo_gym._wire import convert_parts
+from nemo_gym._wire.item_unions import NeMoGymResponseInputItem
 from nemo_gym._wire.items import (
     NeMoGymFunctionCallOutput,
     NeMoGymResponseFunctionToolCall,
@@ -23,7 +27,6 @@ from nemo_gym._wire.tokens import TOKEN_METADATA_FIELDS
 Json = Mapping[str, Any]
 
 FUNCTIONS = frozenset({"function"})
-CHAT_ITEMS = frozenset({"message", "reasoning", "function_call", "function_call_output"})
 
 _PARAMS = frozenset(NeMoGymResponseCreateParamsNonStreaming.model_fields) - {"stream"}
 _ITEM_FIELDS = {
@@ -51,12 +54,11 @@ class Restore:
         return {**item, "name": name, "namespace": namespace}
 
 
-def prepare_streaming_request(
-    raw: Json, *, tool_types: Collection[str] = FUNCTIONS, item_types: Collection[str] = CHAT_ITEMS
-) -> tuple[dict[str, Any], Restore]:
+def prepare_streaming_request(raw: Json, *, tool_types: Collection[str] = FUNCTIONS) -> tuple[dict[str, Any], Restore]:
     """`raw` without what this side does not know, ready for the strict schema; `raw` itself is left alone.
 
-    By default what every model server can handle is kept; one in front of a Responses endpoint can name more types.
+    By default the tools that every model server can handle are kept; one in front of a Responses endpoint can name more
+    types.
     """
     dropped = [f"field {name!r}" for name in raw if name not in _PARAMS and name not in ("stream", "stream_options")]
     params = {name: value for name, value in raw.items() if name in _PARAMS}
@@ -65,22 +67,48 @@ def prepare_streaming_request(
     tools = _Tools(tool_types, dropped)
     tools.add_all([*(raw.get("tools") or []), *_additional_tools(items)])
     if isinstance(given, list):
-        kept = [_item(index, item, item_types, dropped) for index, item in enumerate(items)]
+        kept = [_item(index, item, dropped) for index, item in enumerate(items)]
         _hoist_instructions(params, [item for item in kept if item is not None])
     _set_tools(params, tools, dropped)
     return params, Restore(tools.names, tuple(dropped))
 
 
-class _Tools:
-    """The tools of a request in one flat list."""
+def flatten_namespaces(tools: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[str, str]]]:
+    """Return `tools` of every kind in one flat list, and what the names of those from namespaces stand for."""
+    flattened = _Tools(None, [])
+    flattened.add_all(tools)
+    return flattened.flat, flattened.names
 
-    def __init__(self, types: Collection[str], dropped: list[str]) -> None:
+
+def prune_forbidden_fields(body: Any, error: ValidationError) -> int:
+    """Delete the fields from `body` that `error` says are forbidden, and return how many they were."""
+    pruned = 0
+    for problem in error.errors(include_url=False):
+        if problem["type"] != "extra_forbidden":
+            continue
+        *path, name = problem["loc"]
+        holder = body
+        for step in path:
+            is_key = isinstance(holder, dict) and step in holder
+            if is_key or (isinstance(holder, list) and isinstance(step, int)):
+                holder = holder[step]
+            # Any other step is the tag of a union.
+        if isinstance(holder, dict) and name in holder:
+            del holder[name]
+            pruned += 1
+    return pruned
+
+
+class _Tools:
+    """The tools of a request in one flat list; without `types`, tools of all types, as they are."""
+
+    def __init__(self, types: Collection[str] | None, dropped: list[str]) -> None:
         self.flat: list[Any] = []
         self.names: dict[str, tuple[str, str]] = {}
         self._taken: set[str] = set()
         self._types, self._dropped = types, dropped
 
-    def add_all(self, tools: list[Any], namespace: str | None = None) -> None:
+    def add_all(self, tools: Sequence[Any], namespace: str | None = None) -> None:
         for tool in tools:
             if not _is_shaped(tool):
                 self.flat.append(tool)
@@ -92,17 +120,20 @@ class _Tools:
     def _add(self, tool: Json, namespace: str | None) -> None:
         kind, name = tool.get("type"), tool.get("name") or ""
         flat = flat_name(name, namespace)
-        if kind not in self._types or (flat and flat in self._taken):
+        if (self._types is not None and kind not in self._types) or (flat and flat in self._taken):
             self._dropped.append(f"tool {flat!r} of type {kind!r}")
             return
         self._taken.add(flat)
         if namespace:
             self.names[flat] = (namespace, name)
-        self.flat.append(_function_tool(tool, flat) if kind == "function" else dict(tool))
+        if kind == "function" and self._types is not None:
+            self.flat.append(_function_tool(tool, flat))
+        else:
+            self.flat.append({**tool, "name": flat} if namespace else dict(tool))
 
     def knows(self, choice: Json) -> bool:
         name = choice.get("name")
-        return choice.get("type") in self._types and (
+        return choice.get("type") in (self._types or ()) and (
             name is None or flat_name(name, choice.get("namespace")) in self._taken
         )
 
@@ -130,18 +161,32 @@ def _additional_tools(items: list[Any]) -> list[Any]:
     return [tool for item in hoisted for tool in item.get("tools") or []]
 
 
-def _item(index: int, item: Any, item_types: Collection[str], dropped: list[str]) -> Any:
+@cache
+def _input_items() -> TypeAdapter[Any]:
+    return TypeAdapter(NeMoGymResponseInputItem)
+
+
+def _fits(item: Json) -> bool:
+    try:
+        _input_items().validate_python(item)
+    except ValidationError:
+        return False
+    return True
+
+
+def _item(index: int, item: Any, dropped: list[str]) -> Any:
     """The item without what is unknown about it; None if it is unknown itself."""
     if not _is_shaped(item):
         return item
-    kind = item.get("type") or "message"
+    kind = item.get("type") or ("message" if "role" in item else None)
     if kind == "additional_tools":
         return None
-    if kind not in item_types:
+    if kind not in _ITEM_FIELDS:
+        if _fits(item):
+            return dict(item)
         dropped.append(f"input item {index} of type {kind!r}")
         return None
-    known = _ITEM_FIELDS.get(kind, item.keys())
-    kept = {name: value for name, value in item.items() if name in known}
+    kept = {name: value for name, value in item.items() if name in _ITEM_FIELDS[kind]}
     if kind == "function_call" and item.get("namespace"):
         kept["name"] = flat_name(item.get("name") or "", item["namespace"])
     if kind == "reasoning":

@@ -26,20 +26,27 @@ _UNFINISHED: dict[str, Any] = {
 }
 
 
-def responses_events(response: BaseModel | Mapping[str, Any], restore: Restore | None = None) -> Iterator[bytes]:
-    """The stream of `response`; it ends with `response.completed`, `.incomplete` or `.failed`, as its status says."""
+def responses_events(
+    response: BaseModel | Mapping[str, Any], restore: Restore | None = None, *, items_only: bool = False
+) -> Iterator[bytes]:
+    """The stream of `response`; it ends with `response.completed`, `.incomplete` or `.failed`, as its status says.
+
+    With `items_only` nothing is said about an item before it is done.
+    """
     body = plain(response)
     items = [_official(restore.item(item) if restore else item) for item in body["output"]]
     write = _Writer()
     yield write("response.created", response={**body, **_UNFINISHED})
-    yield write("response.in_progress", response={**body, **_UNFINISHED})
+    if not items_only:
+        yield write("response.in_progress", response={**body, **_UNFINISHED})
     finished = []
     for index, item in enumerate(items):
         # An item goes out twice; one that carries token ids is large, so it is encoded once.
         encoded = orjson.Fragment(orjson.dumps(item))
         finished.append(encoded)
-        yield write("response.output_item.added", output_index=index, item=_begun(item))
-        yield from _item_events(write, index, item)
+        if not items_only:
+            yield write("response.output_item.added", output_index=index, item=_begun(item))
+            yield from _item_events(write, index, item)
         yield write("response.output_item.done", output_index=index, item=encoded)
     last = _LAST_EVENT.get(body.get("status") or "", "response.completed")
     yield write(last, response={**body, "status": body.get("status") or "completed", "output": finished})

@@ -43,7 +43,7 @@ class NeMoGymResponseUsage(SdkTwin):
         if not known:
             return None
         # Constructed, because a usage that was assigned None as details has a sum too.
-        return cls.model_construct(
+        return cls.model_construct(  # type: ignore[return-value]  # the mypy plugin of pydantic forgets `Self`
             input_tokens=sum(usage.input_tokens for usage in known),
             input_tokens_details=_sum_details([usage.input_tokens_details for usage in known], "cached_tokens"),
             output_tokens=sum(usage.output_tokens for usage in known),

@@ -18,6 +18,8 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.base_responses_api_model": surface_servers.BASE_MODEL,
     "nemo_gym.openai_utils": surface_wire.OPENAI_UTILS,
     "nemo_gym.responses_converter": surface_wire.RESPONSES_CONVERTER,
+    "nemo_gym.responses_streaming": surface_wire.RESPONSES_STREAMING,
+    "nemo_gym.chat_streaming": surface_wire.CHAT_STREAMING,
     "nemo_gym.judge": surface_runs.JUDGE,
     "nemo_gym.reward_profile": surface_runs.REWARD_PROFILE,
     "nemo_gym.rollout_collection": surface_runs.ROLLOUT_COLLECTION,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of `nemo_gym.openai_utils` and `nemo_gym.responses_converter`."""
+"""The contract of `nemo_gym.openai_utils`, `nemo_gym.responses_converter` and the two modules about streams."""
 
 from tests.contract.shapes import (
     OPTIONAL,
@@ -163,6 +163,19 @@ _CLIENT_ITEMS = (
 _MODEL_ITEMS = (
     "function_call mcp_call file_search_call web_search_call computer_call image_generation_call "
     "code_interpreter_call local_shell_call custom_tool_call reasoning mcp_list_tools mcp_approval_request"
+)
+
+RESPONSES_STREAMING = (
+    function("flatten_namespace_tools", "tools"),
+    function("sanitize_streaming_responses_body", "body"),
+    function("validate_streaming_responses_params", "body"),
+    function("synthesize_responses_sse", "response, map=None"),
+    function("synthesize_responses_failure_sse", "message, *, code='server_error'"),
+)
+
+CHAT_STREAMING = (
+    function("sanitize_streaming_chat_body", "body"),
+    function("synthesize_chat_completion_sse", "completion, include_usage=False"),
 )
 
 RESPONSES_CONVERTER = (

@@ -60,16 +60,27 @@ def test_additional_tools_are_hoisted_out_of_the_input():
 
 
 def test_unsupported_tools_and_items_are_dropped_and_named():
-    items = [USER, {"type": "custom_tool_call", "call_id": "c", "name": "p", "input": "x"}, {"type": "ghost"}]
+    items = [USER, {"type": "web_search_call", "id": "w", "status": "asleep", "action": {}}, {"type": "ghost"}, {}]
     tools = [{"type": "web_search"}, {"type": "custom", "name": "apply_patch"}, function("f")]
     params, restore = prepare_streaming_request({"input": items, "tools": tools})
     assert params == {"input": [USER], "tools": [function("f")]}
     assert restore.dropped == (
         "tool '' of type 'web_search'",
         "tool 'apply_patch' of type 'custom'",
-        "input item 1 of type 'custom_tool_call'",
+        "input item 1 of type 'web_search_call'",
         "input item 2 of type 'ghost'",
+        "input item 3 of type None",
     )
+
+
+def test_an_item_that_fits_the_schema_is_kept_whatever_its_kind():
+    items = [
+        USER,
+        {"type": "custom_tool_call", "call_id": "c", "name": "p", "input": "x"},
+        {"type": "mcp_call", "name": "p", "arguments": "{}", "server_label": "s"},
+        {"call_id": "c", "output": "done"},
+    ]
+    assert prepared({"input": items})["input"] == items
 
 
 def test_a_responses_endpoint_can_keep_more_kinds():

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streamed Chat Completions: take what belongs to the stream out of a request, and replay a completion as chunks."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from nemo_gym._wire.sse_chat import chat_chunks
+
+
+def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return `body` without `stream` and `stream_options`, and whether the client wants a chunk with the usage."""
+    options = body.get("stream_options")
+    include_usage = bool(options.get("include_usage")) if isinstance(options, Mapping) else False
+    return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}, include_usage
+
+
+def synthesize_chat_completion_sse(
+    completion: BaseModel | Mapping[str, Any], include_usage: bool = False
+) -> Iterator[str]:
+    """Replay `completion` as chunks, a piece of text each, up to `[DONE]`."""
+    for chunk in chat_chunks(completion, include_usage):
+        yield chunk.decode()
