@@ -2,7 +2,8 @@
 """Offer the tools of a resources server over MCP at `/mcp`, without a line in the server itself.
 
 A session begins with `/seed_session`, whose reply says how to reach the tools; a tool called over MCP sees the same
-session as one called over REST. The protocol is in `nemo_gym._mcp`.
+session as one called over REST. Without that session's token the tools can be listed, not called. The protocol is in
+`nemo_gym._mcp`.
 """
 
 import logging
@@ -15,8 +16,8 @@ from starlette.routing import Route
 
 from nemo_gym._mcp.calls import SessionCookie, ToolRunner
 from nemo_gym._mcp.endpoint import McpEndpoint
-from nemo_gym._mcp.harvest import check_tools, harvest
-from nemo_gym._mcp.protocol import ToolSession
+from nemo_gym._mcp.harvest import check_tools, harvest, tool_of_route
+from nemo_gym._mcp.protocol import ToolResult, ToolSession
 from nemo_gym._mcp.session import SessionEndpoints
 from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
@@ -27,6 +28,8 @@ from nemo_gym._version import __version__
 from nemo_gym.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
+
+TOKEN_HEADER = SESSION_TOKEN_HEADER
 
 
 class _Config(Protocol):
@@ -48,21 +51,33 @@ class _ResourcesServer(Protocol):
     def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None: ...
 
 
-def maybe_auto_expose(server: Any, app: FastAPI) -> None:
-    """Add `/mcp` to the finished routes of `app` if the config of `server` has `expose_tools_over_mcp`.
+def maybe_auto_expose(server: Any, app: FastAPI) -> dict[str, MCPTool] | None:
+    """Do `install_auto_exposure` if the config of `server` has `expose_tools_over_mcp`; else return None."""
+    return install_auto_exposure(server, app) if server.config.expose_tools_over_mcp else None
+
+
+def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
+    """Add `/mcp` to the finished routes of `app`, and return the tools that it offers by their names.
 
     Raises ConfigError for routes that cannot be offered as tools. A second call changes nothing.
     """
-    if not server.config.expose_tools_over_mcp or getattr(app.state, "nemo_gym_mcp_exposed", False):
-        return
+    installed: dict[str, MCPTool] | None = getattr(app.state, "nemo_gym_mcp_tools", None)
+    if installed is not None:
+        return dict(installed)
     if app.middleware_stack is not None:
         raise RuntimeError("tools can be offered over MCP only before the app has served its first request")
     tools = _tools(server, app)
-    app.state.nemo_gym_mcp_exposed = True
+    app.state.nemo_gym_mcp_tools = {tool.name: tool for tool in tools}
     server.setup_session_middleware(app)
     signer = GrantSigner(server.get_session_middleware_key())
     _add_endpoint(server, app, signer, tools)
     _add_session_endpoints(server, app, signer)
+    return dict(app.state.nemo_gym_mcp_tools)
+
+
+def bind_route(route: Any) -> MCPTool:
+    """Return the tool that calls `route`; raises ConfigError for a route that cannot be called as one."""
+    return tool_of_route(route)
 
 
 def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]:
@@ -98,12 +113,17 @@ def _add_endpoint(server: _ResourcesServer, app: FastAPI, signer: GrantSigner, t
         timeout_s=SessionSettings.total_timeout_s,
     )
 
-    def open_session(grant: Grant) -> ToolSession:
+    def open_session(grant: Grant | None) -> ToolSession:
+        async def run(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
+            if grant is None:
+                raise PermissionError(f"tool {tool.name!r} was called without a session")
+            return await runner.run(grant.session_id, tool, arguments)
+
         return ToolSession(
             server_name=config.name,
             server_version=__version__,
-            tools=[tool for tool in tools if grant.allows(tool.name)],
-            run=lambda tool, arguments: runner.run(grant.session_id, tool, arguments),
+            tools=[tool for tool in tools if grant is None or grant.allows(tool.name)],
+            run=run,
         )
 
     endpoint = McpEndpoint(signer, open_session)

@@ -20,7 +20,13 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.errors import ConfigError
-from nemo_gym.mcp_auto_exposure import MCPCatchall, MCPTool, maybe_auto_expose
+from nemo_gym.mcp_auto_exposure import (
+    MCPCatchall,
+    MCPTool,
+    bind_route,
+    install_auto_exposure,
+    maybe_auto_expose,
+)
 from nemo_gym.testing import asked, build_server, reply, tool_call
 
 
@@ -195,8 +201,31 @@ async def test_exposing_twice_is_exposing_once():
     app = server.setup_webserver()
     maybe_auto_expose(server, app)
     before = len(app.routes), len(app.user_middleware)
-    maybe_auto_expose(server, app)
+    again = maybe_auto_expose(server, app)
     assert (len(app.routes), len(app.user_middleware)) == before
+    assert again is not None
+    assert list(again) == ["get_weather", "fail", "refuse"]
+
+
+def test_exposure_returns_its_tools_by_name_and_none_where_it_is_off():
+    server = build_server(WeatherServer, name="weather", expose_tools_over_mcp=False)
+    app = server.setup_webserver()
+    assert maybe_auto_expose(server, app) is None
+    tools = install_auto_exposure(server, app)
+    assert {name: tool.path for name, tool in tools.items()} == {
+        "get_weather": "/get_weather",
+        "fail": "/fail",
+        "refuse": "/refuse",
+    }
+    assert "city" in tools["get_weather"].input_schema["properties"]
+
+
+def test_a_single_route_is_bound_to_its_tool():
+    app = build_server(WeatherServer, name="weather").setup_webserver()
+    routes = {route.path: route for route in app.routes}
+    assert bind_route(routes["/get_weather"]).description == "The weather in a city."
+    with pytest.raises(ConfigError, match="'/verify' stands for 0 tools"):
+        bind_route(routes["/verify"])
 
 
 async def test_an_app_that_already_serves_cannot_be_exposed():
@@ -218,13 +247,32 @@ def test_a_server_without_tools_says_so_in_its_log(caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.parametrize("token", [None, "", "made-up", "eyJzaWQiOiJ4IiwidG9vbHMiOm51bGx9.AAAA"])
-async def test_a_call_without_a_token_of_this_server_is_refused(token: str | None):
+async def test_without_a_token_of_this_server_tools_are_listed_and_not_run(token: str | None):
+    server = build_server(WeatherServer, name="weather", expose_tools_over_mcp=True)
+    app = server.finished_app(server.server_client.global_config_dict)
     headers = {} if token is None else {NEMO_GYM_MCP_SESSION_TOKEN_HEADER: token}
-    async with caller(exposed()) as client:
-        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-        response = await client.post("/mcp", json=message, headers=headers)
-    assert response.status_code == 401
-    assert NEMO_GYM_MCP_SESSION_TOKEN_HEADER in response.json()["error"]["message"]
+    assert await names(app, headers) == ["get_weather", "fail", "refuse"]
+    refused = await call(app, headers, "get_weather", city="Oslo")
+    assert refused["isError"] is True
+    assert NEMO_GYM_MCP_SESSION_TOKEN_HEADER in text(refused)
+    assert not server._asked
+
+
+async def test_without_a_token_nothing_of_a_session_is_shown():
+    class Restricted(WeatherServer):
+        def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None:
+            return ["fail"]
+
+    app = exposed(Restricted)
+    async with caller(app) as rest:
+        headers = await seeded(rest, secret="the moon")
+        before = await rpc(app, {}, "tools/list")
+        await call(app, headers, "fail")
+        assert await rpc(app, {}, "tools/list") == before
+        message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "get_weather"}}
+        with_cookie = await rest.post("/mcp", json=message)  # the cookie of a session is no token
+    assert with_cookie.json()["result"]["isError"] is True
+    assert headers[NEMO_GYM_MCP_SESSION_TOKEN_HEADER] not in with_cookie.text
 
 
 async def test_a_token_of_another_server_is_refused():
@@ -232,7 +280,7 @@ async def test_a_token_of_another_server_is_refused():
     other = build_server(WeatherServer, name="other", expose_tools_over_mcp=True)
     async with caller(other.finished_app(other.server_client.global_config_dict)) as rest:
         headers = await seeded(rest)
-    assert "not one of this server's" in (await rpc(app, headers, "tools/list"))["error"]["message"]
+    assert "not one of this server's" in text(await call(app, headers, "get_weather", city="Oslo"))
 
 
 async def test_a_session_sees_and_calls_only_the_tools_it_was_allowed():
@@ -246,8 +294,9 @@ async def test_a_session_sees_and_calls_only_the_tools_it_was_allowed():
     assert await names(app, some) == ["fail"]
     assert len(await names(app, every)) == 3
     assert await names(app, none) == []
-    refused = await rpc(app, some, "tools/call", name="get_weather", arguments={"city": "Oslo"})
-    assert refused["error"]["message"] == "unknown tool 'get_weather'; tools of this session: 'fail'"
+    refused = await call(app, some, "get_weather", city="Oslo")
+    assert refused["isError"] is True
+    assert text(refused) == "unknown tool 'get_weather'; tools of this session: 'fail'"
 
 
 async def test_a_server_can_adapt_its_tools():

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MCP's streamable HTTP transport as an ASGI app, in its stateless form: every POST carries its session's token.
+"""MCP's streamable HTTP transport as an ASGI app, in its stateless form: every tool call carries its session's token.
 
-Replies are plain JSON. There is no stream from the server, so GET is refused, and nothing to end on DELETE.
+What belongs to no session (the handshake, the list of tools) is answered to anyone. Replies are plain JSON. There is no
+stream from the server, so GET is refused, and nothing to end on DELETE.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers
@@ -15,24 +17,23 @@ from nemo_gym._mcp.protocol import (
     INVALID_REQUEST,
     PARSE_ERROR,
     PROTOCOL_VERSIONS,
-    SESSION_REFUSED,
     UNSUPPORTED_PROTOCOL_VERSION,
     RpcError,
+    ToolResult,
     ToolSession,
     answer,
     error_reply,
 )
 from nemo_gym._mcp.token import Grant, GrantSigner
-from nemo_gym._mcp.types import SESSION_TOKEN_HEADER
+from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, MCPTool
 
 _ALLOW = (b"allow", b"POST, DELETE")
-_CHALLENGE = (b"www-authenticate", f'NeMoGymSession header="{SESSION_TOKEN_HEADER}"'.encode())
 
 
 class McpEndpoint:
-    """Serves the tools that `open_session` gives for the grant of a request's token."""
+    """Serves what `open_session` gives for the grant of a request's token; for None, its tools cannot be run."""
 
-    def __init__(self, signer: GrantSigner, open_session: Callable[[Grant], ToolSession]) -> None:
+    def __init__(self, signer: GrantSigner, open_session: Callable[[Grant | None], ToolSession]) -> None:
         self._signer, self._open_session = signer, open_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,30 +46,25 @@ class McpEndpoint:
             refusal = RpcError(INVALID_REQUEST, "this server sends no events of its own: POST each message")
             return json_reply(405, error_reply(None, refusal), _ALLOW)
         headers = Headers(scope=scope)
-        grant = self._grant_of(headers.get(SESSION_TOKEN_HEADER))
-        if isinstance(grant, RpcError):
-            return json_reply(401, error_reply(None, grant), _CHALLENGE)
         try:
             content = parsed_json(await read_body(receive))
         except ValueError as error:
             return json_reply(400, error_reply(None, RpcError(PARSE_ERROR, f"the body is not JSON: {error}")))
         if problem := _version_problem(headers.get("mcp-protocol-version"), content):
             return json_reply(400, error_reply(_id_of(content), problem))
-        return await _answered(content, self._open_session(grant))
+        token = headers.get(SESSION_TOKEN_HEADER)
+        grant = self._signer.grant(token) if token else None
+        session = self._open_session(grant)
+        return await _answered(content, session if grant else replace(session, run=_refuse_call))
 
-    def _grant_of(self, token: str | None) -> Grant | RpcError:
-        hint = 'send the headers that the reply of POST /seed_session holds under "mcp"'
-        if not token:
-            return RpcError(
-                SESSION_REFUSED, f"no session token: the header {SESSION_TOKEN_HEADER} is missing. hint: {hint}"
-            )
-        grant = self._signer.grant(token)
-        if grant is None:
-            return RpcError(
-                SESSION_REFUSED,
-                f"the session token in {SESSION_TOKEN_HEADER} is not one of this server's. hint: {hint}",
-            )
-        return grant
+
+async def _refuse_call(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
+    return ToolResult(
+        f"tool {tool.name!r} was not run, because the call belongs to no session: the header {SESSION_TOKEN_HEADER} is "
+        "missing, or its token is not one of this server's.\n"
+        'hint: send the headers that the reply of POST /seed_session holds under "mcp"',
+        is_error=True,
+    )
 
 
 async def _answered(content: Any, session: ToolSession) -> Reply:

@@ -65,6 +65,23 @@ def harvest(app: FastAPI) -> Harvest:
     return Harvest(tools, next((found for route in reversed(app.routes) if (found := _catchall(route))), None))
 
 
+def tool_of_route(route: Any) -> MCPTool:
+    """Return the tool that a single route stands for; raises ConfigError if it stands for none or for several."""
+    try:
+        tools = list(_tools_of(route))
+    except _NotExposable as problem:
+        raise ConfigError(
+            f"a route cannot be offered over MCP: {problem}\nhint: let its handler take one pydantic model as body"
+        ) from problem
+    if len(tools) != 1:
+        raise ConfigError(
+            f"the route {getattr(route, 'path', route)!r} stands for {len(tools)} tools, not for one.\n"
+            "hint: a tool is a POST route without parameters in its path or query, and not one of "
+            f"{', '.join(sorted(_RESERVED_PATHS))}"
+        )
+    return tools[0]
+
+
 def check_tools(tools: Sequence[MCPTool]) -> None:
     """Raise ConfigError for tools that clients could not tell apart or may not call."""
     paths: dict[str, str] = {}

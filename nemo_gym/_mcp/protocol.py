@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The messages of MCP that tools need, as JSON-RPC: one decoded message in, one reply out, no transport.
 
-A tool that fails gives a result with `isError`, for the model to read; a message that cannot be served gives a
-JSON-RPC error, for the client.
+A tool that fails or is not there gives a result with `isError`, for the model to read; a message that cannot be served
+gives a JSON-RPC error, for the client.
 """
 
 import logging
@@ -21,8 +21,6 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 UNSUPPORTED_PROTOCOL_VERSION = -32022
-# The band -32000..-32019 is left to implementations; the first two are taken by SDKs.
-SESSION_REFUSED = -32010
 
 
 @dataclass(frozen=True)
@@ -121,6 +119,7 @@ async def _call(params: Mapping[str, Any], session: ToolSession) -> dict[str, An
     tool = next((tool for tool in session.tools if tool.name == name), None)
     if tool is None:
         offered = ", ".join(repr(tool.name) for tool in session.tools) or "none"
-        raise RpcError(INVALID_PARAMS, f"unknown tool {name!r}; tools of this session: {offered}")
-    outcome = await session.run(tool, arguments or {})
+        outcome = ToolResult(f"unknown tool {name!r}; tools of this session: {offered}", is_error=True)
+    else:
+        outcome = await session.run(tool, arguments or {})
     return {"content": [{"type": "text", "text": outcome.text}], "isError": outcome.is_error}

@@ -326,7 +326,12 @@ SMALL_MODULES = {
     "nemo_gym.path_utils": (function("failures_path_for", "output_path"),),
     "nemo_gym.profiling": (class_("Profiler"),),
     "nemo_gym.secret_utils": (function("recursively_hide_secrets", "config"),),
-    "nemo_gym.mcp_auto_exposure": (function("maybe_auto_expose", "server, app"),),
+    "nemo_gym.mcp_auto_exposure": (
+        function("maybe_auto_expose", "server, app"),
+        function("install_auto_exposure", "server, app"),
+        function("bind_route", "route"),
+        same("TOKEN_HEADER", "nemo_gym.base_resources_server:NEMO_GYM_MCP_SESSION_TOKEN_HEADER"),
+    ),
     "nemo_gym.sandbox.config": (
         same("resolve_provider_config", "nemo_gym.sandbox:resolve_provider_config"),
         same("resolve_provider_metadata", "nemo_gym.sandbox:resolve_provider_metadata"),

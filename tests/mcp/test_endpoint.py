@@ -21,8 +21,11 @@ async def run(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
     return ToolResult("done")
 
 
-def open_session(grant: Grant) -> ToolSession:
-    return ToolSession(grant.session_id, "1.0", [], run)
+ECHO = MCPTool("echo", "/echo")
+
+
+def open_session(grant: Grant | None) -> ToolSession:
+    return ToolSession(grant.session_id if grant else "nobody", "1.0", [ECHO], run)
 
 
 def client(token: str | None = SIGNER.token(Grant("the session", None))) -> httpx.AsyncClient:
@@ -69,13 +72,23 @@ async def test_there_is_nothing_to_end_so_delete_succeeds():
         assert (await http.delete("/mcp")).status_code == 200
 
 
-@pytest.mark.parametrize("token", [None, "", "made-up"])
-async def test_without_a_valid_token_nothing_is_answered(token: str | None):
+@pytest.mark.parametrize("token", [None, "", "made-up", GrantSigner("another").token(Grant("the session", None))])
+async def test_without_a_valid_token_everything_but_a_call_is_answered(token: str | None):
     async with client(token) as http:
-        response = await http.post("/mcp", json=PING)
-    assert response.status_code == 401
-    assert response.json()["error"]["code"] == -32010
-    assert "seed_session" in response.json()["error"]["message"]
+        greeted = await http.post("/mcp", json={**PING, "method": "initialize"})
+        noted = await http.post("/mcp", json=INITIALIZED)
+        listed = await http.post("/mcp", json={**PING, "method": "tools/list"})
+        called = await http.post("/mcp", json={**PING, "method": "tools/call", "params": {"name": "echo"}})
+    assert [response.status_code for response in (greeted, noted, listed, called)] == [200, 202, 200, 200]
+    assert greeted.json()["result"]["serverInfo"]["name"] == "nobody"
+    assert [tool["name"] for tool in listed.json()["result"]["tools"]] == ["echo"]
+    assert called.json()["result"]["isError"] is True
+    assert "seed_session" in called.json()["result"]["content"][0]["text"]
+
+
+async def test_with_a_token_the_call_is_run():
+    response = await post({**PING, "method": "tools/call", "params": {"name": "echo"}})
+    assert response.json()["result"] == {"content": [{"type": "text", "text": "done"}], "isError": False}
 
 
 @pytest.mark.parametrize(("content", "code"), [("{", -32700), ("", -32700), ("7", -32600), ("[]", -32600)])

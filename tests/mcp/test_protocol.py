@@ -78,8 +78,6 @@ async def test_arguments_may_be_left_out(params: dict[str, Any]):
 @pytest.mark.parametrize(
     ("message", "code"),
     [
-        (request("tools/call", name="fly"), -32602),
-        (request("tools/call"), -32602),
         (request("tools/call", name="echo", arguments=["hi"]), -32602),
         ({**request("ping"), "params": [1]}, -32602),
         (request("server/discover"), -32601),
@@ -96,10 +94,10 @@ async def test_what_cannot_be_served_is_a_json_rpc_error(message: Any, code: int
     assert (await error(message))["code"] == code
 
 
-async def test_an_unknown_tool_is_named_beside_those_there_are():
-    assert (await error(request("tools/call", name="fly")))["message"] == (
-        "unknown tool 'fly'; tools of this session: 'echo'"
-    )
+@pytest.mark.parametrize(("params", "name"), [({"name": "fly"}, "'fly'"), ({}, "None")])
+async def test_the_model_is_told_of_a_tool_that_is_not_there(params: dict[str, Any], name: str):
+    text = f"unknown tool {name}; tools of this session: 'echo'"
+    assert await result("tools/call", **params) == {"content": [{"type": "text", "text": text}], "isError": True}
 
 
 @pytest.mark.parametrize(
