@@ -10,7 +10,7 @@ import logging
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from fastapi import Body as Body
 from fastapi import FastAPI, HTTPException, Request
@@ -142,18 +142,18 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         """
         try:
             return _json(await self._dispatch_answer(self.chat_completions, request, body))
-        except InvalidModelReply as error:
-            status, cause = 502, cast(Exception, error)
-        except NotImplementedError as error:
-            status, cause = 422, error
         except ValidationError as error:
             if error.title in _REQUEST_SCHEMAS:
                 raise unfit_request(error, body.model_dump(exclude_unset=True)) from error
-            status, cause = 502, _name_unfit_reply(error)
+            cause: Exception = _name_unfit_reply(error)
+        except (GymError, NotImplementedError) as error:
+            cause = error
+        failure = failure_of(cause, self._failure_kind, f"{self.config.name}{request.scope['path']}")
+        if isinstance(cause, GymError) and failure.kind != "model_reply_invalid":
+            raise cause
         LOG.error("%s: a chat completion failed: %s", self.config.name, cause)
-        reply = json_reply(status, {"detail": str(cause)})
-        where = f"{self.config.name}{request.scope['path']}"
-        reply.headers[FAILURE_HEADER] = failure_of(cause, self._failure_kind, where).encoded()
+        reply = json_reply(422 if isinstance(cause, NotImplementedError) else 502, {"detail": str(cause)})
+        reply.headers[FAILURE_HEADER] = failure.encoded()
         return reply
 
     async def messages(self, request: Request) -> Response:

@@ -127,7 +127,6 @@ def test_converter_uuid4_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
     completion = {
         "id": "c",
         "object": "chat.completion",
-        "created": 1,
         "model": "m",
         "choices": [
             {
@@ -137,10 +136,8 @@ def test_converter_uuid4_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
             }
         ],
     }
-    from nemo_gym.openai_utils import NeMoGymChatCompletion
-
     response = ResponsesConverter(return_token_id_information=False).chat_completion_to_response(
-        NeMoGymResponseCreateParamsNonStreaming(input="q"), NeMoGymChatCompletion.model_validate(completion)
+        NeMoGymResponseCreateParamsNonStreaming(input="q"), completion
     )
     assert response.id == "resp_fixed"
     assert [item.id for item in response.output] == ["rs_fixed", "msg_fixed"]

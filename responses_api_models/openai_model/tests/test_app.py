@@ -156,9 +156,9 @@ async def test_a_reply_that_is_no_response_is_an_error_with_its_cause(reply, wor
 async def test_a_reply_that_is_no_chat_completion_is_an_error_naming_the_endpoint(reply, words):
     async with FakeOpenAI(reply) as fake, served(fake) as client:
         status, answer = await ask(client, "/v1/chat/completions", CHAT_QUESTION)
-    assert status == 500
-    assert words in answer
-    assert f"{fake.base_url}/chat/completions" in answer
+    assert status == 502
+    assert words in answer["detail"]
+    assert f"{fake.base_url}/chat/completions" in answer["detail"]
 
 
 # --- config and the idioms of other people's tests --------------------------------------------------------------------
