@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from nemo_gym._util.server_imports import SERVER_TYPES, install_finder
 from nemo_gym._version import __version__ as __version__
 
 __package_name__ = "nemo_gym"
@@ -100,13 +101,15 @@ def _resolve_under_cwd_or_install(rel: str | Path, *, validator: Callable[[Path]
 
 
 def _make_servers_importable() -> None:
+    """Let `import` find the servers of every search root; of two folders with one name, the one that comes first."""
     roots = [str(root) for root in component_search_roots()]
     cwd = Path.cwd()
-    if cwd.parent.name in ("resources_servers", "responses_api_agents", "responses_api_models"):
+    if project := next((above.parent for above in (cwd, *cwd.parents) if above.name in SERVER_TYPES), None):
         # Whoever runs `pytest` in the folder of a server means the servers of that project.
-        roots = list(dict.fromkeys([*roots[:-1], str(cwd.parents[1]), roots[-1]]))
+        roots = list(dict.fromkeys([*roots[:-1], str(project), roots[-1]]))
     known = set(roots)
     sys.path[:] = [*roots, *(entry for entry in sys.path if entry and os.path.abspath(entry) not in known)]
+    install_finder()
 
 
 def __getattr__(name: str) -> Any:

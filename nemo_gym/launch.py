@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
-from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable, component_search_roots
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.validation_text import explain
@@ -30,6 +30,7 @@ from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._transport import local
+from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
@@ -67,6 +68,7 @@ class Served:
 
 def plan_launch(config: DictConfig) -> list[ServerPlan]:
     """Where each server of `config` is to run."""
+    _make_servers_importable()  # the current folder and the extra roots may be others than at the first import
     settings = venv_settings(config)
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     return [_plan(config, instance, settings) for instance in instances]
@@ -98,11 +100,11 @@ def _plan(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSett
 
 def server_folder(server_type: str, impl: str) -> Path:
     """The folder of a server implementation, found in the search roots."""
-    relative = Path(server_type) / impl
-    folder = _resolve_under_cwd_or_install(relative, validator=lambda path: path.is_dir())
-    if not folder.is_dir():
+    folder = find_server_folder(server_type, impl, component_search_roots())
+    if folder is None:
         raise ConfigError(
-            f"the config names the server implementation {str(relative)!r}, but no search root holds that folder.\n"
+            f"the config names the server implementation '{server_type}/{impl}', but no search root holds a folder "
+            "of that name with code in it.\n"
             "hint: check the name, or add the folder above it to NEMO_GYM_EXTRA_ROOTS"
         )
     return folder

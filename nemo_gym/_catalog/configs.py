@@ -13,7 +13,8 @@ from typing import Any
 
 import yaml
 
-SERVER_TYPES = ("resources_servers", "responses_api_agents", "responses_api_models")
+from nemo_gym._util.server_imports import SERVER_TYPES
+
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DIRECTIVE = re.compile(r"\$\{\s*(?:inherit_from|copy)\s*:\s*([^{}]+?)\s*\}")
 _DEEPEST = 20

@@ -16,6 +16,7 @@ from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
 from nemo_gym._config.servers import Detected, implementation_of
 from nemo_gym._util.nearest import nearest
+from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.errors import ConfigError
 
 STAND_IN = "dummy_model"
@@ -45,7 +46,7 @@ def implementation_problems(detected: Detected, provenance: Provenance, roots: S
 
 
 def _absent(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> str | None:
-    folder = next((root / kind / impl for root in roots if (root / kind / impl).is_dir()), None)
+    folder = find_server_folder(kind, impl, roots)
     if folder is None:
         there = [found.name for root in roots for found in (root / kind).glob("[!._]*/")]
         close = nearest(impl, there, limit=1)
@@ -65,9 +66,10 @@ def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]
     With each come the types that config classes give it, as they are written, unless their values pass through a
     validator that may turn one type into another.
     """
-    start = first_existing(f"{kind}/{impl}/{entrypoint}", roots)
-    if start is None:
+    folder = find_server_folder(kind, impl, roots)
+    if folder is None or not (folder / entrypoint).is_file():
         return None
+    start = folder / entrypoint
     fields, seen, todo = dict[str, list[str]](), set[Path](), [start, *start.parent.glob("*.py")]
     while todo:
         path = todo.pop()
@@ -93,7 +95,7 @@ def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]
 
 def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
     """Whether the code of a server has `key` as a text or as an attribute."""
-    folder = next((root / kind / impl for root in roots if (root / kind / impl).is_dir()), None)
+    folder = find_server_folder(kind, impl, roots)
     spoken = re.compile(rf"""["'.]{re.escape(key)}\b""")
     files = folder.rglob("*.py") if folder is not None else ()
     return any(
@@ -130,4 +132,8 @@ def _imported(tree: ast.Module) -> Iterator[str]:
 
 
 def _file_of(module: str, roots: Sequence[Path]) -> Path | None:
-    return first_existing(f"{module.replace('.', '/')}.py", roots)
+    top, name, *below = module.split(".")
+    if not below:
+        return first_existing(f"{top}/{name}.py", roots)
+    folder = find_server_folder(top, name, roots)
+    return first_existing(f"{'/'.join(below)}.py", [folder] if folder else [])

@@ -56,12 +56,18 @@ def running_package() -> OwnPackage:
 def package_of_tree(tree: Path, version: str) -> OwnPackage:
     """The project in `tree`, whose pyproject.toml lists its dependencies."""
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    scripts = [f"{name} = {target}" for name, target in project.get("scripts", {}).items()]
+    groups = {"console_scripts": project.get("scripts", {}), **project.get("entry-points", {})}
+    entries = [
+        line
+        for group, members in groups.items()
+        if members
+        for line in (f"[{group}]", *(f"{name} = {target}" for name, target in members.items()))
+    ]
     return OwnPackage(
         name=project["name"],
         version=version,
         metadata=_metadata(project, version),
-        entry_points="\n".join(["[console_scripts]", *scripts, ""]) if scripts else "",
+        entry_points="\n".join([*entries, ""]) if entries else "",
         tree=tree,
     )
 

@@ -6,10 +6,8 @@ from pathlib import Path
 
 from nemo_gym import component_search_roots
 from nemo_gym._util.nearest import nearest
+from nemo_gym._util.server_imports import COLLECTIONS, SERVER_TYPES, holds_code
 from nemo_gym.cli.flags import UsageError
-
-SERVER_TYPES = ("resources_servers", "responses_api_agents", "responses_api_models")
-COLLECTIONS = ("environments", "benchmarks")
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,9 @@ def all_server_folders() -> list[ServerFolder]:
             for folder in sorted((root / kind).glob("*/")):
                 if not folder.name.startswith((".", "_")) and _is_server(folder):
                     server = ServerFolder(root, kind, folder.name)
-                    found.setdefault(server.entrypoint, server)
+                    first = found.setdefault(server.entrypoint, server)
+                    if not holds_code(first.folder) and holds_code(folder):
+                        found[server.entrypoint] = server
     return [found[entrypoint] for entrypoint in sorted(found)]
 
 
@@ -55,10 +55,11 @@ def named_folder(asked: str) -> ServerFolder:
             "`responses_api_agents/simple_agent`"
         )
     kinds = [parts[0]] if len(parts) == 2 else [*SERVER_TYPES, *COLLECTIONS]
-    for root in component_search_roots():
-        for kind in kinds:
-            if (root / kind / parts[-1]).is_dir():
-                return ServerFolder(root, kind, parts[-1])
+    places = [ServerFolder(root, kind, parts[-1]) for root in component_search_roots() for kind in kinds]
+    # A folder that only holds data or configs does not hide the server of a later root.
+    for is_it in (holds_code, Path.is_dir):
+        if found := next((place for place in places if is_it(place.folder)), None):
+            return found
     there = [server.entrypoint if len(parts) == 2 else server.name for server in all_server_folders()]
     close = nearest(asked, there)
     guess = f" Did you mean {close[0]!r}?" if close else ""
