@@ -50,4 +50,4 @@ format: $(STAMP)
 
 lock:
 	@test -x $(BIN)/uv || (echo "lock: run 'make install' once first" >&2; exit 1)
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --extra local --extra data --extra viewer --extra environments --extra ray --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt
+	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --extra local --extra data --extra viewer --extra environments --extra ray --extra upstream --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt

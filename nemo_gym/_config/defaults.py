@@ -99,10 +99,13 @@ def _fill_folders(config: DictConfig, machine: Machine) -> None:
 def _fill_versions(config: DictConfig) -> None:
     _default(config, "python_version", platform.python_version())
     if "head_server_deps" not in config:
-        wanted = {"ray": "ray[default]", "openai": "openai"}
-        config["head_server_deps"] = [
-            f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _installed(package))
-        ]
+        config["head_server_deps"] = running_head_server_deps()
+
+
+def running_head_server_deps() -> list[str]:
+    """Return what every environment gets in the version of this one, unless the config says something else."""
+    wanted = {"ray": "ray[default]", "openai": "openai"}
+    return [f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _installed(package))]
 
 
 def _installed(package: str) -> str | None:

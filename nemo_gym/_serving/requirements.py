@@ -10,7 +10,7 @@ import os
 import platform
 import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -58,6 +58,10 @@ class ServerRequirements:
     overrides: tuple[Line, ...] = ()
     own_extras: frozenset[str] = frozenset()
     """The extras of nemo-gym that are asked for, `dev` in `-e nemo-gym[dev] @ ../../`."""
+    names_own: bool = False
+    """A line says that it needs nemo-gym."""
+    implied: tuple[Line, ...] = ()
+    """Packages that no line names, because upstream's core brings them along."""
     package: NormalizedName | None = None
     """The folder's own package, where its pyproject.toml builds one."""
     requires_python: str | None = None
@@ -70,6 +74,7 @@ class ServerRequirements:
             *sorted({line.text for line in self.lines if line.kind != "option" and not line.constraint}),
             *sorted({f"constraint {line.text}" for line in self.lines if line.kind != "option" and line.constraint}),
             *sorted({f"override {line.text}" for line in self.overrides}),
+            *(f"implied {line.text}" for line in self.implied),
         )
 
 
@@ -89,6 +94,7 @@ def read_requirements(folder: Path) -> ServerRequirements:
         lines=tuple(line for line in lines if line not in own),
         overrides_file=overrides_file if overrides_file.is_file() else None,
         overrides=tuple(line for line in overrides if not _is_own(line, folder)),
+        names_own=bool(own),
         own_extras=frozenset(extra for line in own for extra in _own_extras(line)),
         package=_package(project) if project is not None else None,
         requires_python=(project or {}).get("project", {}).get("requires-python"),
@@ -104,11 +110,16 @@ def installed(name: str) -> importlib.metadata.Distribution | None:
 
 
 def first_unmet(
-    requirements: ServerRequirements, *, dev: bool = False, find: FindDistribution = installed
+    requirements: ServerRequirements,
+    *,
+    dev: bool = False,
+    more: Iterable[str] = (),
+    find: FindDistribution = installed,
 ) -> str | None:
     """Why the running environment does not do for this server; None if it does.
 
-    The `dev` extra of nemo-gym is for test suites: it counts as met unless `dev` says that it is needed.
+    The `dev` extra of nemo-gym is for test suites: it counts as met unless `dev` says that it is needed. `more` are
+    requirements of all servers.
     """
     if requirements.requires_python and not _allows(requirements.requires_python, platform.python_version()):
         return f"Python {platform.python_version()} does not satisfy {requirements.requires_python}"
@@ -116,6 +127,7 @@ def first_unmet(
         return f"its own package {requirements.package!r} is not installed"
     extras = requirements.own_extras if dev else requirements.own_extras - {"dev"}
     wanted = [*_effective(requirements), *(Line("package", "", Requirement(f"{OWN_NAME}[{name}]")) for name in extras)]
+    wanted += [_line(text, requirements.folder) for text in more]
     return next((reason for line in wanted if (reason := _unmet_line(line, find))), None)
 
 
@@ -123,7 +135,7 @@ def _effective(requirements: ServerRequirements) -> Iterator[Line]:
     """The lines as the installer sees them: an override takes the place of every line about the same package."""
     overridden = {canonicalize_name(line.requirement.name) for line in requirements.overrides if line.requirement}
     asked = set()
-    for line in requirements.lines:
+    for line in (*requirements.lines, *requirements.implied):
         name = canonicalize_name(line.requirement.name) if line.requirement else None
         asked.add(name)
         if name not in overridden:

@@ -26,8 +26,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from nemo_gym._config.defaults import running_head_server_deps
 from nemo_gym._serving.own_wheel import OwnPackage, running_package, write_wheel
 from nemo_gym._serving.requirements import Line, ServerRequirements, first_unmet, read_requirements
+from nemo_gym._serving.upstream_packages import add_upstream_packages
 from nemo_gym._serving.uv_tool import find_uv, run_uv
 from nemo_gym._serving.venv_store import (
     discard,
@@ -130,8 +132,13 @@ def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> 
     place = _place_of(folder, settings)
     if settings.skip_if_present and is_usable(place):
         return VenvPlan(folder, python_in(place), f"{place} is there and skip_venv_if_present is set")
-    requirements = read_requirements(folder)
-    reason = _other_python(settings.python_version) or first_unmet(requirements, dev=extras)
+    served, tested = (
+        add_upstream_packages(read_requirements(folder), settings.own, tests=tests) for tests in (False, True)
+    )
+    requirements = tested if extras else served
+    # Which versions the running environment has is no requirement that it could fail to meet.
+    more = [text for text in settings.extra_requirements if text not in running_head_server_deps()]
+    reason = _other_python(settings.python_version) or first_unmet(requirements, dev=extras, more=more)
     if reason is None:
         why = "the running environment meets its requirements"
         can_test = is_usable(running_venv()) and find_spec("pytest") is not None
@@ -139,7 +146,7 @@ def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> 
     with_tests = tuple(sorted(requirements.own_extras))
     own_extras = with_tests if extras else tuple(name for name in with_tests if name != "dev")
     venv = settings.store / _key(requirements, own_extras, settings)
-    venv_with_tests = settings.store / _key(requirements, with_tests, settings)
+    venv_with_tests = settings.store / _key(tested, with_tests, settings)
     recipe = Recipe(venv, place, requirements, own_extras, venv_with_tests)
     return VenvPlan(folder, python_in(venv), reason, is_complete(venv), recipe)
 
@@ -234,7 +241,7 @@ def _what_to_install(recipe: Recipe, settings: VenvSettings) -> list[str | Path]
         words += ["-e", requirements.folder]
     elif requirements.source:
         words += ["-r", requirements.source]
-    return [*words, name, *settings.extra_requirements]
+    return [*words, name, *(line.text for line in requirements.implied), *settings.extra_requirements]
 
 
 def _place_of(folder: Path, settings: VenvSettings) -> Path:
