@@ -38,7 +38,15 @@ from nemo_gym.model_call_capture import ModelCallCaptureConfig as ModelCallCaptu
 from nemo_gym.model_call_capture import ModelCallRecord as ModelCallRecord
 from nemo_gym.model_call_capture import _CaptureMiddleware as _CaptureMiddleware
 from nemo_gym.model_call_capture import aggregate_model_call_metrics as aggregate_model_call_metrics
+from nemo_gym.model_call_capture import aggregate_model_call_records as aggregate_model_call_records
+from nemo_gym.model_call_capture import build_model_call_record as build_model_call_record
+from nemo_gym.model_call_capture import clear_model_call_captures_for_rollouts as clear_model_call_captures_for_rollouts
+from nemo_gym.model_call_capture import extract_token_stats as extract_token_stats
+from nemo_gym.model_call_capture import install_model_call_capture as install_model_call_capture
+from nemo_gym.model_call_capture import make_capture_store as make_capture_store
 from nemo_gym.model_call_capture import merge_model_call_capture_into_record as merge_model_call_capture_into_record
+from nemo_gym.model_call_capture import model_call_capture_dirs_from_config as model_call_capture_dirs_from_config
+from nemo_gym.model_call_capture import read_available_model_call_records as read_available_model_call_records
 from nemo_gym.model_call_capture import read_model_call_records as read_model_call_records
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletion,
@@ -52,7 +60,6 @@ from nemo_gym.responses_streaming import (
     validate_streaming_responses_params,
 )
 from nemo_gym.server_utils import BaseServer, SimpleServer
-from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_sink
 
 LOG = logging.getLogger(__name__)
 
@@ -82,8 +89,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     def setup_webserver(self) -> FastAPI:
         """The app with the endpoints of all three dialects."""
         app = self.new_app()
-        app.add_middleware(_CaptureMiddleware, **self._capture_options())
         self.setup_session_middleware(app)
+        self._install_capture(app)
         app.post("/v1/chat/completions")(self.chat_completions_dispatch)
         app.post("/v1/responses")(self.responses_dispatch)
         app.post("/v1/messages")(self.messages)
@@ -191,16 +198,13 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     # --- capture -----------------------------------------------------------------------------------------------------
 
-    def _capture_options(self) -> dict[str, Any]:
-        """What of this server's calls is recorded, and where."""
+    def _install_capture(self, app: FastAPI) -> None:
+        """Outermost, so that it sees what callers send and get."""
         settings = getattr(self.server_client, "global_config_dict", None)
         if not isinstance(settings, Mapping | DictConfig):  # a stand-in client has none
             settings = {}
-        return {
-            "store": ModelCallCaptureConfig.from_global_config(settings).open_store(),
-            "model_ref": {"type": "responses_api_models", "name": self.config.name},
-            "token_sink": open_token_sink(TokenIdCaptureConfig.from_global_config(settings)),
-        }
+        config = ModelCallCaptureConfig.from_global_config(settings)
+        install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
 
 
 _REQUEST_SCHEMAS = {

@@ -5,30 +5,59 @@ The names here are also importable from `nemo_gym.base_responses_api_model`. Tok
 `nemo_gym.token_id_capture`.
 """
 
-from collections.abc import Mapping, Sequence
+import importlib
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from omegaconf import DictConfig
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from nemo_gym._capture.asgi import CaptureMiddleware as _CaptureMiddleware
-from nemo_gym._capture.metrics import MODEL_CALL_CAPTURE_KEY, aggregate, result_block
-from nemo_gym._capture.records import ModelCallRecord, RolloutCapture
+from nemo_gym._capture.metrics import aggregate_model_call_records
+from nemo_gym._capture.records import PAYLOAD_FIELDS, ModelCallRecord, build_model_call_record
 from nemo_gym._capture.store import CaptureStore
+from nemo_gym._capture.usage import extract_token_stats
+from nemo_gym._util.keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
+from nemo_gym.errors import ConfigError
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from nemo_gym.rollout_observability import AgentObservationBundle
 
 __all__ = [
     "MODEL_CALL_CAPTURE_KEY",
     "CaptureStore",
     "ModelCallCaptureConfig",
     "ModelCallRecord",
-    "RolloutCapture",
     "_CaptureMiddleware",
     "aggregate_model_call_metrics",
+    "aggregate_model_call_records",
+    "build_model_call_record",
+    "clear_model_call_captures_for_rollouts",
+    "extract_token_stats",
+    "install_model_call_capture",
+    "make_capture_store",
     "merge_model_call_capture_into_record",
+    "model_call_capture_dirs_from_config",
+    "read_available_model_call_records",
     "read_model_call_records",
 ]
+
+LOG = logging.getLogger(__name__)
+
+NO_RECORDS = "model_call_capture_no_records"
+RECORDS_UNREADABLE = "model_call_capture_records_unreadable"
+INCOMPLETE = "model_call_capture_incomplete"
+UNREADABLE = "model_call_capture_unreadable"
+JOIN_FAILED = "agent_observation_join_failed"
+COMPACTION_JOIN_FAILED = "compaction_model_call_join_failed"
+
+
+# --- where calls are captured -----------------------------------------------------------------------------------------
 
 
 class ModelCallCaptureConfig(BaseModel):
@@ -44,13 +73,14 @@ class ModelCallCaptureConfig(BaseModel):
 
     @model_validator(mode="after")
     def _dir_is_usable(self) -> Self:
+        if not self.observability_enabled:
+            return self
         if self.model_call_capture_dir is None:
-            if self.observability_enabled:
-                raise ValueError(
-                    "observability_enabled is true, but model_call_capture_dir is not set.\n"
-                    "hint: add `++model_call_capture_dir=/absolute/path`"
-                )
-        elif not self.model_call_capture_dir.is_absolute():
+            raise ValueError(
+                "observability_enabled is true, but model_call_capture_dir is not set.\n"
+                "hint: add `++model_call_capture_dir=/absolute/path`"
+            )
+        if not self.model_call_capture_dir.is_absolute():
             raise ValueError(
                 f"model_call_capture_dir must be an absolute path, got {str(self.model_call_capture_dir)!r}.\n"
                 "hint: servers run in folders of their own, so a relative path would mean a different one to each"
@@ -62,35 +92,168 @@ class ModelCallCaptureConfig(BaseModel):
         """The settings in a whole config; capture is off where they are missing."""
         return cls.model_validate({name: config[name] for name in cls.model_fields if config.get(name) is not None})
 
-    def open_store(self) -> CaptureStore | None:
-        """The store to capture into; None if capture is off."""
-        if not self.observability_enabled or self.model_call_capture_dir is None:
-            return None
-        return CaptureStore(self.model_call_capture_dir)
+
+def make_capture_store(config: ModelCallCaptureConfig) -> CaptureStore | None:
+    """Open the store to capture into; None if capture is off."""
+    if not config.observability_enabled or config.model_call_capture_dir is None:
+        return None
+    try:
+        return CaptureStore(config.model_call_capture_dir)
+    except OSError as error:
+        raise ConfigError(
+            f"model_call_capture_dir {str(config.model_call_capture_dir)!r} cannot be used: {error}\n"
+            "hint: name a folder that every server of the run may write to"
+        ) from error
 
 
-def read_model_call_records(captures: CaptureStore | Path | str, rollout_id: str) -> list[ModelCallRecord]:
-    """The captured calls of one rollout in the order in which they started; empty if there are none."""
-    return _as_store(captures).read(rollout_id).calls
+def install_model_call_capture(
+    app: "FastAPI",
+    config: ModelCallCaptureConfig,
+    *,
+    model_server_name: str | None = None,
+    global_config_dict: Mapping[str, Any] | DictConfig | None = None,
+) -> None:
+    """Let the model server `app` understand the rollout prefix, and capture the calls of rollouts as configured.
+
+    `global_config_dict` says whether token ids are captured too.
+    """
+    from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_sink
+
+    app.add_middleware(
+        _CaptureMiddleware,
+        store=make_capture_store(config),
+        model_ref=None if model_server_name is None else {"type": "responses_api_models", "name": model_server_name},
+        token_sink=open_token_sink(TokenIdCaptureConfig.from_global_config(global_config_dict or {})),
+    )
 
 
-def aggregate_model_call_metrics(records: Sequence[ModelCallRecord]) -> dict[str, Any]:
-    """Counts, latencies and token totals over `records`. A number that no call reported is None."""
-    return aggregate(records)
+def model_call_capture_dirs_from_config(config: Mapping[str, Any] | DictConfig) -> list[Path]:
+    """Return the folders that the servers of `config` capture into; none if capture is off."""
+    settings = ModelCallCaptureConfig.from_global_config(config)
+    if not settings.observability_enabled or settings.model_call_capture_dir is None:
+        return []
+    return [settings.model_call_capture_dir]
+
+
+def clear_model_call_captures_for_rollouts(rows: Iterable[Mapping[str, Any]], dirs: Sequence[Path | str]) -> None:
+    """Delete what an earlier attempt at `rows` has left in `dirs`."""
+    for row in rows:
+        rollout_id = maybe_rollout_id_from_run_body(row)
+        if rollout_id is not None:
+            for folder in dirs:
+                CaptureStore(folder).drop(rollout_id)
+
+
+# --- what was captured ------------------------------------------------------------------------------------------------
+
+
+def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
+    """Return the captured calls of one rollout in the order in which they ended; ValueError for a line that is none."""
+    return [build_model_call_record(one, call_index=place) for place, one in enumerate(store.read(rollout_id))]
+
+
+def read_available_model_call_records(store: CaptureStore, rollout_id: str) -> tuple[list[ModelCallRecord], int]:
+    """Return the captured calls of one rollout that can be read, and how many cannot."""
+    exchanges, unreadable = store.read_available(rollout_id)
+    records: list[ModelCallRecord] = []
+    for place, exchange in exchanges:
+        try:
+            records.append(build_model_call_record(exchange, call_index=place))
+        except ValidationError as error:
+            LOG.warning("call %d of rollout %r in %s is of no known shape: %s", place, rollout_id, store.root, error)
+            unreadable += 1
+    return records, unreadable
+
+
+def aggregate_model_call_metrics(store: CaptureStore, rollout_id: str) -> dict[str, Any]:
+    """Return the number of captured calls of one rollout and what they took together."""
+    return aggregate_model_call_records(read_model_call_records(store, rollout_id))
 
 
 def merge_model_call_capture_into_record(
-    record: dict[str, Any], captures: CaptureStore | Path | str, rollout_id: str | None = None
+    record: dict[str, Any], dirs: Sequence[Path | str], *, include_payloads: bool = False
 ) -> dict[str, Any]:
-    """Put the rollout's capture into its result row as `ng_model_call_capture` and return the row.
+    """Put the captured calls of a rollout into its result row as `ng_model_call_capture`, and return the row.
 
-    Without `rollout_id` it is taken from the row; a row that has none is left as it is.
+    What the agent observed (`ng_agent_observations`) is joined with them. Requests and responses come along only with
+    `include_payloads`. A row that names no rollout is left as it is.
     """
-    rollout_id = rollout_id or maybe_rollout_id_from_run_body(record)
-    if rollout_id is not None:
-        record[MODEL_CALL_CAPTURE_KEY] = result_block(_as_store(captures).read(rollout_id))
+    rollout_id = maybe_rollout_id_from_run_body(record)
+    if rollout_id is None or not dirs:
+        return record
+    calls, gaps = _read_captures(dirs, rollout_id)
+    gaps += _join_observations(record, calls)
+    block = {
+        "rollout_id": rollout_id,
+        "metrics": aggregate_model_call_records(calls),
+        "calls": [_row_of_call(call, include_payloads=include_payloads) for call in calls],
+    }
+    record[MODEL_CALL_CAPTURE_KEY] = {**block, "gaps": gaps} if gaps else block
     return record
 
 
-def _as_store(captures: CaptureStore | Path | str) -> CaptureStore:
-    return captures if isinstance(captures, CaptureStore) else CaptureStore(captures)
+def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[ModelCallRecord], list[dict[str, Any]]]:
+    """Return the calls of one rollout in all `dirs`, and what is known to be missing."""
+    calls: list[ModelCallRecord] = []
+    gaps: list[dict[str, Any]] = []
+    unreadable = 0
+    for folder in dirs:
+        try:
+            store = CaptureStore(folder)
+            records, lost = read_available_model_call_records(store, rollout_id)
+            calls += records
+            unreadable += lost
+            if store.is_incomplete(rollout_id):
+                reasons = "; ".join(store.incomplete_reasons(rollout_id))
+                gaps.append({"code": INCOMPLETE, **({"detail": reasons} if reasons else {})})
+        except OSError as error:
+            LOG.warning("the capture of rollout %r in %s cannot be read: %s", rollout_id, folder, error)
+            gaps.append({"code": UNREADABLE, "detail": type(error).__name__})
+    if unreadable:
+        gaps.append({"code": RECORDS_UNREADABLE, "detail": f"count={unreadable}"})
+    if not calls and not gaps:
+        gaps.append({"code": NO_RECORDS})
+    return calls, gaps
+
+
+def _row_of_call(call: ModelCallRecord, *, include_payloads: bool) -> dict[str, Any]:
+    row = call.model_dump(mode="json", exclude=set(PAYLOAD_FIELDS))
+    # Payloads are the JSON that was read and may be large: they are passed on, not copied.
+    payloads = {name: getattr(call, name) for name in PAYLOAD_FIELDS} if include_payloads else {}
+    return {**row, **payloads}
+
+
+def _join_observations(record: dict[str, Any], calls: Sequence[ModelCallRecord]) -> list[dict[str, Any]]:
+    """Let the observations of `record` name the calls that they mean; return the gap that is left if they cannot."""
+    if record.get(AGENT_OBSERVATIONS_KEY) is None:
+        return []
+    # Only the collector joins; model servers do without these models.
+    from nemo_gym.rollout_observability import AgentObservationBundle, join_model_call_observations
+
+    try:
+        bundle = AgentObservationBundle.model_validate(record[AGENT_OBSERVATIONS_KEY])
+        if bundle.source == "claude_code":
+            bundle = _associate_compactions(bundle, calls)
+        joined = join_model_call_observations(bundle, calls)
+        record[AGENT_OBSERVATIONS_KEY] = joined.model_dump(mode="json")
+    except Exception as error:
+        # Observations are made by other people's agents: what they cannot tell must not cost the rollout.
+        LOG.warning("the observations of a rollout could not be joined with its model calls: %s", error)
+        return [{"code": JOIN_FAILED, "detail": type(error).__name__}]
+    return []
+
+
+def _associate_compactions(
+    bundle: "AgentObservationBundle", calls: Sequence[ModelCallRecord]
+) -> "AgentObservationBundle":
+    """Let the agent that wraps Claude Code say which calls wrote its summaries: its logs do not name them."""
+    from nemo_gym.rollout_observability import ObservationGap
+
+    try:
+        agent = importlib.import_module("responses_api_agents.claude_code_agent.observability")
+        associated: AgentObservationBundle = agent.associate_claude_code_compaction_calls(bundle, calls)
+        return associated
+    except Exception as error:
+        LOG.warning("the compactions of a rollout could not be joined with its model calls: %s", error)
+        gap = ObservationGap(code=COMPACTION_JOIN_FAILED, detail=type(error).__name__)
+        return bundle.model_copy(update={"gaps": [*bundle.gaps, gap]})

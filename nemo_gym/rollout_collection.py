@@ -46,9 +46,6 @@ from nemo_gym.errors import GymError, ServerCallError
 from nemo_gym.global_config import (
     AGENT_REF_KEY_NAME,
     OBSERVABILITY_ENABLED_KEY_NAME,
-    RESPONSE_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    TASK_INDEX_KEY_NAME,
 )
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
@@ -187,7 +184,8 @@ class RolloutCollectionHelper(BaseModel):
         client = self.setup_server_client(head_server_config)
         witness, limit = observer_for(client), semaphore or nullcontext()
         post = _post_with(client) if witness is None else announced(_post_with(client), witness)
-        player = Player(post, timeout_s=None, checked_reward=checked_reward)
+        attach = _attach_trajectory_record if witness is None else None
+        player = Player(post, timeout_s=None, checked_reward=checked_reward, attach_trajectory=attach)
         play_row = player.play if witness is None else witnessed(player, witness)
 
         async def play(row: dict[str, Any]) -> Played:
@@ -219,6 +217,7 @@ class RolloutCollectionHelper(BaseModel):
                     CollectSettings(),
                     lambda outcome: None,
                     observer_for(client),
+                    _attach_trajectory_record,
                 )
         results = sorted(read_rows(paths.output), key=key_of)
         if not config.disable_aggregation:
@@ -333,19 +332,11 @@ def _export(aggregates: Sequence["AgentAggregate"]) -> None:
     export_aggregates(aggregates)
 
 
-def _attach_trajectory_record(result: dict[str, Any], row: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Put `ng_trajectory` into a result row, with the identity of the row that was played, and return the result.
+def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    """Put `ng_trajectory` into the result of the played `row`, if anything was observed of it; return the result."""
+    from nemo_gym.rollout_trajectory import attach_trajectory
 
-    A result holds a response and a played row does not, so the two may also come the other way round.
-    """
-    from nemo_gym.rollout_observer import attach_trajectory
-
-    if isinstance(row, dict) and RESPONSE_KEY_NAME in row and RESPONSE_KEY_NAME not in result:
-        result, row = row, result
-    for key in (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, AGENT_REF_KEY_NAME):
-        if row is not None and key in row:
-            result.setdefault(key, row[key])
-    return attach_trajectory(result)
+    return attach_trajectory(row, result)
 
 
 def prompt_filler(path: str | None) -> Callable[[Row], Row] | None:

@@ -23,6 +23,7 @@ from nemo_gym._util.rollout_paths import compose_rollout_id, split_rollout_prefi
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
+_TASK_ID_KEYS = ("task_id", "problem_id", "instance_id", TASK_INDEX_KEY_NAME)
 _CURRENT_ROLLOUT_ID: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", default=None)
 
 
@@ -37,6 +38,12 @@ def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str |
         _field(body, ROLLOUT_INDEX_KEY_NAME),
         _field(body, ATTEMPT_INDEX_KEY_NAME),
     )
+
+
+def task_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
+    """Return the id of the task that a run request or a row holds, as text: the environment's own, else its index."""
+    found = (_field(body, key) for key in _TASK_ID_KEYS)
+    return next((str(value) for value in found if value is not None), None)
 
 
 def current_rollout_id() -> str | None:
@@ -86,10 +93,10 @@ def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _field_names(kind: type[BaseModel]) -> dict[Any, str]:
-    """The fields by alias: pydantic allows no field name with a leading underscore, so a declared index has one."""
+    """The fields by name and by alias: a declared index has an alias, for no field name begins with an underscore."""
     return {
         alias: name
         for name, field in kind.model_fields.items()
-        for alias in (field.alias, field.validation_alias, field.serialization_alias)
+        for alias in (name, field.alias, field.validation_alias, field.serialization_alias)
         if isinstance(alias, str)
     }

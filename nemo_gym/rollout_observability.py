@@ -1,127 +1,134 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an agent can tell about a rollout beyond its final answer, and the trajectory record that a result row carries.
 
-The shapes refuse unknown fields. Model calls are captured by `nemo_gym.model_call_capture`; what is here refers to them
-by id. Who puts a trajectory into a row is `nemo_gym.rollout_observer`.
+Every model refuses unknown fields. Model calls are captured by `nemo_gym.model_call_capture`; observations refer to
+them by `ModelCallRef`, and `join_model_call_observations` finds the calls that are meant. The trajectory of a row is
+put together in `nemo_gym.rollout_trajectory`.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from nemo_gym._capture.metrics import MODEL_CALL_CAPTURE_KEY
-from nemo_gym._capture.payloads import answer_id, tool_call_ids
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME, TASK_INDEX_KEY_NAME
-from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
+from nemo_gym.config_types import ModelServerRef
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseInputItem
 
-AGENT_OBSERVATIONS_KEY = "ng_agent_observations"
-TRAJECTORY_KEY = "ng_trajectory"
+if TYPE_CHECKING:
+    from nemo_gym._capture.records import ModelCallRecord
 
-ObservationStatus = Literal["completed", "failed", "cancelled", "timed_out", "unknown"]
+UNMATCHED = "model_call_reference_unmatched"
+AMBIGUOUS = "model_call_reference_ambiguous"
+CONFLICT = "model_call_reference_conflict"
+OWNERSHIP_UNAVAILABLE = "model_call_ownership_unavailable"
+_JOIN_GAPS = frozenset({UNMATCHED, AMBIGUOUS, CONFLICT, OWNERSHIP_UNAVAILABLE})
 
 
-class _Observed(BaseModel):
+class ObservationModel(BaseModel):
+    """The base of all observations. Times are Unix times in seconds."""
+
     # `model_calls` and the like are fields here, not pydantic's own names.
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(extra="forbid", validate_assignment=True, protected_namespaces=())
 
 
-class ModelCallRef(_Observed):
-    """A captured model call, by id."""
+class ModelCallRef(ObservationModel):
+    """A model call: by its captured id, or by the model server and the id that the model gave its response."""
 
-    model_call_id: str
-    invocation_id: str | None = None
-    """The invocation that made the call."""
-    dialect: Literal["responses", "chat_completions", "messages"] | None = None
+    model_call_id: str | None = None
+    model_ref: ModelServerRef | None = None
     response_id: str | None = None
-    """The id that the model gave its own answer."""
-    started_at: float | None = None
-    completed_at: float | None = None
-    status_code: int | None = None
-    error_category: str | None = None
+
+    @model_validator(mode="after")
+    def _identifies_a_call(self) -> Self:
+        if self.model_call_id is None and (self.model_ref is None or self.response_id is None):
+            raise ValueError("a model call is identified by model_call_id, or by model_ref and response_id together")
+        return self
 
 
-class AgentInvocation(_Observed):
+class AgentInvocation(ObservationModel):
     """One run of an agent: the outermost one, or a sub-agent that another invocation started."""
 
     kind: Literal["agent_invocation"] = "agent_invocation"
     invocation_id: str
     parent_invocation_id: str | None = None
-    parent_tool_call_id: str | None = None
+    spawned_by_tool_call_id: str | None = None
     """The tool call through which the parent started this invocation."""
-    agent_name: str | None = None
-    agent_type: str | None = None
-    agent_version: str | None = None
-    session_id: str | None = None
-    status: ObservationStatus | None = None
-    started_at: float | None = None
-    """Unix time in seconds, as all times here."""
-    completed_at: float | None = None
-    stop_reason: str | None = None
-    error: str | None = None
+    status: Literal["completed", "failed", "incomplete", "unknown"] = "unknown"
+    duration_ms: NonNegativeFloat | None = None
+    error_type: str | None = None
     model_calls: list[ModelCallRef] = Field(default_factory=list)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    conversation: list[NeMoGymResponseInputItem] = Field(default_factory=list)
+    """What was asked, said and answered by tools, in order."""
 
 
-class ToolCallObservation(_Observed):
+class ToolCallObservation(ObservationModel):
     """One tool call as the agent carried it out."""
 
     kind: Literal["tool_call"] = "tool_call"
-    tool_call_id: str | None = None
-    invocation_id: str | None = None
+    invocation_id: str
+    tool_call_id: str
+    sandbox_id: str | None = None
     tool_name: str | None = None
-    arguments: Any = None
-    output: Any = None
-    status: ObservationStatus | None = None
-    error: str | None = None
     started_at: float | None = None
     completed_at: float | None = None
-    latency_ms: float | None = None
-    model_call: ModelCallRef | None = None
-    """The model call that asked for it."""
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    duration_ms: NonNegativeFloat | None = None
+    timing_source: Literal["executor", "artifact", "harness"] | None = None
+    """Who measured: what ran the tool, a file it left, or the harness around it."""
+    status: Literal["completed", "failed", "timeout", "cancelled", "incomplete", "unknown"] = "unknown"
+    error_type: str | None = None
+
+    @model_validator(mode="after")
+    def _ends_after_its_start(self) -> Self:
+        if self.started_at is not None and self.completed_at is not None and self.completed_at < self.started_at:
+            raise ValueError(f"completed_at {self.completed_at} is before started_at {self.started_at}")
+        return self
 
 
-class ContextCompactionObservation(_Observed):
-    """The agent shortened its context, so that later model calls do not continue earlier ones token by token."""
-
-    kind: Literal["context_compaction"] = "context_compaction"
-    compaction_id: str | None = None
-    invocation_id: str | None = None
-    trigger: str | None = None
-    """What set it off, e.g. `auto` or `manual`."""
-    tokens_before: int | None = None
-    tokens_after: int | None = None
-    summary: str | None = None
-    occurred_at: float | None = None
-    model_call: ModelCallRef | None = None
-    """The model call that wrote the summary."""
-    metadata: dict[str, Any] = Field(default_factory=dict)
-
-
-class SandboxObservation(_Observed):
+class SandboxObservation(ObservationModel):
     """A sandbox that the rollout used."""
 
     kind: Literal["sandbox"] = "sandbox"
-    sandbox_id: str | None = None
-    invocation_id: str | None = None
+    role: Literal["agent", "verifier", "environment"]
     provider: str | None = None
-    image: str | None = None
-    status: ObservationStatus | None = None
-    started_at: float | None = None
-    completed_at: float | None = None
+    sandbox_id: str | None = None
+    outcome: Literal["completed", "failed", "timeout", "oom", "sandbox_error", "cancelled", "unknown"] = "unknown"
     exit_code: int | None = None
-    error: str | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    wall_time_s: NonNegativeFloat | None = None
+    cpu_time_s: NonNegativeFloat | None = None
+    peak_memory_mib: NonNegativeFloat | None = None
+    resource_usage_source: str | None = None
+    error_type: str | None = None
 
 
-AgentObservation = Annotated[
-    AgentInvocation | ToolCallObservation | ContextCompactionObservation | SandboxObservation,
+class ContextCompactionObservation(ObservationModel):
+    """The agent shortened its context, so that later model calls do not continue earlier ones token by token."""
+
+    kind: Literal["context_compaction"] = "context_compaction"
+    invocation_id: str
+    observed_at: float | None = None
+    trigger: str | None = None
+    """What set it off, e.g. `auto` or `manual`."""
+    tokens_before: NonNegativeInt | None = None
+    tokens_after: NonNegativeInt | None = None
+    outcome: Literal["completed", "failed", "aborted", "unknown"] = "unknown"
+    summary: str | None = None
+    first_kept_item_id: str | None = None
+    before_model_call: ModelCallRef | None = None
+    """The last call with the whole context."""
+    after_model_call: ModelCallRef | None = None
+    """The first call with the shortened context."""
+    model_calls: list[ModelCallRef] = Field(default_factory=list)
+    """The calls that wrote the summary."""
+
+
+AgentObservationRecord = Annotated[
+    AgentInvocation | ToolCallObservation | SandboxObservation | ContextCompactionObservation,
     Field(discriminator="kind"),
 ]
 
 
-class ObservationGap(_Observed):
+class ObservationGap(ObservationModel):
     """Something that should have been observed and was not."""
 
     code: str
@@ -129,192 +136,238 @@ class ObservationGap(_Observed):
     detail: str | None = None
 
 
-class AgentObservationBundle(_Observed):
-    """Everything one source observed of one rollout."""
+class AgentObservationBundle(ObservationModel):
+    """Everything one source observed of one rollout: `ng_agent_observations` of a result row."""
 
     source: str
     """Who observed: the name of the agent or of its harness."""
-    records: list[AgentObservation] = Field(default_factory=list)
+    records: list[AgentObservationRecord] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
+    @model_validator(mode="after")
+    def _has_a_tree_of_invocations(self) -> Self:
+        invocations = [record for record in self.records if isinstance(record, AgentInvocation)]
+        _refuse_duplicates("invocation_id", (one.invocation_id for one in invocations))
+        parents = {one.invocation_id: one.parent_invocation_id for one in invocations}
+        for start in parents:
+            seen, current = {start}, parents[start]
+            while current is not None:
+                if current in seen:
+                    raise ValueError(f"the parents of invocation {start!r} form a cycle")
+                seen.add(current)
+                current = parents.get(current)
+        return self
 
-class AgentEpisode(_Observed):
+
+@dataclass(frozen=True)
+class AgentEpisode:
     """What an agent hands back: its response, and what it observed on the way."""
 
-    response: Any
-    observations: AgentObservationBundle | None = None
-
-    def __init__(self, response: Any, observations: AgentObservationBundle | None = None, **fields: Any) -> None:
-        super().__init__(**{"response": response, "observations": observations, **fields})
+    response: NeMoGymResponse
+    observations: AgentObservationBundle
 
 
-class TrajectoryTurn(_Observed):
-    """One model call and the tool calls that it asked for."""
+# --- the trajectory of a row ------------------------------------------------------------------------------------------
 
-    turn_index: int
-    invocation_id: str | None = None
+
+class TrajectoryTokenStats(ObservationModel):
+    """The tokens of one model call, as the model reported them."""
+
+    prompt_tokens: NonNegativeInt | None = None
+    completion_tokens: NonNegativeInt | None = None
+    reasoning_tokens: NonNegativeInt | None = None
+    total_tokens: NonNegativeInt | None = None
+    cached_tokens: NonNegativeInt | None = None
+
+
+class TrajectoryResponseMetadata(ObservationModel):
+    """How one model call was answered."""
+
+    response_id: str | None = None
+    model_ref: ModelServerRef | None = None
+    model: str | None = None
+    dialect: str | None = None
+    status_code: int | None = None
+    response_status: str | None = None
+    finish_reason: str | None = None
+    error_category: str | None = None
+    latency_ttft_ms: NonNegativeFloat | None = None
+
+
+class TrajectoryModelCall(ObservationModel):
+    """One model call with its request and its response."""
+
     model_call_id: str | None = None
-    tool_call_ids: list[str] = Field(default_factory=list)
     started_at: float | None = None
     completed_at: float | None = None
+    duration_ms: NonNegativeFloat | None = None
+    request: Any = None
+    response: Any = None
+    response_metadata: TrajectoryResponseMetadata = Field(default_factory=TrajectoryResponseMetadata)
+    token_stats: TrajectoryTokenStats = Field(default_factory=TrajectoryTokenStats)
 
 
-class TrajectoryToolCall(_Observed):
-    """One tool call of a trajectory."""
+class TrajectoryTurn(ObservationModel):
+    """One question to an agent and its answer, however many model calls that took."""
 
-    tool_call_id: str | None = None
-    invocation_id: str | None = None
-    model_call_id: str | None = None
-    """The model call that asked for it."""
-    tool_name: str | None = None
-    arguments: Any = None
+    invocation_id: str
+    task_id: str
+    rollout_id: str
+    turn_no: PositiveInt
+    timestamp: float
+    question: Any = None
+    answer: Any = None
+    reasoning_content: Any = None
+    resolved: bool | None = None
+    step_count: NonNegativeInt
+    model_calls: list[ModelCallRef] = Field(default_factory=list)
+
+
+class TrajectoryToolCall(ToolCallObservation):
+    """One tool call with what it returned."""
+
     output: Any = None
-    status: ObservationStatus | None = None
-    error: str | None = None
-    started_at: float | None = None
-    completed_at: float | None = None
 
 
-class TrajectoryRecord(_Observed):
+class TrajectoryRecord(ObservationModel):
     """A rollout as a result row tells it under `ng_trajectory`."""
 
     schema_version: Literal["1.0"] = "1.0"
-    task_id: str | None = None
-    rollout_id: str | None = None
+    task_id: str
+    rollout_id: str
     invocations: list[AgentInvocation] = Field(default_factory=list)
     turns: list[TrajectoryTurn] = Field(default_factory=list)
-    model_calls: list[ModelCallRef] = Field(default_factory=list)
+    model_calls: list[TrajectoryModelCall] = Field(default_factory=list)
     tool_calls: list[TrajectoryToolCall] = Field(default_factory=list)
     gaps: list[ObservationGap] = Field(default_factory=list)
 
-
-# --- from a result row to its trajectory ------------------------------------------------------------------------------
-
-
-def trajectory_from_record(record: Mapping[str, Any]) -> TrajectoryRecord:
-    """The trajectory of a result row: its captured model calls, what its agent observed, and its response.
-
-    An agent that observed nothing is one invocation that made every call. What cannot be told is a gap.
-    """
-    capture = record.get(MODEL_CALL_CAPTURE_KEY) or {}
-    calls: list[Mapping[str, Any]] = capture.get("calls") or []
-    observed = _observed(record.get(AGENT_OBSERVATIONS_KEY))
-    invocations = [one for one in observed.records if isinstance(one, AgentInvocation)]
-    if not invocations:
-        invocations = [_whole_rollout(record, calls)]
-    model_calls = _model_calls(calls, invocations)
-    gaps = [ObservationGap(code=gap["code"], detail=gap.get("detail")) for gap in capture.get("gaps") or ()]
-    if not model_calls:
-        gaps.append(ObservationGap(code="no_model_calls", detail="no model call was captured for this rollout"))
-    task = record.get(TASK_INDEX_KEY_NAME)
-    return TrajectoryRecord(
-        task_id=None if task is None else str(task),
-        rollout_id=maybe_rollout_id_from_run_body(record),
-        invocations=invocations,
-        turns=_turns(calls, model_calls),
-        model_calls=model_calls,
-        tool_calls=_tool_calls(record, calls, observed.records),
-        gaps=[*gaps, *observed.gaps],
-    )
-
-
-def _observed(given: Any) -> AgentObservationBundle:
-    """Everything that the bundles of a row hold, in one; a bundle that is none becomes a gap."""
-    merged = AgentObservationBundle(source=AGENT_OBSERVATIONS_KEY)
-    for number, bundle in enumerate(given if isinstance(given, list) else [given] if given else []):
-        try:
-            parsed = AgentObservationBundle.model_validate(bundle)
-        except ValidationError as error:
-            detail = f"{AGENT_OBSERVATIONS_KEY}[{number}]: {error.error_count()} fields do not fit"
-            merged.gaps.append(ObservationGap(code="invalid_observations", detail=detail))
-        else:
-            merged.records += parsed.records
-            merged.gaps += parsed.gaps
-    return merged
-
-
-def _whole_rollout(record: Mapping[str, Any], calls: list[Mapping[str, Any]]) -> AgentInvocation:
-    agent = record.get(AGENT_REF_KEY_NAME)
-    agent = agent if isinstance(agent, dict) else {}
-    failed = bool(record.get(NG_FAILURE_CLASS_KEY)) or RESPONSE_KEY_NAME not in record
-    return AgentInvocation(
-        invocation_id=maybe_rollout_id_from_run_body(record) or "0",
-        agent_name=agent.get("name"),
-        agent_type=agent.get("type"),
-        status="failed" if failed else "completed",
-        started_at=calls[0].get("started_at") if calls else None,
-        completed_at=calls[-1].get("completed_at") if calls else None,
-        model_calls=[ModelCallRef(model_call_id=call["model_call_id"]) for call in calls],
-    )
-
-
-def _model_calls(calls: list[Mapping[str, Any]], invocations: list[AgentInvocation]) -> list[ModelCallRef]:
-    """The captured calls, each with the invocation that says it made it; then those that were observed only."""
-    only = invocations[0].invocation_id if len(invocations) == 1 else None
-    claimed = {ref.model_call_id: (one.invocation_id, ref) for one in invocations for ref in one.model_calls}
-    captured = [
-        ModelCallRef(
-            model_call_id=call["model_call_id"],
-            invocation_id=claimed[call["model_call_id"]][0] if call["model_call_id"] in claimed else only,
-            dialect=call.get("dialect"),
-            response_id=answer_id(call.get("response")),
-            started_at=call.get("started_at"),
-            completed_at=call.get("completed_at"),
-            status_code=call.get("status_code"),
-            error_category=call.get("error_category"),
-        )
-        for call in calls
-    ]
-    known = {ref.model_call_id for ref in captured}
-    others = [ref.model_copy(update={"invocation_id": by}) for by, ref in claimed.values()]
-    return [*captured, *(ref for ref in others if ref.model_call_id not in known)]
-
-
-def _turns(calls: list[Mapping[str, Any]], model_calls: list[ModelCallRef]) -> list[TrajectoryTurn]:
-    asked = {call["model_call_id"]: tool_call_ids(call.get("response")) for call in calls}
-    return [
-        TrajectoryTurn(
-            turn_index=index,
-            invocation_id=ref.invocation_id,
-            model_call_id=ref.model_call_id,
-            tool_call_ids=asked.get(ref.model_call_id, []),
-            started_at=ref.started_at,
-            completed_at=ref.completed_at,
-        )
-        for index, ref in enumerate(model_calls)
-    ]
-
-
-def _tool_calls(
-    record: Mapping[str, Any], calls: list[Mapping[str, Any]], observed: Iterable[AgentObservation]
-) -> list[TrajectoryToolCall]:
-    """What the agent saw of its tool calls; those that it did not observe, as its response tells them."""
-    asked_by = {call_id: call["model_call_id"] for call in calls for call_id in tool_call_ids(call.get("response"))}
-    found: list[TrajectoryToolCall] = []
-    for one in observed:
-        if isinstance(one, ToolCallObservation):
-            shared = one.model_dump(include=set(TrajectoryToolCall.model_fields))
-            asker = one.model_call.model_call_id if one.model_call else asked_by.get(one.tool_call_id or "")
-            found.append(TrajectoryToolCall(**shared, model_call_id=asker))
-    known = {one.tool_call_id for one in found}
-    output = _output_items(record.get(RESPONSE_KEY_NAME))
-    results = {item.get("call_id"): item for item in output if item.get("type") == "function_call_output"}
-    for item in output:
-        if item.get("type") == "function_call" and item.get("call_id") not in known:
-            result = results.get(item.get("call_id"))
-            found.append(
-                TrajectoryToolCall(
-                    tool_call_id=item.get("call_id"),
-                    model_call_id=asked_by.get(item.get("call_id") or ""),
-                    tool_name=item.get("name"),
-                    arguments=item.get("arguments"),
-                    output=None if result is None else result.get("output"),
-                    status="unknown" if result is None else "completed",
+    @model_validator(mode="after")
+    def _is_of_one_rollout(self) -> Self:
+        _refuse_duplicates("invocation_id", (one.invocation_id for one in self.invocations))
+        _refuse_duplicates("model_call_id", (one.model_call_id for one in self.model_calls if one.model_call_id))
+        _refuse_duplicates("(invocation_id, turn_no)", ((turn.invocation_id, turn.turn_no) for turn in self.turns))
+        for turn in self.turns:
+            if (turn.task_id, turn.rollout_id) != (self.task_id, self.rollout_id):
+                raise ValueError(
+                    f"turn {turn.turn_no} is of task {turn.task_id!r}, rollout {turn.rollout_id!r}, the trajectory of "
+                    f"task {self.task_id!r}, rollout {self.rollout_id!r}"
                 )
-            )
-    return found
+        return self
 
 
-def _output_items(response: Any) -> list[dict[str, Any]]:
-    output = response.get("output") if isinstance(response, dict) else None
-    return [item for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+def _refuse_duplicates(name: str, values: Iterable[Any]) -> None:
+    seen: set[Any] = set()
+    for value in values:
+        if value in seen:
+            raise ValueError(f"{name} {value!r} occurs twice")
+        seen.add(value)
+
+
+# --- observations and captured calls ----------------------------------------------------------------------------------
+
+
+def join_model_call_observations(
+    bundle: AgentObservationBundle, calls: "Sequence[ModelCallRecord]"
+) -> AgentObservationBundle:
+    """Return a copy of `bundle` whose references name the captured `calls` in full; what cannot be joined is a gap.
+
+    The gaps of an earlier join are replaced.
+    """
+    joined = bundle.model_copy(deep=True)
+    join = _Join(calls)
+    for record in joined.records:
+        if isinstance(record, AgentInvocation):
+            record.model_calls = [join.claim(ref, record.invocation_id) for ref in record.model_calls]
+    for record in joined.records:
+        if isinstance(record, ContextCompactionObservation):
+            join.resolve_compaction(record)
+    join.note_calls_without_owner()
+    joined.gaps = unique_gaps([*(gap for gap in bundle.gaps if gap.code not in _JOIN_GAPS), *join.gaps])
+    return joined
+
+
+def unique_gaps(gaps: Iterable[ObservationGap]) -> list[ObservationGap]:
+    """Return `gaps` in order, each once."""
+    return list({(gap.code, gap.invocation_id, gap.detail): gap for gap in gaps}.values())
+
+
+class _Join:
+    """Finds the calls that references mean, and remembers which invocation made which."""
+
+    def __init__(self, calls: "Sequence[ModelCallRecord]") -> None:
+        self._calls = calls
+        self._by_id: dict[Any, list[int]] = {}
+        for place, call in enumerate(calls):
+            response_key = None
+            if call.model_ref is not None and call.response_id is not None:
+                response_key = (call.model_ref.type, call.model_ref.name, call.response_id)
+            for key in (call.model_call_id, response_key):
+                if key is not None:
+                    self._by_id.setdefault(key, []).append(place)
+        self._owners: dict[int, str] = {}
+        self.gaps: list[ObservationGap] = []
+
+    def claim(self, ref: ModelCallRef, invocation_id: str) -> ModelCallRef:
+        """Let the invocation own the call that `ref` means."""
+        place = self._find(ref, invocation_id)
+        if place is None:
+            return ref
+        if place in self._owners:
+            self._note(CONFLICT, invocation_id, ref)
+            return ref
+        self._owners[place] = invocation_id
+        return self._full_reference(place)
+
+    def resolve_compaction(self, record: ContextCompactionObservation) -> None:
+        """Resolve the calls of a compaction: its own must be of its invocation, its neighbours not of another."""
+        owner = record.invocation_id
+        record.model_calls = [
+            self._resolve(ref, owner, "model_calls:", must_be_owned=True) for ref in record.model_calls
+        ]
+        if record.before_model_call is not None:
+            record.before_model_call = self._resolve(record.before_model_call, owner, "before_model_call:")
+        if record.after_model_call is not None:
+            record.after_model_call = self._resolve(record.after_model_call, owner, "after_model_call:")
+
+    def note_calls_without_owner(self) -> None:
+        for place, call in enumerate(self._calls):
+            if place not in self._owners:
+                name = call.model_call_id or call.response_id or "unknown"
+                detail = f"capture:{name}:call_index={call.call_index}"
+                self.gaps.append(ObservationGap(code=OWNERSHIP_UNAVAILABLE, detail=detail))
+
+    def _resolve(self, ref: ModelCallRef, owner: str, role: str, *, must_be_owned: bool = False) -> ModelCallRef:
+        place = self._find(ref, owner, role)
+        if place is None:
+            return ref
+        actual = self._owners.get(place)
+        if actual is None and must_be_owned:
+            self._note(OWNERSHIP_UNAVAILABLE, owner, ref, role)
+        elif actual is not None and actual != owner:
+            self._note(CONFLICT, owner, ref, role)
+        else:
+            return self._full_reference(place)
+        return ref
+
+    def _find(self, ref: ModelCallRef, invocation_id: str, role: str = "") -> int | None:
+        """Return the place of the one call that `ref` means; note a gap if there is none or more than one."""
+        key: Any = ref.model_call_id
+        if key is None and ref.model_ref is not None:
+            key = (ref.model_ref.type, ref.model_ref.name, ref.response_id)
+        places = [place for place in self._by_id.get(key, ()) if self._agrees(ref, place)]
+        if len(places) == 1:
+            return places[0]
+        self._note(AMBIGUOUS if places else UNMATCHED, invocation_id, ref, role)
+        return None
+
+    def _agrees(self, ref: ModelCallRef, place: int) -> bool:
+        call = self._calls[place]
+        return ref.model_ref in (None, call.model_ref) and ref.response_id in (None, call.response_id)
+
+    def _note(self, code: str, invocation_id: str, ref: ModelCallRef, role: str = "") -> None:
+        detail = f"{role}{ref.model_call_id or ref.response_id}"
+        self.gaps.append(ObservationGap(code=code, invocation_id=invocation_id, detail=detail))
+
+    def _full_reference(self, place: int) -> ModelCallRef:
+        call = self._calls[place]
+        return ModelCallRef(model_call_id=call.model_call_id, model_ref=call.model_ref, response_id=call.response_id)

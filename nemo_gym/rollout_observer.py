@@ -6,13 +6,13 @@ A run whose config turns none of this on has no observer. What is captured, and 
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.tokens import FrozenTokens, RestartableTokenSource, TokenSource
 from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored
@@ -21,11 +21,12 @@ from nemo_gym._util.keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
 from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.model_call_capture import (
     MODEL_CALL_CAPTURE_KEY,
-    ModelCallCaptureConfig,
+    clear_model_call_captures_for_rollouts,
     merge_model_call_capture_into_record,
+    model_call_capture_dirs_from_config,
 )
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
-from nemo_gym.rollout_observability import TRAJECTORY_KEY, trajectory_from_record
+from nemo_gym.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym.token_id_capture import (
     MASK_SAMPLE_KEY,
     MaskFractionGuard,
@@ -55,21 +56,18 @@ class TokenTaking:
 class RolloutObserver:
     """Watches the rollouts of one run."""
 
-    def __init__(self, captures: CaptureStore | None, tokens: TokenTaking | None) -> None:
-        self._captures, self._tokens = captures, tokens
+    def __init__(self, capture_dirs: Sequence[Path], tokens: TokenTaking | None) -> None:
+        self._capture_dirs, self._tokens = capture_dirs, tokens
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> "RolloutObserver | None":
         """As the config of the servers says; None if there is nothing to observe."""
-        captures = ModelCallCaptureConfig.from_global_config(config).open_store()
-        tokens = _token_taking(config)
-        return cls(captures, tokens) if captures is not None or tokens is not None else None
+        capture_dirs, tokens = model_call_capture_dirs_from_config(config), _token_taking(config)
+        return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
     async def begin(self, row: Row) -> None:
         """Forget what an earlier attempt under the same id has left, be it of this run or of another."""
-        rollout_id = maybe_rollout_id_from_run_body(row)
-        if rollout_id is not None:
-            await in_thread(self._forget, rollout_id)
+        await in_thread(self._forget, row)
 
     async def complete(self, outcome: Outcome) -> Outcome:
         """`outcome` with everything that was observed; also one that failed, for that is when it is looked for."""
@@ -91,11 +89,12 @@ class RolloutObserver:
             return str(error)
         return None
 
-    def _forget(self, rollout_id: str) -> None:
-        if self._captures is not None:
-            self._captures.drop(rollout_id)
-        if self._tokens is not None and isinstance(self._tokens.source, RestartableTokenSource):
-            self._tokens.source.restart(rollout_id)
+    def _forget(self, row: Row) -> None:
+        clear_model_call_captures_for_rollouts([row], self._capture_dirs)
+        rollout_id = maybe_rollout_id_from_run_body(row)
+        tokens = self._tokens
+        if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
+            tokens.source.restart(rollout_id)
 
     def _completed(self, outcome: Outcome) -> Outcome:
         record = {**_identity(outcome.row), **(outcome.result or {})}
@@ -104,10 +103,10 @@ class RolloutObserver:
         rollout_id = maybe_rollout_id_from_run_body(outcome.row)
         if rollout_id is None:
             return outcome
-        if self._captures is not None:
-            merge_model_call_capture_into_record(record, self._captures, rollout_id)
+        if self._capture_dirs:
+            merge_model_call_capture_into_record(record, self._capture_dirs, include_payloads=not is_redacted(record))
             note_length_of_last_call(record, record[MODEL_CALL_CAPTURE_KEY]["calls"])
-            attach_trajectory(record)
+            attach_trajectory(outcome.row, record)
         if self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row):
             merge_token_capture_into_record(
                 record,
@@ -115,13 +114,6 @@ class RolloutObserver:
                 rebuild_response=self._tokens.config.rebuild_response,
             )
         return replace(outcome, result=record)
-
-
-def attach_trajectory(record: Row) -> Row:
-    """Put the trajectory of a result row into it, unless its agent has, and return the row."""
-    if not record.get(TRAJECTORY_KEY):
-        record[TRAJECTORY_KEY] = trajectory_from_record(record).model_dump(mode="json", exclude_none=True)
-    return record
 
 
 def _identity(row: Row) -> Row:

@@ -5,7 +5,14 @@ import pytest
 from fastapi import HTTPException, Request
 
 from nemo_gym._wire.sse import EventParser
-from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel, read_model_call_records
+from nemo_gym.base_responses_api_model import (
+    Body,
+    CaptureStore,
+    SimpleResponsesAPIModel,
+    _CaptureMiddleware,
+    read_model_call_records,
+)
+from nemo_gym.config_types import ModelServerRef
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -14,7 +21,7 @@ from nemo_gym.openai_utils import (
 )
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.server_utils import SESSION_ID_KEY
-from nemo_gym.testing import reasoning, reply, running, tool_call
+from nemo_gym.testing import build_server, reasoning, reply, running, tool_call
 
 COMPLETION = {
     "id": "c",
@@ -215,9 +222,13 @@ async def test_a_call_made_for_a_rollout_is_captured_when_observability_is_on(tm
     async with running(global_config=settings, model=Parrot) as client:
         answer = await client.post("model", "/ng-rollout/7-0/v1/responses", json={"input": "hei"})
         assert answer.status == 200
-    (record,) = read_model_call_records(tmp_path, "7-0")
-    assert (record.dialect, record.status_code, record.request["input"]) == ("responses", 200, "hei")
-    assert record.model_ref == {"type": "responses_api_models", "name": "model"}
+    (record,) = read_model_call_records(CaptureStore(tmp_path), "7-0")
+    assert (record.dialect, record.status_code, record.request) == ("responses", 200, {"input": "hei"})
+    assert record.model_ref == ModelServerRef(type="responses_api_models", name="model")
+
+
+def test_capture_stands_outside_of_everything_else():
+    assert build_server(Parrot).setup_webserver().user_middleware[0].cls is _CaptureMiddleware
 
 
 async def test_the_rollout_prefix_is_understood_without_observability():

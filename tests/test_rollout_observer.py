@@ -11,9 +11,9 @@ from nemo_gym._capture.tokens import FileTokenStore
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.base_responses_api_model import CaptureStore, ModelCallRecord
+from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.openai_utils import NeMoGymResponseOutputMessageForTraining, NeMoGymResponseOutputText
-from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper, _attach_trajectory_record, observer_for
+from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper, observer_for
 from nemo_gym.rollout_observability import TrajectoryRecord
 from nemo_gym.rollout_observer import RolloutObserver
 from nemo_gym.testing import reply, running, scripted_model
@@ -61,6 +61,12 @@ async def played(
     return results
 
 
+def said_in(result: dict[str, Any]) -> list[str]:
+    """What the model answered in each captured call."""
+    calls = result["ng_trajectory"]["model_calls"]
+    return [call["response"]["output"][0]["content"][0]["text"] for call in calls]
+
+
 def observability(folder: Path) -> dict[str, Any]:
     return {"observability_enabled": True, "model_call_capture_dir": str(folder)}
 
@@ -76,10 +82,14 @@ async def test_a_row_holds_its_model_calls_and_its_trajectory(monkeypatch, tmp_p
     first, second = await played(monkeypatch, observability(tmp_path), "one", "two")
     for result, said in ((first, "one"), (second, "two")):
         capture = result["ng_model_call_capture"]
-        assert capture["metrics"]["num_model_calls"] == 1
-        assert capture["calls"][0]["response"]["output"][0]["content"][0]["text"] == said
+        assert capture["metrics"]["num_calls"] == 1
         trajectory = TrajectoryRecord.model_validate(result["ng_trajectory"])
-        assert [turn.model_call_id for turn in trajectory.turns] == [capture["calls"][0]["model_call_id"]]
+        assert said_in(result) == [said]
+        (turn,), (invocation,) = trajectory.turns, trajectory.invocations
+        assert (turn.question, turn.answer, turn.step_count) == ("x", said, 1)
+        # The collector has found the call that the agent refers to.
+        assert [ref.model_call_id for ref in invocation.model_calls] == [capture["calls"][0]["model_call_id"]]
+        assert (invocation.status, len(invocation.conversation)) == ("completed", 2)
         assert (trajectory.rollout_id, trajectory.gaps) == (capture["rollout_id"], [])
     assert first["ng_model_call_capture"]["rollout_id"] == "0-0"
     assert second["ng_trajectory"]["task_id"] == "1"
@@ -97,23 +107,22 @@ async def test_a_failure_tells_of_the_calls_that_led_to_it(monkeypatch, tmp_path
     assert isinstance(failed, FailedRollout)
     assert "reward" not in failed
     assert "a bug in the verifier" in failed.failure.message
-    assert failed["ng_model_call_capture"]["metrics"]["num_model_calls"] == 1
-    assert failed["ng_trajectory"]["invocations"][0]["status"] == "failed"
+    assert failed["ng_model_call_capture"]["metrics"]["num_calls"] == 1
+    assert said_in(failed) == ["crash"]
+    assert [gap["code"] for gap in failed["ng_trajectory"]["gaps"]] == ["turns_unavailable", "conversation_unavailable"]
 
 
 async def test_a_last_call_that_was_cut_off_cuts_the_rollout_off(tmp_path):
     choice = {"finish_reason": "length", "message": {"role": "assistant", "content": "It is"}}
-    captures = CaptureStore(tmp_path)
-    captures.append("0-0", ModelCallRecord(rollout_id="0-0", response={"choices": [choice]}))
-    outcome = await RolloutObserver(captures, None).complete(Scored(row(), {"reward": 0.0, "response": {}}, 1, 0.1))
+    CaptureStore(tmp_path).record("0-0", {"response": {"choices": [choice]}})
+    outcome = await RolloutObserver([tmp_path], None).complete(Scored(row(), {"reward": 0.0, "response": {}}, 1, 0.1))
     assert outcome.result["_ng_cut_off"] == "length"
 
 
 async def test_calls_that_an_earlier_run_left_under_the_same_id_are_not_counted(monkeypatch, tmp_path):
     await played(monkeypatch, observability(tmp_path), "one")
     (again,) = await played(monkeypatch, observability(tmp_path), "two")
-    calls = again["ng_model_call_capture"]["calls"]
-    assert [call["response"]["output"][0]["content"][0]["text"] for call in calls] == ["two"]
+    assert said_in(again) == ["two"]
 
 
 # --- token ids --------------------------------------------------------------------------------------------------------
@@ -179,7 +188,7 @@ async def test_a_token_source_that_fails_costs_the_tokens_and_not_the_rollout(mo
 
 
 async def test_an_outcome_of_a_row_without_an_id_stays_as_it_is(tmp_path):
-    observer = RolloutObserver(CaptureStore(tmp_path), None)
+    observer = RolloutObserver([tmp_path], None)
     outcome = Scored({"agent_ref": {"name": "a"}}, {"reward": 1.0}, 1, 0.1)
     await observer.begin(outcome.row)
     assert await observer.complete(outcome) == outcome
@@ -187,25 +196,10 @@ async def test_an_outcome_of_a_row_without_an_id_stays_as_it_is(tmp_path):
 
 async def test_attempts_have_captures_of_their_own(tmp_path):
     store = CaptureStore(tmp_path)
-    observer = RolloutObserver(store, None)
-    store.append("0-0", ModelCallRecord())
-    store.append("0-0-a1", ModelCallRecord())
-    store.append("0-0-a1", ModelCallRecord())
+    observer = RolloutObserver([tmp_path], None)
+    for rollout_id in ("0-0", "0-0-a1", "0-0-a1"):
+        store.record(rollout_id, {})
     outcome = Failed(row(_ng_attempt_index=1), Failure("agent", "/run", True, "because"), 1, 0.1)
     completed = await observer.complete(outcome)
     assert completed.result["ng_model_call_capture"]["rollout_id"] == "0-0-a1"
     assert len(completed.result["ng_model_call_capture"]["calls"]) == 2
-
-
-def test_a_trajectory_can_be_attached_to_a_result_whichever_comes_first():
-    result = {"response": {"output": []}, "reward": 1.0}
-    for arguments in ((dict(result), row(3)), (row(3), dict(result)), ({**row(3), **result},)):
-        attached = _attach_trajectory_record(*arguments)
-        assert attached["reward"] == 1.0
-        assert attached["ng_trajectory"]["task_id"] == "3"
-        assert [gap["code"] for gap in attached["ng_trajectory"]["gaps"]] == ["no_model_calls"]
-
-
-def test_an_agents_own_trajectory_is_left_alone():
-    own = {"schema_version": "1.0", "task_id": "mine"}
-    assert _attach_trajectory_record({"response": {}, "ng_trajectory": own})["ng_trajectory"] is own

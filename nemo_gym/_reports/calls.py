@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._capture.payloads import answer_items, stream_events, usage_of
-from nemo_gym._reports.facts import finish_reason_of
+from nemo_gym._capture.payloads import answer_items
+from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.keys import MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY
 
 
 @dataclass(frozen=True)
@@ -27,19 +28,38 @@ class ModelCall:
     reasoning_tokens: int | None
 
 
-def model_calls(capture: Any) -> list[ModelCall]:
-    """The calls of a capture block, in order; none if there is no capture."""
-    return [_call(number, call) for number, call in enumerate(_captured(capture), 1)]
+def captured_calls(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the captured calls of a row in order, each with its request and response; none without a capture.
+
+    A row holds what each call took under `ng_model_call_capture`, and what was said in it under `ng_trajectory`.
+    """
+    told = [one for one in as_list(as_mapping(row.get(TRAJECTORY_KEY)).get("model_calls")) if isinstance(one, dict)]
+    said = {
+        one["model_call_id"]: {name: one[name] for name in ("request", "response") if one.get(name) is not None}
+        for one in told
+        if isinstance(one.get("model_call_id"), str)
+    }
+    calls = as_list(as_mapping(row.get(MODEL_CALL_CAPTURE_KEY)).get("calls"))
+    return [
+        {**call, **(said.get(call["model_call_id"], {}) if isinstance(call.get("model_call_id"), str) else {})}
+        for call in calls
+        if isinstance(call, dict)
+    ]
 
 
-def said_in_calls(capture: Any) -> list[dict[str, Any]]:
-    """What the model and its tools said in the calls of a capture block, as the items of a response.
+def model_calls(row: Mapping[str, Any]) -> list[ModelCall]:
+    """Return the calls that a row took, in order; none if there is no capture."""
+    return [_call(number, call) for number, call in enumerate(captured_calls(row), 1)]
+
+
+def said_in_calls(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What the model and its tools said in the captured calls of a row, as the items of a response.
 
     For a rollout that failed, and has no response of its own.
     """
     items: list[dict[str, Any]] = []
     answered: set[str] = set()
-    for call in _captured(capture):
+    for call in captured_calls(row):
         if items:
             for answer in _tool_answers(call.get("request")):
                 if answer["call_id"] not in answered:
@@ -50,15 +70,10 @@ def said_in_calls(capture: Any) -> list[dict[str, Any]]:
     return items
 
 
-def _captured(capture: Any) -> list[dict[str, Any]]:
-    calls = capture.get("calls") if isinstance(capture, dict) else None
-    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
-
-
 def _tool_answers(request: Any) -> Iterator[dict[str, Any]]:
     """The answers of tools that a request hands to the model, in either dialect."""
     asked = request if isinstance(request, dict) else {}
-    for item in (*_list(asked.get("input")), *_list(asked.get("messages"))):
+    for item in (*as_list(asked.get("input")), *as_list(asked.get("messages"))):
         if not isinstance(item, dict):
             continue
         if item.get("role") == "tool":
@@ -72,52 +87,34 @@ def _as_response_items(item: dict[str, Any]) -> list[dict[str, Any]]:
     if "tool_calls" not in item:
         return [item]
     said = [{"role": "assistant", "content": item["content"]}] if item.get("content") else []
-    calls = [call for call in _list(item["tool_calls"]) if isinstance(call, dict)]
+    calls = [call for call in as_list(item["tool_calls"]) if isinstance(call, dict)]
     functions = [(call, call["function"]) for call in calls if isinstance(call.get("function"), dict)]
     return [*said, *({"type": "function_call", "call_id": call.get("id"), **function} for call, function in functions)]
 
 
-def _finish_reason(response: Any) -> str | None:
-    holders = [response]
-    for event in stream_events(response) if isinstance(response, str) else ():
-        holders += [event, event.get("response"), event.get("delta")]
-    found = None
-    for holder in holders:
-        if isinstance(holder, dict):
-            choice = next(iter(_list(holder.get("choices"))), None)
-            chosen = choice.get("finish_reason") if isinstance(choice, dict) else holder.get("stop_reason")
-            reason = chosen if isinstance(chosen, str) else finish_reason_of(holder)
-            found = reason or found
-    return found
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
 def _call(number: int, call: Mapping[str, Any]) -> ModelCall:
-    usage = usage_of(call.get("response"))
-    status = call.get("status_code")
+    named = as_mapping(call.get("model_ref")).get("name")
     return ModelCall(
         number=number,
-        model=_model(call),
-        status_code=status if type(status) is int else None,
-        error=call["error_category"] if isinstance(call.get("error_category"), str) else None,
-        finish_reason=_finish_reason(call.get("response")),
-        latency_ms=_number(call.get("latency_ms")),
+        model=_text(named) or _text(call.get("model")),
+        status_code=_count(call.get("status_code")),
+        error=_text(call.get("error_category")),
+        finish_reason=_text(call.get("finish_reason")) or _text(call.get("response_status")),
+        latency_ms=_number(call.get("latency_total_ms")),
         ttft_ms=_number(call.get("latency_ttft_ms")),
-        input_tokens=usage.get("input_tokens"),
-        output_tokens=usage.get("output_tokens"),
-        cached_tokens=usage.get("cached_tokens"),
-        reasoning_tokens=usage.get("reasoning_tokens"),
+        input_tokens=_count(call.get("tokens_in")),
+        output_tokens=_count(call.get("tokens_out")),
+        cached_tokens=_count(call.get("cached_tokens")),
+        reasoning_tokens=_count(call.get("tokens_reasoning")),
     )
 
 
-def _model(call: Mapping[str, Any]) -> str | None:
-    ref, response = call.get("model_ref"), call.get("response")
-    named = ref.get("name") if isinstance(ref, dict) else ref
-    told = response.get("model") if isinstance(response, dict) else None
-    return next((name for name in (named, told) if isinstance(name, str) and name), None)
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int else None
 
 
 def _number(value: Any) -> float | None:

@@ -14,7 +14,6 @@ import orjson
 from nemo_gym._reports.blocks import Block, input_items, mark_errors, output_items, pretty, read_blocks
 from nemo_gym._reports.calls import ModelCall, model_calls, said_in_calls
 from nemo_gym._reports.facts import (
-    CAPTURE_KEY,
     Kind,
     agent_name,
     cut_off_of,
@@ -105,7 +104,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
     params, response = _mapping(asked), _mapping(row.get(RESPONSE_KEY_NAME))
     task, rollout = index_of(row, TASK_INDEX_KEY_NAME), index_of(row, ROLLOUT_INDEX_KEY_NAME)
     # A rollout that failed has no response: what its captured calls hold is what was said until then.
-    generated = output_items(response) or said_in_calls(row.get(CAPTURE_KEY))
+    generated = output_items(response) or said_in_calls(row)
     errors = [error for error in _list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]
     blocks = mark_errors(read_blocks(input_items(params), generated), errors)
     failure = _failure(row)
@@ -129,7 +128,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
         settings={name: v for name, v in params.items() if name not in ("input", "tools") and v is not None},
         tools=[tool for tool in _list(params.get("tools")) if isinstance(tool, dict)],
         blocks=blocks,
-        calls=model_calls(row.get(CAPTURE_KEY)),
+        calls=model_calls(row),
         usage=dict(_mapping(response.get("usage"))),
         failure=failure,
         tokens=token_view(_list(response.get("output"))),

@@ -17,6 +17,7 @@ from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     FAILURE_KEY,
+    MODEL_CALL_CAPTURE_KEY,
     NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
     NG_TOOL_ERRORS_KEY,
@@ -29,7 +30,7 @@ from nemo_gym._util.keys import (
 
 Kind = Literal["rollouts", "inputs", "failures", "profile", "dataset", "other"]
 KINDS: tuple[Kind, ...] = ("rollouts", "inputs", "failures", "profile", "dataset", "other")
-CAPTURE_KEY = "ng_model_call_capture"
+CAPTURE_KEY = MODEL_CALL_CAPTURE_KEY
 MEAN_REWARD_KEYS = ("mean/reward", "avg_reward")
 """Where a profiled task keeps the mean of its rewards, in either format."""
 
@@ -160,9 +161,10 @@ def _incomplete_reason(response: Mapping[str, Any]) -> str:
 def tokens_of(row: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[int, int]:
     """Input and output tokens; -1 for a number that the row does not tell."""
     usage = response.get("usage")
-    if not isinstance(usage, dict):
-        usage = _mapping(_mapping(row.get(CAPTURE_KEY)).get("metrics"))
-    return _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    if isinstance(usage, dict):
+        return _count(usage.get("input_tokens")), _count(usage.get("output_tokens"))
+    captured = _mapping(_mapping(row.get(CAPTURE_KEY)).get("metrics"))
+    return _count(captured.get("tokens_in")), _count(captured.get("tokens_out"))
 
 
 def texts_of(content: Any) -> Iterator[str]:

@@ -19,6 +19,7 @@ from nemo_gym._util.jsonl import loads_line
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     NG_FAILURE_CLASS_KEY,
+    OBSERVED_KEYS,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     REWARD_KEY_NAME,
@@ -30,7 +31,7 @@ from nemo_gym.errors import GymError
 LOG = logging.getLogger(__name__)
 
 # What may be as large as the response itself and is no measurement.
-_BULK = frozenset({"ng_model_call_capture", "ng_agent_observations", "ng_trajectory", "_ng_token_capture"})
+_BULK = OBSERVED_KEYS | {"_ng_token_capture"}
 # Lines are long: a large buffer saves a third of the reading time.
 _BUFFER_BYTES = 1 << 20
 _SIDECARS = ("_materialized_inputs.jsonl", "_failures.jsonl", "_reward_profiling.jsonl")

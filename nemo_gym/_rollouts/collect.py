@@ -18,7 +18,7 @@ from nemo_gym._rollouts.dispatch import Play, dispatch
 from nemo_gym._rollouts.journal import Journal, checked_reward
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.manifest import Counts
-from nemo_gym._rollouts.play import Player, Post, Reply
+from nemo_gym._rollouts.play import AttachTrajectory, Player, Post, Reply
 from nemo_gym._rollouts.types import Outcome, Row
 from nemo_gym._transport.failures import Failure
 
@@ -80,8 +80,12 @@ async def collect(
     settings: CollectSettings,
     on_outcome: Callable[[Outcome], None],
     witness: Witness | None = None,
+    attach_trajectory: AttachTrajectory | None = None,
 ) -> Counts:
-    """Play `rows` and record their outcomes; what has become of all that was planned."""
+    """Play `rows` and record their outcomes; what has become of all that was planned.
+
+    Without a `witness`, `attach_trajectory` sees to what agents have observed by themselves.
+    """
     if witness is not None:
         post = announced(post, witness)
     endpoint = EndpointGuard(journal.counts.not_played, must_be_there=settings.endpoint_must_be_there)
@@ -97,6 +101,7 @@ async def collect(
         checked_reward=checked_reward,
         on_retry=retried,
         fail_on_tool_error=settings.fail_on_tool_error,
+        attach_trajectory=attach_trajectory if witness is None else None,
     )
     play = player.play if witness is None else witnessed(player, witness)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None

@@ -38,7 +38,10 @@ def lift_incidents(result: Row) -> None:
 
 def note_length_of_last_call(result: Row, calls: Sequence[Mapping[str, Any]]) -> None:
     """Note that the last of the captured model calls of a rollout was cut off, where the response does not tell."""
-    if calls and NG_CUT_OFF_KEY not in result and is_cut_by_length(calls[-1].get("response")):
+    if not calls or NG_CUT_OFF_KEY in result:
+        return
+    reason, status = calls[-1].get("finish_reason"), calls[-1].get("response_status")
+    if reason in _LENGTH_REASONS or (reason is None and status == "incomplete"):
         result[NG_CUT_OFF_KEY] = LENGTH
 
 

@@ -32,6 +32,7 @@ from nemo_gym._util.keys import (
     NG_NO_PERSIST_KEY,
     NG_TERMINAL_KEY,
     NG_TOOL_ERRORS_KEY,
+    OBSERVED_KEYS,
     ROLLOUT_ID_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     SKILLS_REF_KEY_NAME,
@@ -69,6 +70,8 @@ class Reply(Protocol):
 
 Post = Callable[[str, Row], Awaitable[Reply]]
 """Sends a row to the `/run` of an agent, which is named first."""
+AttachTrajectory = Callable[[Row, Row], Any]
+"""Puts the trajectory of the row into its result."""
 
 
 @dataclass(frozen=True)
@@ -119,16 +122,18 @@ class Player:
         retries: RetryRules | None = None,
         on_retry: Callable[[Failure], None] | None = None,
         fail_on_tool_error: bool = False,
+        attach_trajectory: AttachTrajectory | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
         """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again.
 
         `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward.
+        `attach_trajectory` is given the results that hold observations.
         """
         self._post, self._timeout_s, self._checked_reward = post, timeout_s, checked_reward
         self._retries, self._on_retry = retries or RetryRules(), on_retry
-        self._fail_on_tool_error = fail_on_tool_error
+        self._fail_on_tool_error, self._attach_trajectory = fail_on_tool_error, attach_trajectory
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
@@ -155,7 +160,11 @@ class Player:
         finally:
             if deadline is not None:
                 deadline.end()
-        return _outcome(row, ending, attempts, time.monotonic() - started)
+        outcome = _outcome(row, ending, attempts, time.monotonic() - started)
+        if self._attach_trajectory is not None and not OBSERVED_KEYS.isdisjoint(outcome.result or ()):
+            assert outcome.result is not None
+            self._attach_trajectory(row, outcome.result)
+        return outcome
 
     def _ends_at(self) -> float | None:
         return None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s

@@ -36,3 +36,9 @@ SESSION_ID_KEY = "session_id"
 
 # Keys that begin with this are bookkeeping, not measurements.
 BOOKKEEPING_PREFIX = "_ng_"
+
+MODEL_CALL_CAPTURE_KEY = "ng_model_call_capture"
+AGENT_OBSERVATIONS_KEY = "ng_agent_observations"
+TRAJECTORY_KEY = "ng_trajectory"
+OBSERVED_KEYS = frozenset({MODEL_CALL_CAPTURE_KEY, AGENT_OBSERVATIONS_KEY, TRAJECTORY_KEY})
+"""What was observed of a rollout. A result that holds one of these has a trajectory."""

@@ -29,7 +29,7 @@ def check_rollout_id(rollout_id: object) -> str:
     if isinstance(rollout_id, str) and _ROLLOUT_ID.fullmatch(rollout_id):
         return rollout_id
     raise ValueError(
-        f"{rollout_id!r} cannot be used as a rollout id.\n"
+        f"Invalid rollout id {rollout_id!r}.\n"
         f"hint: an id starts with a letter or a digit and holds only letters, digits, '.', '_' and '-'"
     )
 

@@ -49,7 +49,12 @@ from nemo_gym.global_config import (
     get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.rollout_collection import _get_max_rollout_attempts, observer_for, require_same_run
+from nemo_gym.rollout_collection import (
+    _attach_trajectory_record,
+    _get_max_rollout_attempts,
+    observer_for,
+    require_same_run,
+)
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
 
@@ -132,6 +137,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                     ),
                     scores.noting(count),
                     observer_for(client),
+                    _attach_trajectory_record,
                 )
                 if control.is_stopping:
                     journal.close("interrupted")

@@ -165,19 +165,23 @@ class GymnasiumAgent(ModelAgent):
             CookieJar(),
         )
         episode = Episode([*as_items(params.input), *_observed(begun.observation)])
-        cut_off: dict[str, str] = {}
+        further: dict[str, Any] = {}
+        notes = self._open_notes(body, self.rollout_id_from_run(body))
         for number in range(1, self.config.max_steps + 1):
-            reply = await self._ask(path, model_cookies, params.model_copy(update={"input": episode.conversation()}))
+            asked = params.model_copy(update={"input": episode.conversation()})
+            reply = await self._ask(path, model_cookies, notes, asked)
             episode.add_reply(reply)
             step = await environment.step(reply)
             episode.add_step(step)
             if step.terminated or step.truncated or reply.incomplete_details is not None:
                 break
             if number == self.config.max_steps:
-                cut_off = {NG_CUT_OFF_KEY: "max_steps"}
+                further[NG_CUT_OFF_KEY] = "max_steps"
                 break
             episode.said.extend(_observed(step.observation))
         reply.output, reply.usage = episode.said, episode.usage
+        if notes is not None:
+            further.update(notes.as_row_fields(episode.asked, reply))
         return GymnasiumAgentVerifyResponse.model_validate(
             {
                 **task,
@@ -187,7 +191,7 @@ class GymnasiumAgent(ModelAgent):
                 "terminated": step.terminated,
                 "truncated": step.truncated or not step.terminated,
                 "info": step.info,
-                **cut_off,
+                **further,
             }
         )
 

@@ -27,6 +27,7 @@ from responses_api_agents.simple_agent.app import (
     SimpleAgentRunRequest,
     SimpleAgentVerifyRequest,
     SimpleAgentVerifyResponse,
+    notes_of,
     task_fields,
 )
 from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, ToolErrors, model_reply, play
@@ -83,7 +84,15 @@ class RemoteAgent(EnvironmentAgent):
         """Everything the remote agent said and the tools answered."""
         tool_cookies, remote_cookies = CookieJar(self._resources_cookies(request.cookies)), CookieJar()
         server, tool_errors = self.config.resources_server.name, self.config.tool_errors
-        toolbox = Toolbox(self.server_client, server, body.tools, tool_cookies, tool_errors=tool_errors)
+        notes = notes_of(response)
+        toolbox = Toolbox(
+            self.server_client,
+            server,
+            body.tools,
+            tool_cookies,
+            tool_errors=tool_errors,
+            note_call=None if notes is None else notes.note_tool_call,
+        )
         ask = functools.partial(self._ask_remote, remote_cookies, toolbox)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)

@@ -8,7 +8,7 @@ verified, and `ModelAgent`, which gives a model one turn. The loop itself is in 
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fastapi import Request, Response
 from pydantic import ConfigDict
@@ -18,17 +18,23 @@ from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyRequest, Ba
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body, SimpleResponsesAPIAgent
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.rollout_correlation import task_id_from_run_body
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, takes_models
 from responses_api_agents.simple_agent.loop import (
     CookieJar,
     Toolbox,
     ToolErrors,
+    as_items,
     is_session_of,
     model_reply,
+    note_on,
     parsed,
     play,
     take_notes,
 )
+
+if TYPE_CHECKING:
+    from responses_api_agents.simple_agent.observations import RolloutNotes
 
 __all__ = [
     "EnvironmentAgent",
@@ -129,11 +135,24 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
             path_params={} if rollout_id is None else {"rollout_id": rollout_id},
             cookies=cookies.texts(),
         )
-        own_response = OwnResponse()
+        own_response = OwnResponse(self._open_notes(body, rollout_id))
         given = {"request": own_request, "response": own_response, "body": body.responses_create_params}
         answer = await self.responses(**_wanted(type(self).responses, given))
         cookies.add(self._resources_cookies(own_response.cookies))
-        return NeMoGymResponse.model_validate(answer)
+        response = NeMoGymResponse.model_validate(answer)
+        if own_response.notes is not None:
+            asked = as_items(body.responses_create_params.input)
+            for key, value in own_response.notes.as_row_fields(asked, response).items():
+                note_on(response, key, value)
+        return response
+
+    def _open_notes(self, body: BaseRunRequest, rollout_id: str | None) -> "RolloutNotes | None":
+        """Return where to note what is observed of the rollout; None if nobody asks for it."""
+        if rollout_id is None or not self._model_call_capture_enabled():
+            return None
+        from responses_api_agents.simple_agent.observations import RolloutNotes
+
+        return RolloutNotes(self.config.name, task_id_from_run_body(body) or rollout_id, rollout_id)
 
     async def _verified(
         self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
@@ -184,21 +203,29 @@ class ModelAgent(EnvironmentAgent):
     ) -> NeMoGymResponse:
         """One reply of the model."""
         tool_cookies, model_cookies = self._cookies_of(request)
-        answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, body)
+        notes = notes_of(response)
+        answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, notes, body)
         tool_cookies.put_on(response)
         if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
             model_cookies.put_on(response)
         return answer
 
     async def _ask(
-        self, path: str, cookies: CookieJar, body: NeMoGymResponseCreateParamsNonStreaming
+        self,
+        path: str,
+        cookies: CookieJar,
+        notes: "RolloutNotes | None",
+        body: NeMoGymResponseCreateParamsNonStreaming,
     ) -> NeMoGymResponse:
         """One call of the model."""
         server = self.config.model_server.name
         reply = await self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies.current)
         await raise_for_status(reply)
         cookies.add_of(reply)
-        return await model_reply(reply, server, path)
+        answer = await model_reply(reply, server, path)
+        if notes is not None:
+            notes.note_model_call(self.config.model_server, answer)
+        return answer
 
     def _cookies_of(self, request: Request) -> tuple[CookieJar, CookieJar]:
         """The caller's cookies for the resources server and for the model server."""
@@ -220,6 +247,7 @@ class SimpleAgent(ModelAgent):
     ) -> NeMoGymResponse:
         """Everything the model said and the tools answered."""
         tool_cookies, model_cookies = self._cookies_of(request)
+        notes = notes_of(response)
         toolbox = Toolbox(
             self.server_client,
             self.config.resources_server.name,
@@ -227,8 +255,9 @@ class SimpleAgent(ModelAgent):
             tool_cookies,
             in_parallel=self.config.tool_calls_in_parallel,
             tool_errors=self.config.tool_errors,
+            note_call=None if notes is None else notes.note_tool_call,
         )
-        ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies)
+        ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies, notes)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)
         tool_cookies.put_on(response)
@@ -258,14 +287,20 @@ class OwnRequest(Request):
 
 
 class OwnResponse(Response):
-    """Where an agent that is called by itself leaves cookies; they stay values instead of becoming headers."""
+    """Where an agent that is called by itself leaves cookies, which stay values instead of headers, and its notes."""
 
-    def __init__(self) -> None:
+    def __init__(self, notes: "RolloutNotes | None" = None) -> None:
         super().__init__()
         self.cookies: dict[str, str] = {}
+        self.notes = notes
 
     def set_cookie(self, key: str, value: str = "", *_: Any, **__: Any) -> None:
         self.cookies[key] = value
+
+
+def notes_of(response: Response) -> "RolloutNotes | None":
+    """Return where to note what is observed of a rollout; None for a call from outside, or if nobody asks for it."""
+    return response.notes if isinstance(response, OwnResponse) else None
 
 
 def _wanted(method: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:

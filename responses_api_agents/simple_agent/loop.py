@@ -8,6 +8,7 @@ ends (its reward) is in `app`.
 import asyncio
 import itertools
 import re
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from http.cookies import Morsel
 from typing import Any, Literal, TypeVar
@@ -36,6 +37,7 @@ MAX_SILENT_REPLIES = 3
 RESERVED_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "reverify_mode", "mcp"})
 """Endpoints of a resources server that are no tools: a model reaches them only if its task offers a tool so named."""
 
+_NOTED_KEYS = (NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, "ng_agent_observations", "ng_trajectory")
 _ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
 _SHOWN_CHARACTERS = 200
 _CRASH_CHARACTERS = 1000
@@ -45,6 +47,8 @@ ToolErrors = Literal["report", "fail"]
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 Ask = Callable[[NeMoGymResponseCreateParamsNonStreaming], Awaitable[NeMoGymResponse]]
+NoteToolCall = Callable[[NeMoGymResponseFunctionToolCall, float, float, str | None], None]
+"""Takes a tool call, when it started (Unix time), how many seconds it took, and the kind of error it ended in."""
 RunCalls = Callable[[Sequence[NeMoGymResponseFunctionToolCall]], Awaitable[list[NeMoGymFunctionCallOutput]]]
 
 
@@ -99,7 +103,7 @@ def note_on(reply: NeMoGymResponse, key: str, value: Any) -> None:
 def take_notes(reply: NeMoGymResponse) -> dict[str, Any]:
     """Take what was noted on `reply` off it again."""
     extra = reply.model_extra
-    return {key: extra.pop(key) for key in (NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY) if key in extra} if extra else {}
+    return {key: extra.pop(key) for key in _NOTED_KEYS if key in extra} if extra else {}
 
 
 def as_items(given: str | list[Any]) -> list[Any]:
@@ -228,9 +232,11 @@ class Toolbox:
         *,
         in_parallel: bool = False,
         tool_errors: ToolErrors = "report",
+        note_call: NoteToolCall | None = None,
     ) -> None:
         self._client, self._server, self._cookies, self._in_parallel = client, server, cookies, in_parallel
         self._tool_errors, self._crashes = tool_errors, list[dict[str, Any]]()
+        self._note_call = note_call
         self._offered = {tool["name"] for tool in tools if tool["type"] == "function"}
 
     async def run(self, calls: Sequence[NeMoGymResponseFunctionToolCall]) -> list[NeMoGymFunctionCallOutput]:
@@ -250,18 +256,23 @@ class Toolbox:
         self._crashes += known if isinstance(known, list) else ()
 
     async def _run_one(self, call: NeMoGymResponseFunctionToolCall) -> NeMoGymFunctionCallOutput:
-        return NeMoGymFunctionCallOutput(
-            type="function_call_output", call_id=call.call_id, output=await self._output_of(call)
-        )
+        if self._note_call is None:
+            output, _ = await self._output_of(call)
+        else:
+            started_at, started = time.time(), time.perf_counter()
+            output, error_type = await self._output_of(call)
+            self._note_call(call, started_at, time.perf_counter() - started, error_type)
+        return NeMoGymFunctionCallOutput(type="function_call_output", call_id=call.call_id, output=output)
 
-    async def _output_of(self, call: NeMoGymResponseFunctionToolCall) -> str:
+    async def _output_of(self, call: NeMoGymResponseFunctionToolCall) -> tuple[str, str | None]:
+        """Return what the model is told of the call, and the kind of error if it is one."""
         if not self._may_call(call.name):
             offered = ", ".join(sorted(self._offered)) or "none"
-            return error_text(f"Unknown tool {call.name!r}. Available tools: {offered}")
+            return error_text(f"Unknown tool {call.name!r}. Available tools: {offered}"), "unknown_tool"
         try:
             arguments = _parsed_arguments(call.arguments)
         except ValueError as error:
-            return error_text(f"Invalid tool call arguments: {error}")
+            return error_text(f"Invalid tool call arguments: {error}"), "invalid_arguments"
         reply = await self._client.post(
             server_name=self._server, url_path=f"/{call.name}", json=arguments, cookies=self._cookies.current
         )
@@ -269,7 +280,7 @@ class Toolbox:
         text = await _text_of(reply)
         if not reply.ok and reply.status >= 500:
             self._note_crash(call.name, reply.status, failure_message(reply) or text)
-        return text
+        return text, None if reply.ok else f"http_{reply.status}"
 
     def _note_crash(self, tool: str, status: int, message: str) -> None:
         # A traceback ends with what matters.

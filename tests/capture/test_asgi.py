@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from nemo_gym._capture.asgi import CaptureMiddleware, error_category_of
+from nemo_gym._capture.asgi import _WRITERS, CaptureMiddleware
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.tokens import FileTokenStore
 
@@ -93,25 +94,25 @@ async def test_without_a_store_the_prefix_is_still_stripped():
 async def test_a_call_is_recorded_under_its_rollout_before_the_caller_has_the_answer(store: CaptureStore):
     async with client_for(CaptureMiddleware(model_app(), store=store, model_ref=MODEL_REF)) as client:
         reply = await client.post("/ng-rollout/1-0/v1/responses", json={"input": "hi"})
-        (call,) = store.read("1-0").calls
+        (call,) = store.read("1-0")
     assert reply.content == b'{ "b": 1,\n "a": "\xc3\xa9" }'
-    assert (call.dialect, call.model_ref, call.status_code, call.error_category) == ("responses", MODEL_REF, 200, None)
-    assert (call.request, call.response) == ({"input": "hi"}, {"b": 1, "a": "é"})
-    assert call.started_at is not None
-    assert call.completed_at is not None
-    assert call.started_at <= call.completed_at
-    assert call.latency_ttft_ms is not None
-    assert call.latency_ms is not None
-    assert 0 <= call.latency_ttft_ms <= call.latency_ms
+    assert call["dialect"] == "responses"
+    assert (call["model_ref"], call["status_code"], call["error_category"]) == (MODEL_REF, 200, None)
+    assert (call["request"], call["response"]) == ({"input": "hi"}, {"b": 1, "a": "é"})
+    assert call["started_at"] <= call["completed_at"]
+    assert 0 <= call["latency_ttft_ms"] <= call["latency_ms"] == round(call["latency_ms"], 2)
+    assert re.fullmatch("[0-9a-f]{32}", call["model_call_id"])
+    assert call.keys().isdisjoint({"request_raw", "response_raw", "rollout_id"})
     assert not store.is_incomplete("1-0")
 
 
-async def test_a_stream_is_recorded_as_its_text(store: CaptureStore):
+async def test_a_stream_is_recorded_as_its_text_and_as_the_object_it_describes(store: CaptureStore):
     async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
         reply = await client.post("/ng-rollout/1-0/v1/chat/completions", json={"stream": True})
-    (call,) = store.read("1-0").calls
-    assert call.dialect == "chat_completions"
-    assert call.response == reply.text == 'data: {"choices": []}\n\ndata: [DONE]\n\n'
+    (call,) = store.read("1-0")
+    assert (call["dialect"], call["error_category"]) == ("chat", None)
+    assert call["response_raw"] == reply.text == 'data: {"choices": []}\n\ndata: [DONE]\n\n'
+    assert call["response"] == {"object": "chat.completion", "choices": []}
 
 
 async def test_chunks_of_a_stream_are_not_held_back_until_its_end(store: CaptureStore):
@@ -129,7 +130,7 @@ async def test_chunks_of_a_stream_are_not_held_back_until_its_end(store: Capture
     scope = {"type": "http", "method": "POST", "path": "/ng-rollout/1-0/v1/messages", "headers": []}
     await CaptureMiddleware(app, store=store)(scope, None, send)
     assert log == ["start", "first", "app goes on", "last"]
-    assert store.read("1-0").calls[0].response == "firstlast"
+    assert store.read("1-0")[0]["response_raw"] == "firstlast"
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,7 @@ async def test_requests_without_rollout_or_to_other_endpoints_are_not_recorded(s
     async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
         await client.post(path, json={})
         assert (await client.get("/ng-rollout/1-0/v1/responses")).json() == "/v1/responses"
-    assert store.rollout_ids() == []
+    assert list(store.root.iterdir()) == []
 
 
 async def test_no_header_reaches_the_file(store: CaptureStore):
@@ -158,8 +159,9 @@ async def test_a_body_that_is_not_json_is_kept_as_text(store: CaptureStore):
         await send({"type": "http.response.body", "body": b"<h1>\xff</h1>"})
 
     await exchange(CaptureMiddleware(app, store=store), [{"type": "http.request", "body": b"{oops"}])
-    (call,) = store.read("1-0").calls
-    assert (call.request, call.response, call.error_category) == ("{oops", "<h1>�</h1>", "server_error")
+    (call,) = store.read("1-0")
+    assert (call["request"], call["response"], call["error_category"]) == (None, None, "upstream_error")
+    assert (call["request_raw"], call["response_raw"]) == ("{oops", "<h1>�</h1>")
 
 
 async def test_a_request_in_several_pieces_is_put_together(store: CaptureStore):
@@ -168,46 +170,39 @@ async def test_a_request_in_several_pieces_is_put_together(store: CaptureStore):
         {"type": "http.request", "body": b":1}"},
     ]
     await exchange(CaptureMiddleware(model_app(), store=store), pieces)
-    assert store.read("1-0").calls[0].request == {"input": 1}
-
-
-@pytest.mark.parametrize(
-    ("status", "category"),
-    [
-        (200, None),
-        (400, "client_error"),
-        (408, "timeout"),
-        (422, "invalid_request"),
-        (429, "rate_limited"),
-        (500, "server_error"),
-        (503, "server_error"),
-        (504, "timeout"),
-        (None, "no_response"),
-    ],
-)
-def test_failures_have_a_category(status: int | None, category: str | None):
-    assert error_category_of(status, {}) == category
+    assert store.read("1-0")[0]["request"] == {"input": 1}
 
 
 async def test_a_failing_answer_is_recorded_with_its_body(store: CaptureStore):
     async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
         await client.post("/ng-rollout/1-0/v1/responses", json={"fail_with": 429})
-    (call,) = store.read("1-0").calls
-    assert (call.status_code, call.error_category, call.response) == (429, "rate_limited", {"error": "no"})
+    (call,) = store.read("1-0")
+    assert (call["status_code"], call["error_category"], call["response"]) == (429, "rate_limit", {"error": "no"})
 
 
-async def test_an_app_that_raises_is_recorded_and_the_exception_goes_on(store: CaptureStore):
+@pytest.mark.parametrize(
+    ("error", "category"),
+    [
+        (RuntimeError("the model fell over"), "exception"),
+        (TimeoutError("too late"), "timeout"),
+        (ConnectionResetError("gone"), "connection"),
+        (aiohttp.ServerDisconnectedError(), "connection"),
+    ],
+)
+async def test_an_app_that_raises_is_recorded_and_the_exception_goes_on(
+    store: CaptureStore, error: Exception, category: str
+):
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()
-        raise RuntimeError("the model fell over")
+        raise RuntimeError("wrapped") from error
 
     middleware = CaptureMiddleware(app, store=store)
-    with pytest.raises(RuntimeError, match="fell over"):
+    with pytest.raises(RuntimeError, match="wrapped"):
         await exchange(middleware, [{"type": "http.request", "body": b'{"input": 1}'}])
     wait_for_writes(middleware)
-    capture = store.read("1-0")
-    assert (capture.calls[0].error_category, capture.calls[0].request) == ("exception", {"input": 1})
-    assert [gap.code for gap in capture.gaps] == ["exception"]
+    (call,) = store.read("1-0")
+    assert (call["error_category"], call["status_code"], call["request"]) == (category, None, {"input": 1})
+    assert store.incomplete_reasons("1-0") == [f"{category}: call {call['model_call_id']} has no end"]
 
 
 async def test_a_call_cancelled_in_the_middle_is_recorded_and_marked(store: CaptureStore):
@@ -226,9 +221,9 @@ async def test_a_call_cancelled_in_the_middle_is_recorded_and_marked(store: Capt
     with pytest.raises(asyncio.CancelledError):
         await task
     wait_for_writes(middleware)
-    capture = store.read("1-0")
-    assert (capture.calls[0].error_category, capture.calls[0].response) == ("cancelled", "half")
-    assert [(gap.code, gap.model_call_id) for gap in capture.gaps] == [("cancelled", capture.calls[0].model_call_id)]
+    (call,) = store.read("1-0")
+    assert (call["error_category"], call["response_raw"]) == ("cancelled", "half")
+    assert store.incomplete_reasons("1-0") == [f"cancelled: call {call['model_call_id']} has no end"]
 
 
 async def test_a_disconnect_before_the_end_is_recorded_as_one(store: CaptureStore):
@@ -240,21 +235,23 @@ async def test_a_disconnect_before_the_end_is_recorded_as_one(store: CaptureStor
     middleware = CaptureMiddleware(app, store=store)
     await exchange(middleware, [{"type": "http.request", "body": b"{}"}, {"type": "http.disconnect"}])
     wait_for_writes(middleware)
-    assert [gap.code for gap in store.read("1-0").gaps] == ["client_disconnected"]
+    assert [call["error_category"] for call in store.read("1-0")] == ["client_disconnected"]
+    assert store.is_incomplete("1-0")
 
 
 @contextlib.contextmanager
 def held(middleware: CaptureMiddleware) -> Iterator[None]:
-    """Keep the writing thread busy inside the block, so that writes wait in its queue."""
-    busy, release = threading.Event(), threading.Event()
+    """Keep the writing threads busy inside the block, so that writes wait in their queue."""
+    busy, release = threading.Barrier(_WRITERS + 1), threading.Event()
 
     def hold() -> None:
-        busy.set()
+        busy.wait(30)
         release.wait()
 
-    middleware._writer.submit(hold)
+    for _ in range(_WRITERS):
+        middleware._writer.submit(hold)
     try:
-        assert busy.wait(30)
+        busy.wait(30)
         yield
     finally:
         release.set()
@@ -278,7 +275,7 @@ async def test_a_request_cancelled_while_its_write_waits_in_the_queue_is_still_w
         with contextlib.suppress(asyncio.CancelledError):
             await task
     wait_for_writes(middleware)
-    assert [call.status_code for call in store.read("1-0").calls] == [200]
+    assert [call["status_code"] for call in store.read("1-0")] == [200]
 
 
 async def test_the_loop_goes_on_while_a_capture_is_written(store: CaptureStore):
@@ -292,8 +289,9 @@ async def test_the_loop_goes_on_while_a_capture_is_written(store: CaptureStore):
 
 
 async def test_a_disk_that_cannot_be_written_does_not_fail_the_call(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    (tmp_path / "file").touch()
-    store = CaptureStore(tmp_path / "file" / "below")
+    store = CaptureStore(tmp_path / "folder")
+    store.root.rmdir()
+    store.root.touch()
     async with client_for(CaptureMiddleware(model_app(), store=store)) as client:
         reply = await client.post("/ng-rollout/1-0/v1/responses", json={})
     assert reply.status_code == 200
@@ -309,11 +307,11 @@ async def test_tokens_go_to_the_sink_only_when_the_path_asks_for_them(tmp_path: 
         await client.post("/ng-rollout/2-0/training-token-capture/v1/responses", json={})
     assert sink.freeze("1-0").records == []
     (record,) = sink.freeze("2-0").records
-    assert record.pop("model_call_id").startswith("mc_")
+    assert record.pop("model_call_id")
     assert record == {"item_index": 0, "item_keys": [], **TOKENS}
 
 
-@pytest.mark.parametrize(("body", "reason"), [({}, "no token ids"), ({"fail_with": 500}, "server_error")])
+@pytest.mark.parametrize(("body", "reason"), [({}, "no token ids"), ({"fail_with": 500}, "upstream_error")])
 async def test_an_answer_without_tokens_makes_the_rollout_incomplete(tmp_path: Path, body: Any, reason: str):
     sink = FileTokenStore(tmp_path)
     async with client_for(CaptureMiddleware(model_app(), token_sink=sink)) as client:
@@ -378,12 +376,11 @@ async def test_a_client_that_hangs_up_on_a_real_server_leaves_a_marked_capture(s
 
         return StreamingResponse(chunks(), media_type="text/event-stream")
 
-    with served(CaptureMiddleware(app, store=TellingStore(store.capture_dir))) as url:
+    with served(CaptureMiddleware(app, store=TellingStore(store.root))) as url:
         async with aiohttp.ClientSession() as session:
             async with session.post(f"{url}/ng-rollout/1-0/v1/responses", json={"stream": True}) as reply:
                 await reply.content.readline()
         assert await asyncio.to_thread(written.wait, 30)
-    capture = store.read("1-0")
-    assert capture.calls[0].request == {"stream": True}
-    assert capture.calls[0].response.startswith("data: {}\n\n")
-    assert [gap.code for gap in capture.gaps] == ["client_disconnected"]
+    (call,) = store.read("1-0")
+    assert (call["request"], call["error_category"]) == ({"stream": True}, "client_disconnected")
+    assert call["response_raw"].startswith("data: {}\n\n")

@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Append-only JSONL: lines survive concurrent writers and a torn tail."""
 
-import multiprocessing
+import fcntl
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._capture.journal import append_object, read_objects
-
-
-def append_many(path: str, writer: int, count: int) -> None:
-    for number in range(count):
-        append_object(Path(path), {"writer": writer, "number": number, "filler": "x" * 20_000})
 
 
 def test_a_missing_file_is_an_empty_journal(tmp_path: Path):
@@ -50,16 +46,26 @@ def test_any_text_comes_back_as_it_was(tmp_path_factory, texts: list[str]):
     assert [value["text"] for value in read_objects(path).objects] == texts
 
 
-def test_two_processes_never_mix_their_lines(tmp_path: Path):
+def test_a_line_goes_to_the_file_that_is_there_although_the_one_it_waited_for_is_gone(tmp_path: Path):
     path = tmp_path / "x.jsonl"
-    spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=append_many, args=(str(path), number, 40)) for number in range(2)]
-    for process in writers:
-        process.start()
-    for process in writers:
-        process.join()
-    lines = read_objects(path)
-    assert lines.unreadable == []
-    for writer in range(2):
-        numbers = [value["number"] for value in lines.objects if value["writer"] == writer]
-        assert numbers == list(range(40))
+    append_object(path, {"n": 1})
+    with path.open() as held, ThreadPoolExecutor() as threads:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        waiting = threads.submit(append_object, path, {"n": 2})
+        path.unlink()
+        fcntl.flock(held, fcntl.LOCK_UN)
+        waiting.result(30)
+    assert read_objects(path).objects == [{"n": 2}]
+
+
+def test_readers_wait_for_the_writer(tmp_path: Path):
+    path = tmp_path / "x.jsonl"
+    append_object(path, {"n": 1})
+    with path.open("ab") as writer, ThreadPoolExecutor() as threads:
+        fcntl.flock(writer, fcntl.LOCK_EX)
+        reading = threads.submit(read_objects, path)
+        writer.write(b'{"n": 2}\n')
+        writer.flush()
+        assert not reading.done()
+        fcntl.flock(writer, fcntl.LOCK_UN)
+        assert reading.result(30).objects == [{"n": 1}, {"n": 2}]

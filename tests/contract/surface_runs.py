@@ -3,6 +3,7 @@
 
 from tests.contract.shapes import (
     OPTIONAL,
+    aliases,
     attribute,
     class_,
     constant,
@@ -98,7 +99,7 @@ ROLLOUT_COLLECTION = (
         function("_load_from_cache", "config"),
         coroutine("_call_aggregate_metrics", "results, rows, output_fpath"),
     ),
-    function("_attach_trajectory_record", "result, row=..."),
+    function("_attach_trajectory_record", "row, result"),
     function("_get_max_rollout_attempts", ""),
     function("loads_jsonl_line", "raw, path, line"),
 )
@@ -119,28 +120,83 @@ ROLLOUT_REVERIFICATION = (
     ),
 )
 
+_OBSERVATION = "ObservationModel"
+
 ROLLOUT_OBSERVABILITY = (
-    model("AgentInvocation", kind=OPTIONAL),
-    model("ToolCallObservation", kind=OPTIONAL),
-    model("ContextCompactionObservation", kind=OPTIONAL),
-    model("SandboxObservation", kind=OPTIONAL),
-    model("AgentObservationBundle", "source", records=OPTIONAL, gaps=OPTIONAL),
-    model("ObservationGap", "code", invocation_id=OPTIONAL, detail=OPTIONAL),
-    model("ModelCallRef"),
-    model("AgentEpisode", "response", observations=OPTIONAL),
+    model("ObservationModel"),
+    model("ModelCallRef", bases=_OBSERVATION, **each("model_call_id model_ref response_id")),
+    model(
+        "AgentInvocation",
+        "invocation_id",
+        bases=_OBSERVATION,
+        kind="agent_invocation",
+        status="unknown",
+        **each("parent_invocation_id spawned_by_tool_call_id duration_ms error_type"),
+        **each("model_calls conversation", []),
+    ),
+    model(
+        "ToolCallObservation",
+        "invocation_id tool_call_id",
+        bases=_OBSERVATION,
+        kind="tool_call",
+        status="unknown",
+        **each("sandbox_id tool_name started_at completed_at duration_ms timing_source error_type"),
+    ),
+    model(
+        "SandboxObservation",
+        "role",
+        bases=_OBSERVATION,
+        kind="sandbox",
+        outcome="unknown",
+        **each("provider sandbox_id exit_code wall_time_s cpu_time_s peak_memory_mib resource_usage_source error_type"),
+    ),
+    model(
+        "ContextCompactionObservation",
+        "invocation_id",
+        bases=_OBSERVATION,
+        kind="context_compaction",
+        outcome="unknown",
+        model_calls=[],
+        **each("observed_at trigger tokens_before tokens_after summary first_kept_item_id"),
+        **each("before_model_call after_model_call"),
+    ),
+    model("ObservationGap", "code", bases=_OBSERVATION, **each("invocation_id detail")),
+    *aliases("AgentObservationRecord"),
+    model("AgentObservationBundle", "source", bases=_OBSERVATION, **each("records gaps", [])),
+    dataclass_("AgentEpisode", "response observations"),
+    model(
+        "TrajectoryTokenStats",
+        bases=_OBSERVATION,
+        **each("prompt_tokens completion_tokens reasoning_tokens total_tokens cached_tokens"),
+    ),
+    model(
+        "TrajectoryResponseMetadata",
+        bases=_OBSERVATION,
+        **each("response_id model_ref model dialect status_code response_status finish_reason error_category"),
+        **each("latency_ttft_ms"),
+    ),
+    model(
+        "TrajectoryModelCall",
+        bases=_OBSERVATION,
+        **each("model_call_id started_at completed_at duration_ms request response"),
+        **each("response_metadata token_stats", OPTIONAL),
+    ),
+    model(
+        "TrajectoryTurn",
+        "invocation_id task_id rollout_id turn_no timestamp step_count",
+        bases=_OBSERVATION,
+        model_calls=[],
+        **each("question answer reasoning_content resolved"),
+    ),
+    model("TrajectoryToolCall", "invocation_id tool_call_id", bases="ToolCallObservation", output=None),
     model(
         "TrajectoryRecord",
+        "task_id rollout_id",
+        bases=_OBSERVATION,
         schema_version="1.0",
-        task_id=OPTIONAL,
-        rollout_id=OPTIONAL,
-        invocations=OPTIONAL,
-        turns=OPTIONAL,
-        model_calls=OPTIONAL,
-        tool_calls=OPTIONAL,
-        gaps=OPTIONAL,
+        **each("invocations turns model_calls tool_calls gaps", []),
     ),
-    model("TrajectoryTurn"),
-    model("TrajectoryToolCall"),
+    function("join_model_call_observations", "bundle, calls"),
 )
 
 TOKEN_ID_CAPTURE = (

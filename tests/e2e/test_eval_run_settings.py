@@ -72,9 +72,13 @@ def test_rows_hold_the_captured_calls_and_the_trajectory_and_metrics_do_not_see_
         rollout_id = f"{row['_ng_task_index']}-{row['_ng_rollout_index']}"
         capture, trajectory = row["ng_model_call_capture"], row["ng_trajectory"]
         assert capture["rollout_id"] == trajectory["rollout_id"] == rollout_id
-        assert (capture["metrics"]["num_model_calls"], capture["gaps"]) == (2, [])
-        assert [len(turn["tool_call_ids"]) for turn in trajectory["turns"]] == [1, 0]
-        assert trajectory["tool_calls"][0]["model_call_id"] == capture["calls"][0]["model_call_id"]
+        assert (capture["metrics"]["num_calls"], trajectory["gaps"]) == (2, [])
+        (invocation,), (turn,), (tool_call,) = (trajectory[name] for name in ("invocations", "turns", "tool_calls"))
+        ids = [call["model_call_id"] for call in capture["calls"]]
+        assert [ref["model_call_id"] for ref in invocation["model_calls"]] == ids
+        assert (turn["step_count"], tool_call["status"]) == (2, "completed")
+        assert capture["calls"][0]["tool_calls"][0]["call_id"] == tool_call["tool_call_id"]
+        assert [call["request"] is not None for call in trajectory["model_calls"]] == [True, True]
         assert (captures / f"{rollout_id}.capture.jsonl").is_file()
     assert "sk-secret" not in (runs.folder / "r.jsonl").read_text()
     (metrics,) = json.loads((runs.folder / "r_aggregate_metrics.json").read_text())
@@ -89,8 +93,7 @@ def test_a_failure_holds_the_calls_that_led_to_it(runs):
     (failure,) = runs.rows("r_failures.jsonl")
     (call,) = failure["ng_model_call_capture"]["calls"]
     assert call["error_category"] == "exception"
-    assert call["request"]["input"]
-    assert failure["ng_trajectory"]["invocations"][0]["status"] == "failed"
+    assert failure["ng_trajectory"]["model_calls"][0]["request"]["input"]
 
 
 async def test_token_ids_reach_the_rows_and_their_files_are_gone_afterwards(runs):

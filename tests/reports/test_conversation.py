@@ -2,6 +2,7 @@
 import orjson
 import pytest
 
+from nemo_gym._reports.calls import captured_calls
 from nemo_gym._reports.conversation import read_rollout
 
 _PICTURE = "data:image/png;base64,iVBORw0KGgo="
@@ -111,9 +112,10 @@ def test_calls_come_with_time_and_tokens(rollout):
     call = {
         "model_ref": {"name": "policy"},
         "status_code": 200,
-        "latency_ms": 12.5,
+        "latency_total_ms": 12.5,
         "latency_ttft_ms": 3,
-        "response": {"usage": {"prompt_tokens": 7, "completion_tokens": 2}},
+        "tokens_in": 7,
+        "tokens_out": 2,
     }
     row = rollout(ng_model_call_capture={"calls": [call, {"error_category": "timeout"}]})
     first, second = read_rollout(row).calls
@@ -129,20 +131,16 @@ def test_calls_come_with_time_and_tokens(rollout):
 
 
 @pytest.mark.parametrize(
-    ("response", "reason"),
+    ("told", "reason"),
     [
-        ({"status": "completed"}, "completed"),
-        ({"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}, "max_output_tokens"),
-        ({"choices": [{"finish_reason": "tool_calls"}]}, "tool_calls"),
-        ({"stop_reason": "end_turn"}, "end_turn"),
-        ('data: {"choices": [{"delta": {}}]}\ndata: {"choices": [{"finish_reason": "stop"}]}\n', "stop"),
-        ('data: {"type": "response.completed", "response": {"status": "completed"}}\n', "completed"),
+        ({"finish_reason": "tool_calls"}, "tool_calls"),
+        ({"response_status": "completed"}, "completed"),
+        ({"response_status": "incomplete", "finish_reason": "max_output_tokens"}, "max_output_tokens"),
         ({}, None),
-        (None, None),
     ],
 )
-def test_a_call_says_how_it_ended_in_every_dialect(rollout, response, reason):
-    [call] = read_rollout(rollout(ng_model_call_capture={"calls": [{"response": response}]})).calls
+def test_a_call_says_how_it_ended(rollout, told, reason):
+    [call] = read_rollout(rollout(ng_model_call_capture={"calls": [told]})).calls
     assert call.finish_reason == reason
 
 
@@ -166,7 +164,9 @@ _CHAT_CALL = {
     ],
 )
 def test_a_failed_rollout_shows_its_prompt_and_what_was_said_until_then(failed, calls):
-    row = failed() | {"ng_model_call_capture": {"calls": calls}}
+    named = [{"model_call_id": str(number), **call} for number, call in enumerate(calls)]
+    captured = [{"model_call_id": call["model_call_id"]} for call in named]
+    row = failed() | {"ng_model_call_capture": {"calls": captured}, "ng_trajectory": {"model_calls": named}}
     planned = {"responses_create_params": {"input": "2+2?"}, "expected_answer": "4"}
     one = read_rollout(row, planned)
     assert [(block.title, block.text) for block in one.blocks] == [
@@ -195,6 +195,18 @@ def test_of_several_calls_of_a_tool_the_one_that_crashed_is_marked(rollout):
     row["response"]["output"][3]["output"] = "error: boom"
     outputs = [block for block in read_rollout(row).blocks if block.kind == "tool_output"]
     assert [block.error for block in outputs] == [None, "crashed with status 502"]
+
+
+def test_what_was_said_in_a_call_is_found_in_the_trajectory(rollout):
+    row = rollout(
+        ng_model_call_capture={"calls": [{"model_call_id": "a", "tokens_in": 1}, {"model_call_id": "b"}, {}, 3]},
+        ng_trajectory={"model_calls": [{"model_call_id": "a", "request": {"q": 1}, "response": None}, {}, 3]},
+    )
+    assert captured_calls(row) == [
+        {"model_call_id": "a", "tokens_in": 1, "request": {"q": 1}},
+        {"model_call_id": "b"},
+        {},
+    ]
 
 
 def test_a_failure_says_what_happened(failed):
@@ -254,6 +266,7 @@ def test_only_plain_pictures_are_safe(rollout, url):
         {"response": {"output": "text", "usage": 3}, "agent_ref": 4},
         {"sample": 3, "rollout_infos": []},
         {"ng_model_call_capture": {"calls": 3}},
+        {"ng_model_call_capture": {"calls": [{"model_call_id": []}]}, "ng_trajectory": {"model_calls": [[]]}},
     ],
 )
 def test_a_row_of_any_shape_can_be_read(row):

@@ -151,16 +151,15 @@ def with_calls(row: dict[str, Any]) -> dict[str, Any]:
         {
             "model_ref": {"type": "responses_api_models", "name": "policy_model"},
             "status_code": 200,
-            "latency_ms": 812.4 + 400 * number,
+            "latency_total_ms": 812.4 + 400 * number,
             "latency_ttft_ms": 95.0 + number,
-            "response": {
-                "status": "completed",
-                "usage": {"input_tokens": 1180 + 212 * number, "output_tokens": 64 - 9 * number},
-            },
+            "response_status": "completed",
+            "tokens_in": 1180 + 212 * number,
+            "tokens_out": 64 - 9 * number,
         }
         for number in range(2)
     ]
-    calls.append({"model_ref": {"name": "policy_model"}, "status_code": 503, "error_category": "server_error"})
+    calls.append({"model_ref": {"name": "policy_model"}, "status_code": 503, "error_category": "upstream_error"})
     return {**row, "ng_model_call_capture": {"calls": calls}}
 
 
@@ -208,7 +207,7 @@ def failure(task: int, kind: str, message: str) -> dict[str, Any]:
     output = [_reasoning("Oslo"), _tool_call(0, "Oslo", 3, 4)[0]]
     request = {"input": [*_asked("Oslo")["input"], *output, _tool_call(0, "Oslo", 3, 4)[1]]}
     calls = [{"status_code": 200, "latency_ms": 700.0, "response": {"status": "completed", "output": output}}]
-    calls.append({"request": request, "status_code": 503, "error_category": "server_error"})
+    calls.append({"request": request, "status_code": 503, "error_category": "upstream_error"})
     return {
         "_ng_task_index": task,
         "_ng_rollout_index": 0,

@@ -117,7 +117,7 @@ def test_each_call_to_the_model_has_its_time_tokens_and_finish_reason(visit):
         [
             re.compile(r"1\s*policy_model\s*200\s*completed\s*812 ms\s*95 ms\s*1,180\s*64"),
             re.compile(r"2\s*policy_model\s*200\s*completed\s*1\.2 s\s*96 ms\s*1,392\s*55"),
-            re.compile(r"3\s*policy_model\s*503 server_error\s*not recorded\s*not recorded"),
+            re.compile(r"3\s*policy_model\s*503 upstream_error\s*not recorded\s*not recorded"),
         ]
     )
 

@@ -86,7 +86,7 @@ class HarnessAgent(SimpleResponsesAPIAgent):
             response=episode.response,
             reward=float("solved" in text),
             seconds=time() - start,
-            ng_agent_observations=[episode.observations.model_dump()],
+            ng_agent_observations=episode.observations.model_dump(mode="json"),
         )
 
     def _failed(self, body: HarnessRunRequest, kind: str, **extra: Any) -> HarnessVerifyResponse:

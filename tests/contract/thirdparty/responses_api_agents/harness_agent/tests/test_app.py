@@ -43,7 +43,7 @@ async def test_run_with_a_patched_lookup(harness: AsyncMock) -> None:
     lookup.assert_called_once_with({}, "policy")
     harness.assert_awaited_once_with("http://model:1/v1", "i-1", depth=2)
     assert result.reward == 1.0
-    assert result.ng_agent_observations[0]["records"][0]["invocation_id"] == "i-1"
+    assert result.ng_agent_observations["records"][0]["invocation_id"] == "i-1"
     assert result.model_dump()["_ng_task_index"] == 4
 
 

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The response that a stream of server-sent events describes, and how the stream ended, in each dialect.
+
+What a server may send is tolerated: an event of another shape adds nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from nemo_gym._util.json_shapes import as_list, as_mapping
+
+_DONE = "[DONE]"
+_RESPONSE_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+_TEXT_PARTS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
+
+
+@dataclass(frozen=True)
+class StreamedResponse:
+    """What a stream holds."""
+
+    response: dict[str, Any] | None
+    """The object that its events describe; None if they describe none."""
+    has_ended: bool
+    """Whether the event that ends a stream of its dialect was sent."""
+    has_failed: bool
+    """Whether an event reports an error."""
+    is_incomplete: bool
+    """Whether it ended with `response.incomplete`."""
+
+
+def read_stream(text: str, dialect: str) -> StreamedResponse:
+    """Put the response together that the events of `text` describe."""
+    events = list(stream_events(text))
+    kinds = {_kind_of(event) for event in events}
+    has_failed = bool(kinds & {"error", "response.failed"}) or any(event.get("error") for event in events)
+    if dialect == "chat":
+        response = _chat_completion(events)
+        choices = as_list(as_mapping(response).get("choices"))
+        has_ended = _DONE in _data_of(text) or any(as_mapping(choice).get("finish_reason") for choice in choices)
+    elif dialect == "messages":
+        response, has_ended = _message(events), "message_stop" in kinds
+    else:
+        response, has_ended = _response(events), bool(kinds & _RESPONSE_ENDS)
+    return StreamedResponse(response, has_ended, has_failed, "response.incomplete" in kinds)
+
+
+def stream_events(text: str) -> Iterator[dict[str, Any]]:
+    """Yield the JSON objects of a server-sent-events body."""
+    for data in _data_of(text):
+        try:
+            event = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            continue
+        if isinstance(event, dict):
+            yield event
+
+
+def _kind_of(event: dict[str, Any]) -> str | None:
+    kind = event.get("type")
+    return kind if isinstance(kind, str) else None
+
+
+def _data_of(text: str) -> Iterator[str]:
+    # Not splitlines: JSON text may hold other characters that end a line for Python.
+    return (line[5:].strip() for line in text.split("\n") if line.startswith("data:"))
+
+
+def _response(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the last response object; if the stream broke off, with the items that had been finished by then."""
+    latest: dict[str, Any] | None = None
+    items: list[Any] = []
+    for event in events:
+        if isinstance(event.get("response"), dict):
+            latest = event["response"]
+            if _kind_of(event) in _RESPONSE_ENDS:
+                return latest
+        elif _kind_of(event) == "response.output_item.done":
+            items.append(event.get("item"))
+    if items:
+        return {**(latest or {}), "output": items}
+    return latest
+
+
+def _chat_completion(chunks: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    completion: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        if "choices" not in chunk:
+            continue
+        known = {name: value for name, value in chunk.items() if name != "choices" and value is not None}
+        completion.update({**known, "object": "chat.completion"})
+        for part in map(as_mapping, as_list(chunk["choices"])):
+            index = part["index"] if type(part.get("index")) is int else 0
+            choice = choices.setdefault(index, {"index": index, "finish_reason": None, "message": {}})
+            _add_delta(choice["message"], as_mapping(part.get("delta")))
+            for name, value in part.items():
+                if name not in ("index", "delta") and value is not None:
+                    choice[name] = value
+    return {**completion, "choices": [choices[index] for index in sorted(choices)]} if completion else None
+
+
+def _add_delta(message: dict[str, Any], delta: Any) -> None:
+    for name, value in delta.items():
+        if name == "tool_calls":
+            for part in map(as_mapping, as_list(value)):
+                _add_tool_call(message.setdefault("tool_calls", []), part)
+        elif name in _TEXT_PARTS and isinstance(value, str) and isinstance(message.get(name), str):
+            message[name] += value
+        elif value is not None or name not in message:
+            message[name] = value
+
+
+def _add_tool_call(calls: list[dict[str, Any]], part: Any) -> None:
+    index = part.get("index")
+    call = next((one for one in calls if index is not None and one.get("index") == index), None)
+    if call is None:
+        calls.append({**part, "function": dict(as_mapping(part.get("function")))})
+        return
+    function = call["function"]
+    for name, value in as_mapping(part.get("function")).items():
+        if name == "arguments" and isinstance(value, str) and isinstance(function.get(name), str):
+            function[name] += value
+        elif value is not None:
+            function[name] = value
+    call.update({name: value for name, value in part.items() if name != "function" and value is not None})
+
+
+def _message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    message: dict[str, Any] | None = None
+    blocks: dict[Any, dict[str, Any]] = {}
+    for event in events:
+        kind, index = _kind_of(event), event.get("index") if isinstance(event.get("index"), int) else None
+        if kind == "message_start":
+            message = dict(as_mapping(event.get("message")))
+        elif kind == "content_block_start":
+            blocks[index] = dict(as_mapping(event.get("content_block")))
+        elif kind == "content_block_delta" and index in blocks:
+            _add_block_delta(blocks[index], as_mapping(event.get("delta")))
+        elif kind == "message_delta" and message is not None:
+            message.update(as_mapping(event.get("delta")))
+            told = {name: value for name, value in as_mapping(event.get("usage")).items() if value is not None}
+            message["usage"] = {**as_mapping(message.get("usage")), **told}
+    if message is None:
+        return None
+    return {**message, "content": [_finish_block(block) for block in blocks.values()]}
+
+
+def _add_block_delta(block: dict[str, Any], delta: Any) -> None:
+    for name, value in delta.items():
+        if isinstance(value, str) and name != "type":
+            before = block.get(name)
+            block[name] = (before if isinstance(before, str) else "") + value
+
+
+def _finish_block(block: dict[str, Any]) -> dict[str, Any]:
+    """Turn the pieces of a tool's input into the input."""
+    pieces = block.pop("partial_json", None)
+    if pieces:
+        try:
+            block["input"] = orjson.loads(pieces)
+        except orjson.JSONDecodeError:
+            block["input"] = {"_raw": pieces}
+    return block
