@@ -66,6 +66,21 @@ def texts(items: list[Any]) -> list[str]:
     return [item.content if isinstance(item.content, str) else item.content[0].text for item in items]
 
 
+async def test_an_observed_episode_tells_its_model_calls(tmp_path):
+    settings = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
+    servers: dict[str, Any] = {
+        "world": Climb,
+        "policy_model": scripted_model("up", "up"),
+        "agent": (GymnasiumAgent, REFS),
+    }
+    async with running(global_config=settings, **servers) as client:
+        response = await client.post("agent", "/run", json=row(_ng_task_index=1, _ng_rollout_index=0))
+        result = await response.json()
+    (invocation,) = result["ng_agent_observations"]["records"]
+    assert (invocation["invocation_id"], len(invocation["model_calls"])) == ("1-0", 2)
+    assert result["ng_trajectory"]["turns"][0]["step_count"] == 2
+
+
 async def test_rewards_are_summed_until_the_environment_ends():
     result, model = await played(row(height=2), "up", "up")
     assert (result["reward"], result["terminated"], result["truncated"]) == (2.0, True, False)

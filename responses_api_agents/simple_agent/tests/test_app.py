@@ -29,6 +29,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
     NeMoGymResponseUsage,
 )
+from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
 from nemo_gym.testing import ScriptedModel, reasoning, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent import client as client_script
@@ -543,6 +544,33 @@ class TestWithMocks:
         row = {**task(), "_ng_task_index": 3, "_ng_rollout_index": 1}
         await agent.run(MagicMock(cookies={}), SimpleAgentRunRequest.model_validate(row))
         assert agent.server_client.post.call_args_list[1].kwargs["url_path"] == "/ng-rollout/3-1/v1/responses"
+
+    async def test_an_observed_rollout_tells_its_calls_its_tools_and_its_turn(self, tmp_path):
+        settings = {"observability_enabled": True, "model_call_capture_dir": str(tmp_path)}
+        first = reply(tool_call("add", {"amount": 2}), tool_call("refuse"), tool_call("no/such"))
+        model = scripted_model(first, "Two.", "Hi.")
+        row = {**task(), "_ng_task_index": 3, "_ng_rollout_index": 1}
+        async with running(
+            global_config=settings, world=World, policy_model=model, agent=(SimpleAgent, REFS)
+        ) as client:
+            observed = await (await client.post("agent", "/run", json=row)).json()
+            asked_directly = await (
+                await client.post("agent", "/ng-rollout/3-2/v1/responses", json={"input": "?"})
+            ).json()
+        assert "ng_agent_observations" not in observed["response"]
+        assert "ng_agent_observations" not in asked_directly
+        bundle = AgentObservationBundle.model_validate(observed["ng_agent_observations"])
+        invocation, *tools = bundle.records
+        assert [ref.response_id for ref in invocation.model_calls] == [first.id, observed["response"]["id"]]
+        assert len(invocation.conversation) == 1 + len(observed["response"]["output"])
+        assert [(tool.tool_name, tool.status, tool.error_type) for tool in tools] == [
+            ("add", "completed", None),
+            ("refuse", "failed", "http_403"),
+            ("no/such", "failed", "unknown_tool"),
+        ]
+        assert all(tool.started_at <= tool.completed_at for tool in tools)
+        (turn,) = TrajectoryRecord.model_validate(observed["ng_trajectory"]).turns
+        assert (turn.task_id, turn.answer, turn.step_count) == ("3", "Two.", 2)
 
 
 class TestClientScript:
