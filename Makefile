@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
+# constraints.txt is uv.lock for those who install with pip, or from an index of their own.
+EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 
 .PHONY: help install check test test-all demo bench format lock
@@ -50,4 +52,5 @@ format: $(STAMP)
 
 lock:
 	@test -x $(BIN)/uv || (echo "lock: run 'make install' once first" >&2; exit 1)
-	$(BIN)/uv pip compile pyproject.toml --extra dev --extra azure --extra profiling --extra local --extra data --extra viewer --extra environments --extra ray --extra upstream --no-header --no-annotate --no-emit-index-url --universal --upgrade -q -o constraints.txt
+	$(BIN)/uv lock --upgrade --default-index https://pypi.org/simple
+	$(BIN)/uv export $(EXPORT) -q -o constraints.txt

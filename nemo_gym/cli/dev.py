@@ -4,6 +4,7 @@
 import subprocess
 import sys
 from importlib.util import find_spec
+from typing import Annotated
 
 from pydantic import Field
 
@@ -14,13 +15,14 @@ from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
 
+Word = Annotated[str, Field(coerce_numbers_to_str=True)]
 _TOOLS = {"pytest": "pytest", "pytest_cov": "pytest-cov"}
 
 
 class DevTestConfig(BaseNeMoGymCLIConfig):
     """Run the core tests of NeMo Gym with a coverage report."""
 
-    pytest_args: list[str] = Field(default_factory=list, description="Further words for pytest.")
+    pytest_args: list[Word] = Field(default_factory=list, description="Further words for pytest.")
 
 
 def test(overrides: list[str]) -> int:

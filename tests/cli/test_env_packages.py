@@ -87,6 +87,10 @@ def test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code(clone, 
     assert "slowest" in out
 
 
+def test_words_for_pytest_may_be_numbers():
+    assert dev.DevTestConfig(pytest_args=["-n", 0]).pytest_args == ["-n", "0"]
+
+
 def test_an_installed_package_has_no_tests_to_run(here, capsys, monkeypatch):
     monkeypatch.setattr(dev, "PARENT_DIR", here)
     assert main(["dev", "test"]) == 1
