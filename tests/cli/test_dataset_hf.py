@@ -365,6 +365,12 @@ def test_migrate_uploads_reads_back_and_only_then_deletes(gym, hub, registry):
     assert said.out.splitlines()[-1] == "[Nemo-Gym] - 'multineedle' is deleted from GitLab"
 
 
+@pytest.mark.parametrize(("setting", "left"), [("true", set()), ("false", {"multineedle"})])
+def test_an_upload_deletes_from_gitlab_only_if_told_to(gym, registry, setting, left):
+    assert upload(gym, "--yes", f"+delete_from_gitlab={setting}").code == 0
+    assert registry.names == left
+
+
 @pytest.mark.parametrize(("answer", "is_deleted"), [("y", True), ("YES", True), ("", False), ("n", False)])
 def test_migrate_deletes_only_when_the_user_says_yes(gym, registry, monkeypatch, tmp_path, answer, is_deleted):
     class Keyboard:

@@ -2,10 +2,8 @@
 """`gym eval run` against an endpoint that misbehaves on demand: every rollout is accounted for."""
 
 import json
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -13,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.eval_runs import AGENT, CALLS_PER_ROLLOUT, Runner, fake_endpoint, planned, write_tasks
-from tests.support.warm_start import WarmProcess
 
 FAULTS = ("429", "500", "reset", "garbage", "hang")
 KIND_OF = {
@@ -134,42 +131,3 @@ def test_bad_rows_are_listed_together_and_nothing_is_written(runner, tasks):
     assert "Traceback" not in done.stderr
     assert not list(runner.folder.glob("r.jsonl*"))
     assert not list(runner.folder.glob("r_*"))
-
-
-@pytest.mark.slow
-def test_the_seeds_commands_collect_from_servers_that_run(runner, tasks, endpoint, unused_tcp_port):
-    command = ["env", "start", *runner.flags[:-1], f"++head_server.port={unused_tcp_port}"]
-    start = WarmProcess(command, cwd=runner.folder, stderr=subprocess.PIPE)
-    try:
-        for line in start.stderr:
-            if "servers ready" in line:
-                break
-        ng = Path(sys.executable).parent / "ng_collect_rollouts"
-        done = subprocess.run(
-            [
-                str(ng),
-                f"+agent_name={AGENT}",
-                f"+input_jsonl_fpath={tasks}",
-                f"+output_jsonl_fpath={runner.output}",
-                "+limit=7",
-                "+num_repeats=null",
-                "+num_samples_in_parallel=null",
-                "+responses_create_params={temperature: 0.7, max_tokens: 2048}",
-                f"+head_server.port={unused_tcp_port}",
-            ],
-            cwd=runner.folder,
-            env=os.environ,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        assert len(runner.keys()) == 7
-        row = json.loads(runner.output.read_text().splitlines()[0])
-        assert row["responses_create_params"]["temperature"] == 0.7
-        assert row["responses_create_params"]["max_output_tokens"] == 2048
-    finally:
-        start.send_signal(signal.SIGINT)
-        start.stderr.close()
-        start.wait(timeout=30)
