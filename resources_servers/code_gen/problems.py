@@ -196,10 +196,13 @@ def mean_and_spread(draw: Draw) -> Problem:
         "Write a function `mean_and_spread(values)`. It returns a list of two numbers: the mean of the "
         "numbers in the list "
         "`values`, which is not empty, and their population standard deviation.",
+        # Python 3.12 adds floats up by other means than 3.11; `fsum` gives the same sums in both.
         """
+        from math import fsum
+
         def mean_and_spread(values):
-            mean = sum(values) / len(values)
-            return [mean, (sum((value - mean) ** 2 for value in values) / len(values)) ** 0.5]
+            mean = fsum(values) / len(values)
+            return [mean, (fsum((value - mean) ** 2 for value in values) / len(values)) ** 0.5]
         """,
         [_arguments(test) for test in tests],
         "mean_and_spread",
