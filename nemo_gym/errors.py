@@ -33,6 +33,7 @@
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
+    ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym.ray_utils`
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   └── ToolCrashed                                    a tool's server error that is to count as one

@@ -4,10 +4,12 @@
 The head server and the servers that need nothing of their own share this process; the others get a process each.
 """
 
+import importlib.metadata
 import os
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,11 +27,12 @@ from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._serving.host import InlineServer, InlineSpec
 from nemo_gym._serving.logs import routed_output
-from nemo_gym._serving.plan import ServerPlan, choose_placement
+from nemo_gym._serving.plan import ServerPlan, choose_placement, imports_package
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._transport import local
+from nemo_gym._util.aio import in_thread
 from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
@@ -43,6 +46,8 @@ from nemo_gym.global_config import (
 )
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path
+from nemo_gym.profiling import import_yappi
+from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
 
 Notice = Callable[[str], None]
@@ -95,7 +100,17 @@ def _plan(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSett
     venv = plan_venv(folder, settings)
     default = config.get("default_placement") or ("process" if config.get("profiling_enabled") else None)
     placement, why = choose_placement(instance.name, block, default, entrypoint, venv)
-    return ServerPlan(instance.name, str(server_type), impl, folder, placement=placement, why=why, venv=venv, **where)
+    return ServerPlan(
+        instance.name,
+        str(server_type),
+        impl,
+        folder,
+        placement=placement,
+        why=why,
+        venv=venv,
+        uses_ray=imports_package(folder, "ray"),
+        **where,
+    )
 
 
 def server_folder(server_type: str, impl: str) -> Path:
@@ -125,8 +140,16 @@ def venv_settings(config: DictConfig) -> VenvSettings:
         python_version=str(config["python_version"]),
         verbose=bool(config.get("pip_install_verbose")),
         skip_if_present=bool(config.get("skip_venv_if_present")),
-        extra_requirements=tuple(config.get("head_server_deps") or ()),
+        extra_requirements=(*(config.get("head_server_deps") or ()), *_profiler_requirement(config)),
     )
+
+
+def _profiler_requirement(config: DictConfig) -> list[str]:
+    """What an environment needs so that its server can be profiled."""
+    if not config.get("profiling_enabled"):
+        return []
+    import_yappi()  # or say how to get it, before anything starts
+    return [f"yappi=={importlib.metadata.version('yappi')}"]
 
 
 async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
@@ -199,29 +222,60 @@ async def serve_config(
     log_dir = config.get("nemo_gym_log_dir")
     try:
         plans = plan_launch(config)
+        await in_thread(require_reachable_cluster, config)
         if models_within_s is not None:  # said before minutes go into building environments
             await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
-        with (
-            routed_output(Path(log_dir) if log_dir else None) as logs,
-            _head_server(config) as (head, listening_head),
-            handed_down(config) as environment,
-        ):
-            launch = Launch(
-                head=listening_head,
-                inline=[inline_spec(config, plan) for plan in plans if plan.placement == "inline"],
-                children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
-                startup_timeout_s=startup_timeout_s(config),
-            )
-            async with supervised(launch, logs, notice) as running:
-                servers = [_display(plan, running.pids) for plan in plans]
-                head.set_server_instances([server.model_dump(mode="json") for server in servers])
-                if models_within_s is None:
-                    await running.unless_dead(wait_for_models(config, notice, count))
-                yield Served(servers, running)
+        async with _ray_cluster(config, plans, notice):
+            with (
+                routed_output(Path(log_dir) if log_dir else None) as logs,
+                _head_server(config) as (head, listening_head),
+                handed_down(config) as environment,
+            ):
+                launch = Launch(
+                    head=listening_head,
+                    inline=[inline_spec(config, plan) for plan in plans if plan.placement == "inline"],
+                    children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
+                    startup_timeout_s=startup_timeout_s(config),
+                )
+                async with supervised(launch, logs, notice) as running:
+                    servers = [_display(plan, running.pids) for plan in plans]
+                    head.set_server_instances([server.model_dump(mode="json") for server in servers])
+                    if models_within_s is None:
+                        await running.unless_dead(wait_for_models(config, notice, count))
+                    yield Served(servers, running)
+        if config.get("profiling_enabled"):
+            _tell_profiles(config, plans, notice)
     finally:
         release_ports(config)
         await close_global_aiohttp_client()
+
+
+@asynccontextmanager
+async def _ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> AsyncIterator[None]:
+    """Have the Ray cluster that servers need, if any does, while the context lasts."""
+    users = [plan for plan in plans if plan.uses_ray]
+    used_here = any(plan.placement == "inline" for plan in users)
+    cluster = run_cluster(config, [plan.name for plan in users], used_here=used_here, notice=notice)
+    with ExitStack() as stack:
+        # In a thread: joining takes seconds, and in the main thread Ray would take the signals that end a run.
+        await in_thread(stack.enter_context, cluster)
+        try:
+            yield
+        finally:
+            await in_thread(stack.close)
+
+
+def _tell_profiles(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
+    """Say where the profile of each server lies."""
+    folder = Path(config["profiling_results_dirpath"])
+    notice(f"profiles in {folder}:")
+    for plan in plans:
+        if plan.placement != "external":
+            logs = sorted(
+                path.name for path in (*folder.glob(f"{plan.name}.log"), *folder.glob(f"{plan.name}.worker*.log"))
+            )
+            notice(f"  {plan.name}: {', '.join(logs) or 'none, it ended too early to write one'}")
 
 
 def startup_timeout_s(config: DictConfig) -> float:
@@ -260,6 +314,7 @@ def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
 
     def build() -> Any:
         cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
+        send_code_by_value(sys.modules[cls.__module__])
         try:
             server = cls.from_global_config(config, plan.name)
         except ValidationError as error:

@@ -32,15 +32,15 @@ class Profiler(BaseModel):
 
     name: str
     base_profile_dir: Path
-    required_str: str | None = None
-    """Show only functions whose `file:line name` contains this, in the log and the graph."""
+    required_str: str | tuple[str, ...] | None = None
+    """Show only functions whose `file:line name` contains this, or one of these, in the log and the graph."""
 
     # yappi has one switch for the whole process, so it is on as long as anyone needs it.
     _running: ClassVar[set[int]] = set()
 
     def start(self) -> None:
         """Begin measuring."""
-        yappi = _yappi()
+        yappi = import_yappi()
         if not Profiler._running:
             yappi.set_clock_type("cpu")
             yappi.start()
@@ -52,17 +52,18 @@ class Profiler(BaseModel):
         self.dump()
         Profiler._running.discard(id(self))
         if not Profiler._running:
-            yappi = _yappi()
+            yappi = import_yappi()
             yappi.stop()
             yappi.clear_stats()
         logger.info("profile of %r is in %s", self.name, self.base_profile_dir)
 
     def dump(self) -> Path:
         """Write what was measured so far, over an earlier dump; returns the path of the log."""
-        stats = _yappi().get_func_stats()
+        stats = import_yappi().get_func_stats()
         self.base_profile_dir.mkdir(parents=True, exist_ok=True)
         stats.save(str(self._path("callgrind")), type="CALLGRIND")
-        shown = [stat for stat in stats if self.required_str is None or self.required_str in stat.full_name]
+        wanted = (self.required_str,) if isinstance(self.required_str, str) else self.required_str or ("",)
+        shown = [stat for stat in stats if any(part in stat.full_name for part in wanted)]
         self._path("log").write_text(_table(shown))
         self._path("dot").write_text(_call_graph(shown))
         self._draw()
@@ -103,7 +104,8 @@ class Profiler(BaseModel):
             logger.warning("the call graph of %r could not be drawn: %s", self.name, error)
 
 
-def _yappi() -> Any:
+def import_yappi() -> Any:
+    """Import yappi, or say which extra has it."""
     try:
         import yappi
     except ImportError as error:

@@ -1,8 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ray, only where something asks for it: join the cluster of the run, or start one on this machine."""
+"""Ray, only where something asks for it: check, join or start the one cluster of a run.
 
+The process that launches the servers settles which cluster that is and hands its address down as `RAY_ADDRESS`, so
+that every `ray.init` of a server, also the one that Ray does by itself at a first `.remote()`, joins it.
+"""
+
+import importlib.util
 import logging
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
+from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, open_dict
 
@@ -10,39 +22,184 @@ from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
 RAY_HEAD_NODE_ADDRESS_KEY_NAME = "ray_head_node_address"
+RAY_ADDRESS_ENV = "RAY_ADDRESS"
+
+_AUTO = "auto"
+_CONNECT_TIMEOUT_S = 5.0
+# A call that only the right kind of server knows, whatever it answers.
+_CLUSTER_CALL, _CLIENT_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rpc.RayletDriver/ClusterInfo"
+# Where Ray looks for the token of a cluster that asks for one; Ray 2.60 makes one for each user who starts a cluster.
+_TOKEN_ENVS, _TOKEN_FILE = ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"), "~/.ray/auth_token"
 
 _started_here = False
 
 
-def _ray() -> Any:
-    try:
-        import ray
-    except ImportError as error:
-        raise GymError("this server uses Ray, which is not installed.\nhint: pip install 'nemo-gym[ray]'") from error
-    return ray
+class RayUnavailable(GymError):
+    """Ray is not installed, or a cluster cannot be reached, joined or started."""
+
+
+# --- the cluster of this process --------------------------------------------------------------------------------------
 
 
 def join_or_start_cluster(global_config_dict: DictConfig) -> None:
-    """Connect to `ray_head_node_address` or start a local cluster and store its address under that key."""
+    """Join `ray_head_node_address` or start a local cluster, and store the address of the cluster under that key."""
     global _started_here
-    ray = _ray()
-    if ray.is_initialized():
-        return
-    address = global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME)
-    if address:
-        LOG.info("joining the Ray cluster at %s", address)
-        ray.init(address=address, ignore_reinit_error=True, log_to_driver=False)
-        return
-    LOG.info("starting a local Ray cluster")
-    context = ray.init(ignore_reinit_error=True, log_to_driver=False)
-    _started_here = True
-    with open_dict(global_config_dict):
-        global_config_dict[RAY_HEAD_NODE_ADDRESS_KEY_NAME] = context.address_info["gcs_address"]
+    ray = _import_ray()
+    address = _named_address(global_config_dict)
+    if not ray.is_initialized():
+        LOG.info("joining the Ray cluster at %s" if address else "starting a local Ray cluster%s", address or "")
+        try:
+            # Said to be local, for else Ray waits for a minute for one that has crashed on this machine. The dashboard
+            # takes longer to start than all the rest.
+            how = {"address": address} if address else {"address": "local", "include_dashboard": False}
+            ray.init(**how, ignore_reinit_error=True, log_to_driver=False)
+        except Exception as error:  # Ray raises what it likes, also a bare Exception
+            raise RayUnavailable(_explain_failure(address, error)) from error
+        _started_here = not address
+    if not address or address == _AUTO:
+        with open_dict(global_config_dict):
+            global_config_dict[RAY_HEAD_NODE_ADDRESS_KEY_NAME] = ray.get_runtime_context().gcs_address
+
+
+def _named_address(global_config_dict: DictConfig) -> str | None:
+    """The cluster to join: the config's, else the one that Ray itself would take from the environment."""
+    return global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or os.environ.get(RAY_ADDRESS_ENV) or None
 
 
 def stop_own_cluster() -> None:
     """Shut down the cluster that this process started."""
     global _started_here
     if _started_here:
-        _ray().shutdown()
+        _import_ray().shutdown()
         _started_here = False
+
+
+def join_named_cluster_if_used(global_config_dict: DictConfig) -> None:
+    """Join the cluster of the run if this process has imported Ray, so that a fault shows before it serves."""
+    if "ray" in sys.modules and _named_address(global_config_dict):
+        join_or_start_cluster(global_config_dict)
+
+
+def send_code_by_value(module: ModuleType) -> None:
+    """Let remote functions of `module` run on nodes that cannot import it, as those of a script do."""
+    if "ray" in sys.modules:
+        import ray.cloudpickle
+
+        pickler: Any = ray.cloudpickle  # untyped
+        pickler.register_pickle_by_value(module)
+
+
+# --- the cluster of a run ---------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def run_cluster(
+    global_config_dict: DictConfig, users: Sequence[str], *, used_here: bool, notice: Callable[[str], None]
+) -> Iterator[None]:
+    """Have the cluster of a run named in the config and in `RAY_ADDRESS` while the context lasts.
+
+    `users` are the servers that use Ray, `used_here` says that some of them are in this process. Without a named
+    cluster and without such servers, nothing happens; without Ray here, joining is left to those that have it.
+    """
+    address = _named_address(global_config_dict)
+    is_needed_here = used_here or (users and not address)
+    joined_here = False
+    if address == _AUTO or (is_needed_here and importlib.util.find_spec("ray") is not None):
+        joined_here = not _import_ray().is_initialized()
+        if joined_here:
+            what = f"joining the Ray cluster at {address}" if address else "starting Ray on this machine"
+            notice(f"{what} for {', '.join(users)}" if users else what)
+        join_or_start_cluster(global_config_dict)
+        address = global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or address
+    before = os.environ.get(RAY_ADDRESS_ENV)
+    if address:
+        os.environ[RAY_ADDRESS_ENV] = str(address)
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ[RAY_ADDRESS_ENV] = before
+        elif address:
+            del os.environ[RAY_ADDRESS_ENV]
+        if joined_here:
+            _import_ray().shutdown()
+
+
+def require_reachable_cluster(global_config_dict: DictConfig) -> None:
+    """Raise within seconds unless a Ray cluster answers at the address that the config names, if it names one.
+
+    Ray itself would try for a minute. What is not an address but a word to Ray, such as `auto`, is left to Ray.
+    """
+    address = _named_address(global_config_dict)
+    if not address or address == _AUTO:
+        return
+    scheme, _, place = str(address).rpartition("://")
+    if scheme not in ("", "ray"):
+        return
+    try:
+        where = urlsplit(f"//{place}")
+        host, port = where.hostname, where.port
+    except ValueError:
+        host, port = None, None
+    if not host or not port:
+        raise RayUnavailable(
+            f"{address!r} (`{RAY_HEAD_NODE_ADDRESS_KEY_NAME}`) is not the address of a Ray cluster.\n"
+            "hint: give host:port of the head node, ray://host:port of its client server, or `auto`"
+        )
+    try:
+        socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise RayUnavailable(_explain_failure(address, error)) from error
+    cause = _find_what_is_wrong(f"{host}:{port}", is_client=scheme == "ray")
+    if cause is not None:
+        raise RayUnavailable(_explain_failure(address, cause))
+
+
+def _find_what_is_wrong(place: str, *, is_client: bool) -> str | None:
+    """Return why the server at `place` is not the kind of Ray server that its address says, if that can be told."""
+    try:
+        import grpc  # comes with Ray
+    except ImportError:
+        return None
+    with grpc.insecure_channel(place) as channel:
+        try:
+            grpc.channel_ready_future(channel).result(timeout=_CONNECT_TIMEOUT_S)
+            channel.unary_unary(_CLIENT_CALL if is_client else _CLUSTER_CALL)(b"", timeout=_CONNECT_TIMEOUT_S)
+        except grpc.FutureTimeoutError:
+            return "something else than Ray answers there"
+        except grpc.RpcError as error:
+            if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                # Both ports speak the same protocol and are easily confused.
+                return f"the port is not that of Ray's {'client server' if is_client else 'head node'}"
+            if error.code() is grpc.StatusCode.UNAUTHENTICATED and not _has_token():
+                return f"it asks for a token, and there is none here ({', '.join(_TOKEN_ENVS)} or {_TOKEN_FILE})"
+    return None
+
+
+def _has_token() -> bool:
+    return any(map(os.environ.get, _TOKEN_ENVS)) or os.path.exists(os.path.expanduser(_TOKEN_FILE))
+
+
+def _explain_failure(address: str | None, cause: object) -> str:
+    if not address:
+        return (
+            f"a Ray cluster could not be started on this machine: {cause}\n"
+            f"hint: name one that runs with `+{RAY_HEAD_NODE_ADDRESS_KEY_NAME}=<host:port>`; "
+            "in a sandbox, Ray needs leave to list processes"
+        )
+    return (
+        f"the Ray cluster at {address!r} (`{RAY_HEAD_NODE_ADDRESS_KEY_NAME}`) cannot be joined: {cause}\n"
+        "hint: see on its head node with `ray status` that it runs, and give host:port of the head node (6379 unless "
+        "chosen), ray://host:port of its client server (10001 unless chosen), or `auto`; without the key, a cluster "
+        "is started here where a server needs one"
+    )
+
+
+def _import_ray() -> Any:
+    try:
+        import ray
+    except ImportError as error:
+        raise RayUnavailable(
+            f"Ray is needed here and is not installed ({error}).\nhint: pip install 'nemo-gym[ray]'"
+        ) from error
+    return ray

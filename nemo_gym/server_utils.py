@@ -74,6 +74,7 @@ from nemo_gym.process_env import (
 from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
 from nemo_gym.process_env import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
 from nemo_gym.process_env import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
+from nemo_gym.ray_utils import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym.rollout_correlation import current_rollout_id
 from nemo_gym.secret_utils import recursively_hide_secrets
 
@@ -354,10 +355,12 @@ class SimpleServer(BaseServer):
         """Profile every call; `GET /stats` writes what was measured so far."""
         from nemo_gym.profiling import Profiler  # yappi is only there where someone profiles
 
+        worker = this_worker()
+        own_classes = [cls for cls in type(self).__mro__ if issubclass(cls, SimpleServer) and not _is_ours(cls)]
         Profiler(
-            name=self.config.name,
+            name=self.config.name if worker is None else f"{self.config.name}.worker{worker.index}",
             base_profile_dir=profiling_config.profiling_results_dirpath,
-            required_str=str(Path(inspect.getfile(type(self))).parent),
+            required_str=tuple(dict.fromkeys(str(Path(inspect.getfile(cls)).parent) for cls in own_classes)),
         ).attach(app)
 
     def set_ulimit(self, target_soft_limit: int = 65535) -> None:
@@ -407,6 +410,7 @@ class SimpleServer(BaseServer):
             return cls.from_global_config(global_config_dict, name).finished_app(global_config_dict)
         if worker is None and (config.num_workers or 1) > 1:
             sys.exit(run_workers(config, config.name))
+        join_named_cluster_if_used(global_config_dict)
         server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
         server.prefix_server_logs()
@@ -436,6 +440,10 @@ class SimpleServer(BaseServer):
 
             read = {**session_by_header(self), **read}
         return SessionAffinity(app, worker.peers, worker.peer_listener(), read)
+
+
+def _is_ours(cls: type) -> bool:
+    return cls.__module__.partition(".")[0] == "nemo_gym"
 
 
 class HeadServer(BaseServer):
@@ -486,13 +494,9 @@ class HeadServer(BaseServer):
 
 def initialize_ray() -> None:
     """Join the run's Ray cluster, or start a local one and note its address in the config. Does nothing twice."""
-    from nemo_gym.ray_utils import join_or_start_cluster
-
     join_or_start_cluster(get_global_config_dict())
 
 
 def maybe_ray_cluster_exit() -> None:
     """Stop the local Ray cluster that this process started, if it did."""
-    from nemo_gym.ray_utils import stop_own_cluster
-
     stop_own_cluster()

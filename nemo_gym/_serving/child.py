@@ -17,6 +17,9 @@ import threading
 from collections.abc import MutableMapping
 from pathlib import Path
 
+from nemo_gym._serving.entrypoint import note_missing_module
+from nemo_gym.errors import GymError
+
 LIFELINE_FD = "NEMO_GYM_LIFELINE_FD"
 READY_FD = "NEMO_GYM_READY_FD"
 LISTEN_FD = "NEMO_GYM_LISTEN_FD"
@@ -76,6 +79,11 @@ def main() -> None:
         runpy.run_path(str(entrypoint), run_name="__main__")
     except KeyboardInterrupt:  # stopped while starting: a traceback would only look like a fault of the server
         sys.exit(_INTERRUPTED)
+    except GymError as error:
+        sys.exit(str(error))
+    except ModuleNotFoundError as error:
+        note_missing_module(error, entrypoint.parent)
+        raise
 
 
 if __name__ == "__main__":

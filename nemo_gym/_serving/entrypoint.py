@@ -40,6 +40,9 @@ def _import_module(path: Path, name: str) -> Any:
     sys.path.append(beside)
     try:
         module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        note_missing_module(error, path.parent)
+        raise
     finally:
         sys.path.remove(beside)
     if module.__file__ is None or not path.samefile(module.__file__):
@@ -48,6 +51,15 @@ def _import_module(path: Path, name: str) -> Any:
             "hint: rename one of them, or put the wanted one first in NEMO_GYM_EXTRA_ROOTS"
         )
     return module
+
+
+def note_missing_module(error: ModuleNotFoundError, folder: Path) -> None:
+    """Add to `error` how the server in `folder` gets the package that it lacks."""
+    package = (error.name or "").partition(".")[0]
+    if package == "ray":
+        error.add_note("hint: Ray is an extra of NeMo Gym: pip install 'nemo-gym[ray]'")
+    elif package not in ("nemo_gym", folder.parent.name):
+        error.add_note(f"hint: if {package!r} is a package, name it in {folder / 'requirements.txt'}")
 
 
 def _class_that_runs(source: str) -> str | None:

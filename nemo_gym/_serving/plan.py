@@ -2,6 +2,7 @@
 """Where each server of a run is to run: in this process, in one of its own, or already somewhere else."""
 
 import ast
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ class ServerPlan:
     """Why it runs there."""
     venv: VenvPlan | None = None
     """The interpreter of a server that this run starts; None for an external one."""
+    uses_ray: bool = False
+    """Whether its code imports Ray."""
 
     @property
     def url(self) -> str:
@@ -72,18 +75,35 @@ def _needs_process(block: Mapping[str, Any], venv: VenvPlan) -> str | None:
     return None
 
 
+def imports_package(folder: Path, package: str) -> bool:
+    """Whether the code in `folder` imports `package`; tests do not count."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if name not in ("tests", "data") and not name.startswith((".", "__"))]
+        for path in (Path(place, name) for name in files if name.endswith(".py")):
+            if package in path.read_text(encoding="utf-8", errors="replace") and package in _imported_names(path):
+                return True
+    return False
+
+
 def _bare_neighbour(entrypoint: Path) -> str | None:
     """The first module beside `entrypoint` that it imports as if it were installed."""
-    try:
-        tree = ast.parse(entrypoint.read_text(encoding="utf-8"))
-    except SyntaxError:
-        return None  # importing it will say so, with file and line
-    for node in ast.walk(tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names = [node.module]
-        for name in (full.partition(".")[0] for full in names):
-            beside = entrypoint.parent / name
-            if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
-                return name
+    for name in _imported_names(entrypoint):
+        beside = entrypoint.parent / name
+        if beside.with_suffix(".py").is_file() or (beside / "__init__.py").is_file():
+            return name
     return None
+
+
+def _imported_names(path: Path) -> list[str]:
+    """The top-level names of all absolute imports of a file, in their order."""
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+    except SyntaxError:
+        return []  # importing it will say so, with file and line
+    modules = list[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules.append(node.module)
+    return [module.partition(".")[0] for module in modules]

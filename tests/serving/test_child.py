@@ -57,6 +57,21 @@ def test_the_exit_code_is_that_of_the_entrypoint(tmp_path):
         assert process.wait() == 7
 
 
+def test_a_package_that_is_missing_comes_with_how_to_get_it(tmp_path):
+    with child(tmp_path, "import sys\nsys.modules['ray'] = None\nimport ray") as (process, _):
+        *_, cause, hint = process.stdout.read().splitlines()
+        assert cause.startswith("ModuleNotFoundError: ")
+        assert hint == "hint: Ray is an extra of NeMo Gym: pip install 'nemo-gym[ray]'"
+        assert process.wait() == 1
+
+
+def test_a_mistake_of_the_user_ends_it_without_a_traceback(tmp_path):
+    code = "from nemo_gym.errors import GymError\nraise GymError('it is so.\\nhint: do this')"
+    with child(tmp_path, code) as (process, _):
+        assert process.stdout.read() == "it is so.\nhint: do this\n"
+        assert process.wait() == 1
+
+
 def test_an_interrupt_while_it_starts_leaves_no_traceback(tmp_path):
     with child(tmp_path, "print('here')\nimport time; time.sleep(1000)") as (process, _):
         assert process.stdout.readline() == "here\n"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym._serving.plan import ServerPlan, choose_placement
+from nemo_gym._serving.plan import ServerPlan, choose_placement, imports_package
 from nemo_gym._serving.venvs import VenvPlan
 from nemo_gym.errors import ConfigError
 
@@ -73,3 +73,21 @@ def test_a_placement_that_is_not_possible_is_an_error_that_helps(entrypoint, blo
 def test_the_address_of_a_plan_is_a_url(entrypoint):
     plan = ServerPlan("a", "t", "i", Path(), "app.py", "127.0.0.1", 8000, "inline", "because")
     assert plan.url == "http://127.0.0.1:8000"
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "found"),
+    [
+        ("app.py", "import ray", True),
+        ("tasks/heavy.py", "def f():\n    from ray.util import ActorPool", True),
+        ("app.py", "import rayleigh  # ray", False),
+        ("app.py", "from .ray import x", False),
+        ("tests/test_app.py", "import ray", False),
+        (".venv/lib/thing.py", "import ray", False),
+        ("app.py", "import ray, but no Python", False),
+    ],
+)
+def test_a_server_uses_a_package_if_its_code_imports_it(tmp_path, file, line, found):
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_text(line)
+    assert imports_package(tmp_path, "ray") is found
