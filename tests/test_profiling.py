@@ -8,8 +8,13 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import GymError
+from nemo_gym.launch import plan_launch, release_ports, serve_config
 from nemo_gym.profiling import Profiler
+from nemo_gym.rollout_collection import RolloutCollectionHelper
+from tests.test_launch import AGENT, DATA
+from tests.test_launch import config as config  # a fixture
 
 pytest.importorskip("yappi")
 
@@ -151,3 +156,35 @@ def test_a_missing_yappi_is_named_with_the_extra_that_has_it(tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "yappi", None)
     with pytest.raises(GymError, match=r"pip install 'nemo-gym\[profiling\]'"):
         Profiler(name="s", base_profile_dir=tmp_path).start()
+
+
+def test_each_server_that_is_profiled_has_a_process_of_its_own_with_yappi(config, monkeypatch):
+    config.profiling_enabled = True
+    assert {plan.placement for plan in plan_launch(config)} == {"process"}
+    monkeypatch.setitem(sys.modules, "yappi", None)
+    with pytest.raises(GymError, match=r"pip install 'nemo-gym\[profiling\]'"):
+        plan_launch(config)
+    release_ports(config)
+
+
+async def test_a_run_writes_the_calls_of_each_server_under_its_name_and_says_where(config, tmp_path: Path):
+    config.profiling_enabled, config.profiling_results_dirpath = True, str(tmp_path)
+    config.default_placement = "inline"  # as hard as it gets: all of them in this process
+    rows = [
+        {**row, "_ng_task_index": index, "_ng_rollout_index": 0, "agent_ref": {"name": AGENT}}
+        for index, row in enumerate(read_rows(DATA / "example.jsonl"))
+    ]
+    said: list[str] = []
+    async with serve_config(config, said.append):
+        for finished in RolloutCollectionHelper().run_examples(rows):
+            await finished
+    logs = read_logs(tmp_path)
+    verified = {name: log[key][0] for name, log in logs.items() for key in log if key.endswith(".verify")}
+    assert verified == {"example_single_tool_call": str(len(rows))}
+    assert logs[AGENT]["SimpleAgent.run"][0] == str(len(rows))
+    assert said[-4] == f"profiles in {tmp_path}:"
+    assert sorted(said[-3:]) == sorted(f"  {name}: {name}.log" for name in logs)
+
+
+def read_logs(folder: Path) -> dict[str, dict[str, list[str]]]:
+    return {path.stem: rows_of(path.read_text()) for path in folder.glob("*.log")}

@@ -90,8 +90,12 @@ def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], mac
 def _fill_folders(config: DictConfig, machine: Machine) -> None:
     _default(config, "cache_dir", str(machine.cache_dir))
     _default(config, "results_dir", str(machine.results_dir))
-    for key in ("cache_dir", "results_dir"):
-        config[key] = str(Path(config[key]).expanduser().absolute())
+    if config.get("profiling_enabled"):
+        _default(config, "profiling_results_dirpath", str(Path(config.results_dir) / "profiling"))
+    # Servers work in folders of their own, so that a relative path would mean another place to each.
+    for key in ("cache_dir", "results_dir", "profiling_results_dirpath"):
+        if config.get(key) is not None:
+            config[key] = str(Path(config[key]).expanduser().absolute())
     _default(config, "uv_cache_dir", str(Path(config.cache_dir) / "uv"))
     _default(config, "uv_venv_dir", str(machine.working_dir))
 

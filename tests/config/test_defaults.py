@@ -117,8 +117,9 @@ def test_skip_verification_is_copied_into_agents_that_do_not_say_themselves(tmp_
 
 def test_folders_are_made_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = online({"results_dir": "out", "cache_dir": "my/cache"}, tmp_path)
+    config = online({"results_dir": "out", "cache_dir": "my/cache", "profiling_results_dirpath": "prof"}, tmp_path)
     assert config.results_dir == str(tmp_path / "out")
+    assert config.profiling_results_dirpath == str(tmp_path / "prof")
     assert Path(config.uv_cache_dir) == tmp_path / "my" / "cache" / "uv"
 
 
