@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from nemo_gym._util.addresses import reachable_url
 from nemo_gym._view.shelf import Shelf
 from nemo_gym.errors import GymError
 
@@ -80,11 +81,9 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def url_of(listening: socket.socket) -> str:
-    """Where a browser on this machine finds the page."""
+    """Where a browser finds the page."""
     host, port = listening.getsockname()[:2]
-    if host in ("0.0.0.0", "::"):
-        host = "127.0.0.1"
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return reachable_url(host, port)
 
 
 def serve(shelf: Shelf, listening: socket.socket) -> None:

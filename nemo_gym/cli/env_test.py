@@ -229,6 +229,8 @@ async def _suites(
             suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, plan))
         elif not plan.python.exists():
             suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, failure))
+        elif not _has_pytest(plan.python):
+            suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, _explain_missing_pytest(server, plan)))
         else:
             suites.append(_suite(server, plan, settings))
     if len(ours) == 1 and ours[0].recipe is not None and not failure:
@@ -247,6 +249,19 @@ def _interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
         return plan_venv(folder, settings, extras=True)
     except GymError as error:
         return str(error)
+
+
+def _has_pytest(python: Path) -> bool:
+    if python == Path(sys.executable):
+        return find_spec("pytest") is not None
+    return any(python.parents[1].glob("lib/python*/site-packages/pytest/__init__.py"))
+
+
+def _explain_missing_pytest(server: ServerFolder, plan: VenvPlan) -> str:
+    what = f"the tests of {server.entrypoint} need pytest, which is not installed in its environment ({plan.python}).\n"
+    if plan.recipe is None:
+        return f"{what}hint: pip install 'nemo-gym[dev]'"
+    return f"{what}hint: ask for it in {server.folder / 'requirements.txt'}, with the line `nemo-gym[dev]`"
 
 
 def _tell(progress: VenvProgress) -> None:

@@ -15,6 +15,7 @@ from nemo_gym.cli import render
 from nemo_gym.cli.selectors import UsageError
 from nemo_gym.errors import GymError
 
+_EVALUATED = ("benchmarks", "environments", "resources-servers")
 _FILTERS = ("domain", "modality", "licensing", "status", "lifecycle")
 _Column = tuple[str, Callable[[Entry], Any]]
 _DESCRIPTION: _Column = ("Description", lambda entry: entry.description)
@@ -71,7 +72,7 @@ def resources_servers(overrides: list[str]) -> int:
 
 
 def search(overrides: list[str]) -> int:
-    """`gym search [TYPE] QUERY`: of one type, or of benchmarks and environments."""
+    """`gym search [TYPE] QUERY`: of one type, or of all that can be evaluated, one kind after the other."""
     given = _given(overrides)
     query = str(given.get("query") or "")
     if not query:
@@ -79,8 +80,8 @@ def search(overrides: list[str]) -> int:
     noun = str(given.get("catalog_type") or "")
     if noun and noun not in NOUNS:
         raise UsageError(f"there is no type {noun!r}. {did_you_mean(noun, NOUNS)}")
-    entries = [entry for one in ([noun] if noun else NOUNS[:2]) for entry in _entries(one)]
-    _print(noun, search_entries(entries, query), given, f"match {query!r}")
+    found = [entry for one in ([noun] if noun else _EVALUATED) for entry in search_entries(_entries(one), query)]
+    _print(noun, found, given, f"match {query!r}")
     return 0
 
 
@@ -127,9 +128,9 @@ def _named(noun: str, name: str, entries: Sequence[Entry]) -> Entry:
 
 
 def _print(noun: str, entries: Sequence[Entry], given: Mapping[str, Any], condition: str) -> None:
-    plural = noun.replace("-", " ") or "benchmarks or environments"
+    plural = noun.replace("-", " ") or "benchmarks, environments or resources servers"
     if given.get("json"):
-        render.json_data([_row(entry) for entry in entries])
+        render.json_data([{**({} if noun else {"type": entry.type}), **_row(entry)} for entry in entries])
     elif not entries:
         render.data(f"No {plural} {condition}." if condition else f"No {plural} found.")
     else:

@@ -20,6 +20,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback, reachable_url
 from nemo_gym.cli import render
 from nemo_gym.cli.plan import show_plan
 from nemo_gym.errors import GymError
@@ -97,7 +98,11 @@ class RunHelper:
         if not self.server_instances:
             render.note("No server instances to display.")
         for number, server in enumerate(self.server_instances, 1):
-            render.note(f"[{number}] {server.process_name} ({server.server_type}/{server.name}) {server.url}")
+            url = reachable_url(server.host or "", server.port or 0)
+            render.note(f"[{number}] {server.process_name} ({server.server_type}/{server.name}) {url}")
+        # One without a process is run by somebody else.
+        if any(server.pid and not is_loopback(server.host or "") for server in self.server_instances):
+            render.note(OPEN_TO_ALL)
 
     def run_forever(self) -> None:
         """Wait until a signal comes or a server dies, then stop everything; a death is raised."""

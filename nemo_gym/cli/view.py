@@ -14,6 +14,7 @@ from pydantic import Field, field_validator
 
 from nemo_gym._reports.errors import ReportError
 from nemo_gym._reports.export import export_report
+from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback
 from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
 from nemo_gym._view.shelf import Shelf
 from nemo_gym.cli import render
@@ -67,6 +68,8 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
     if config.server_port not in (0, port):
         render.note(f"Port {config.server_port} is taken; {port} is free.")
     render.data(f"Viewing {', '.join(map(str, paths))} at {url}")
+    if not is_loopback(listening.getsockname()[0]):
+        render.note(OPEN_TO_ALL)
     render.note("Press Ctrl-C to stop.")
     if config.open_browser:
         import webbrowser

@@ -14,7 +14,7 @@ import pytest
 
 import nemo_gym
 from nemo_gym._checks.suites import Suite, SuiteResult, run_suite
-from nemo_gym.cli import legacy, server_folders
+from nemo_gym.cli import env_test, legacy, server_folders
 from nemo_gym.cli.main import main
 
 PASSING = "def test_one():\n    assert True\n"
@@ -69,6 +69,17 @@ def test_one_server_gives_the_exit_code_of_pytest(here, capsys, tests, code, ver
     write_server(here, "mine", tests)
     given, result = outcome(capsys, "+entrypoint=responses_api_agents/mine")
     assert (given, result["exit_code"], result["verdict"]) == (code, code, verdict)
+
+
+@pytest.mark.parametrize("files", [{}, {"requirements.txt": ""}])
+def test_without_pytest_it_says_how_to_get_it(here, capsys, monkeypatch, files):
+    monkeypatch.setattr(env_test, "find_spec", lambda name: None)
+    write_server(here, "mine", **files)
+    assert main(["env", "test", "mine"]) == 1
+    said = capsys.readouterr().err
+    assert "the tests of responses_api_agents/mine need pytest, which is not installed in its environment" in said
+    assert "\nhint: pip install 'nemo-gym[dev]'" in said
+    assert "Traceback" not in said
 
 
 def test_a_suite_sees_its_own_folder_its_root_and_the_other_servers(here, capsys, monkeypatch):

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
 import json
 
 import pytest
 
+from nemo_gym import PARENT_DIR
 from tests.support.catalogue import write_benchmark, write_config, write_environment
 
 
@@ -83,7 +85,7 @@ def test_nothing_found_is_said_and_no_failure(gym, monkeypatch):
         "[]\n",
     )
     assert gym("list", "environments", "--domain", "math").out == "No environments match domain math.\n"
-    assert gym("search", "zzz").out == "No benchmarks or environments match 'zzz'.\n"
+    assert gym("search", "zzz").out == "No benchmarks, environments or resources servers match 'zzz'.\n"
 
 
 def test_what_cannot_be_read_is_told_on_stderr_so_that_json_parses(catalogue, gym):
@@ -127,9 +129,24 @@ def test_a_name_that_is_not_there_fails_with_the_nearest_one(catalogue, gym):
     assert "there is no environment 'addign'. Did you mean 'adding'?" in said.err
 
 
-def test_a_search_finds_benchmarks_and_environments_unless_told_what(catalogue, gym):
-    assert set(rows(gym("search", "tiny", "--json"))) == {"tiny"}
-    assert set(rows(gym("search", "two numbers", "--json"))) == {"adding"}
+def test_a_search_without_a_type_finds_all_of_a_domain_one_kind_after_the_other(monkeypatch, gym):
+    monkeypatch.setattr("nemo_gym.cli.listing.component_search_roots", lambda: [PARENT_DIR])
+    of_domain = {
+        (one["name"], noun.removesuffix("s"))
+        for noun in ("benchmarks", "environments", "resources-servers")
+        for one in json.loads(gym("list", noun, "--json").out)
+        if one["domain"] == "math"
+    }
+    found = json.loads(gym("search", "math", "--json").out)
+    assert {("gsm8k", "benchmark"), ("math_with_judge", "resources-server")} <= of_domain
+    assert of_domain <= {(one["name"], one["type"]) for one in found}
+    assert [kind for kind, _ in itertools.groupby(one["type"] for one in found)] == ["benchmark", "resources-server"]
+    assert gym("search", "math").out.startswith("Benchmarks, environments and resources servers that match 'math' (")
+
+
+def test_a_search_is_of_one_type_if_it_is_told_so(catalogue, gym):
+    assert "tiny" in rows(gym("search", "tiny", "--json"))
+    assert "adding" in rows(gym("search", "two numbers", "--json"))
     assert "simple_agent" in rows(gym("search", "agents", "simple", "--json"))
     assert rows(gym("search", "benchmarks", "numbers", "--json")) == {}
 

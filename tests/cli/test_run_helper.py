@@ -7,6 +7,9 @@ from textwrap import dedent
 import psutil
 import pytest
 
+from nemo_gym._util.addresses import OPEN_TO_ALL, reachable_host
+from nemo_gym.cli import RunHelper
+from nemo_gym.server_utils import ServerInstanceDisplayConfig
 from tests.support import warm_start
 from tests.support.small_servers import write_server
 
@@ -215,3 +218,21 @@ def test_servers_that_block_the_event_loop_are_left_behind_with_a_word(run_progr
         assert helper.hangs
         assert "placement: process" in said[-1], said
     """)
+
+
+def test_servers_for_every_address_are_shown_where_others_find_them(monkeypatch, capsys):
+    servers = [
+        ServerInstanceDisplayConfig(process_name=name, server_type="t", name="i", host=host, port=80, pid=pid)
+        for name, host, pid in (("mine", "127.0.0.1", 1), ("open", "0.0.0.0", 1), ("theirs", "10.1.1.1", None))
+    ]
+    monkeypatch.setattr(RunHelper, "server_instances", servers)
+    RunHelper().display_server_instance_info()
+    assert capsys.readouterr().err.splitlines() == [
+        "[1] mine (t/i) http://127.0.0.1:80",
+        f"[2] open (t/i) http://{reachable_host('0.0.0.0')}:80",
+        "[3] theirs (t/i) http://10.1.1.1:80",
+        OPEN_TO_ALL,
+    ]
+    monkeypatch.setattr(RunHelper, "server_instances", [servers[0], servers[2]])
+    RunHelper().display_server_instance_info()
+    assert OPEN_TO_ALL not in capsys.readouterr().err

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from nemo_gym._util.addresses import reachable_host
 from nemo_gym.cli import legacy, view
 from tests.view import rows
 
@@ -42,12 +43,14 @@ def test_a_file_is_named_as_a_word_or_as_a_setting(gym, run, served, arguments):
     ((names, where),) = served
     assert (said.code, names, where[0]) == (0, ["run.jsonl"], "127.0.0.1")
     assert said.out == f"Viewing run.jsonl at http://127.0.0.1:{where[1]}\n"
+    assert "Everyone" not in said.err
 
 
 def test_it_listens_for_every_address_if_asked_to(gym, run, served):
     said = gym("view", "run.jsonl", "--host", "0.0.0.0", "--port", "0")
     assert (said.code, served[0][1][0]) == (0, "0.0.0.0")
-    assert "at http://127.0.0.1:" in said.out
+    assert f"at http://{reachable_host('0.0.0.0')}:" in said.out
+    assert "Everyone who can reach this machine can use it" in said.err
 
 
 def test_several_files_are_opened_together(gym, run, served):

@@ -6,6 +6,7 @@ import socket
 
 import pytest
 
+from nemo_gym._util.addresses import reachable_host
 from nemo_gym._view.serve import ViewerUnavailable, listen, require_gradio, url_of
 
 
@@ -30,9 +31,10 @@ def test_the_socket_listens_at_once_so_that_a_browser_may_wait():
             assert accepted.recv(100) == b"asked before anybody was there"
 
 
-def test_every_address_is_shown_as_one_that_a_browser_understands():
+def test_every_address_is_shown_as_the_one_that_works_from_elsewhere():
     with listen("0.0.0.0", 0) as listening:
-        assert url_of(listening).startswith("http://127.0.0.1:")
+        port = listening.getsockname()[1]
+        assert url_of(listening) == f"http://{reachable_host('0.0.0.0')}:{port}"
 
 
 def test_an_address_of_another_machine_is_refused_with_a_way_out():
