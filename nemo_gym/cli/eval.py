@@ -38,6 +38,7 @@ from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
+from nemo_gym.cli.forecast import tell_duration
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
@@ -121,24 +122,26 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
             is_playing.set()
             begin = Journal.resume if todo.resumed else Journal.begin
             summary, before = todo.summary, todo.manifest.counts.requested - todo.count
-            with begin(paths, todo.manifest) as journal, shown(summary, limiter, on, before=before) as count:
-                counts = await collect(
-                    todo.rows,
-                    lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
-                    journal,
-                    limiter,
-                    control,
-                    CollectSettings(
-                        settings.rollout_timeout_seconds,
-                        settings.max_failure_rate,
-                        settings.fail_on_tool_error,
-                        give_up_on_endpoint=True,
-                        endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
-                    ),
-                    scores.noting(count),
-                    observer_for(client),
-                    _attach_trajectory_record,
-                )
+            with begin(paths, todo.manifest) as journal:
+                rows = todo.rows if settings.quiet else await tell_duration(client, todo.rows, todo.count)
+                with shown(summary, limiter, on, before=before) as count:
+                    counts = await collect(
+                        rows,
+                        lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
+                        journal,
+                        limiter,
+                        control,
+                        CollectSettings(
+                            settings.rollout_timeout_seconds,
+                            settings.max_failure_rate,
+                            settings.fail_on_tool_error,
+                            give_up_on_endpoint=True,
+                            endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
+                        ),
+                        scores.noting(count),
+                        observer_for(client),
+                        _attach_trajectory_record,
+                    )
                 if control.is_stopping:
                     journal.close("interrupted")
             # What a run was given up for is said at the very end.

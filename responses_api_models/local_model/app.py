@@ -37,6 +37,7 @@ from responses_api_models.local_model.engine import (
     default_threads,
     require_engine,
 )
+from responses_api_models.local_model.forecast import ExpectedWork, Forecast, ForecastRequest, measure_speed
 from responses_api_models.local_model.gate import GateFull
 from responses_api_models.local_model.seeds import Seeds
 from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
@@ -144,6 +145,7 @@ class LocalModel(SimpleResponsesAPIModel):
         app = super().setup_webserver()
         app.get("/health")(self.health)
         app.get("/v1/models")(self.models)
+        app.post("/forecast")(self.forecast)
         inner = app.router.lifespan_context
 
         @asynccontextmanager
@@ -188,6 +190,30 @@ class LocalModel(SimpleResponsesAPIModel):
         """`GET /v1/models`: the one model."""
         model = {"id": self.model_name, "object": "model", "created": 0, "owned_by": "local"}
         return {"object": "list", "data": [{**model, "context_length": self.config.context_length}]}
+
+    async def forecast(self, body: ForecastRequest = Body()) -> Forecast:
+        """`POST /forecast`: how fast the model is here, and how much work the samples are."""
+        engine = await self._loaded()
+        read, written = await measure_speed(engine)
+        return Forecast(
+            model=self.model_name,
+            parameters=await engine.parameter_count(),
+            context_length=self.config.context_length,
+            read_tokens_per_s=read,
+            written_tokens_per_s=written,
+            work=[await self._expect_work(engine, sample) for sample in body.samples],
+        )
+
+    async def _expect_work(self, engine: Engine, sample: NeMoGymResponseCreateParamsNonStreaming) -> ExpectedWork:
+        params = self._converter.responses_to_chat_completion_create_params(sample)
+        asked = {name: value for name, value in params if name in params.model_fields_set}
+        ask = chat.ask_of(asked, self.config.sampling.model_dump())
+        prompt_tokens = len(await engine.prompt_ids(ask.messages))
+        room = max(0, self.config.context_length - prompt_tokens)
+        limit = ask.max_tokens if ask.max_tokens is not None else self.config.max_output_tokens
+        # With tools there may be several replies, which share the context.
+        most = room if ask.box.schemas or limit is None else min(room, limit)
+        return ExpectedWork(prompt_tokens=min(prompt_tokens, self.config.context_length), most_output_tokens=most)
 
     # --- requests -----------------------------------------------------------------------------------------------------
 

@@ -176,8 +176,17 @@ class Engine:
 
     async def vocabulary_size(self) -> int:
         """How many tokens the model knows."""
-        size: int = (await self._get("/v1/models"))["data"][0]["meta"]["n_vocab"]
+        size: int = (await self._meta())["n_vocab"]
         return size
+
+    async def parameter_count(self) -> int:
+        """How many parameters the model has."""
+        count: int = (await self._meta())["n_params"]
+        return count
+
+    async def _meta(self) -> dict[str, Any]:
+        meta: dict[str, Any] = (await self._get("/v1/models"))["data"][0]["meta"]
+        return meta
 
     async def _get(self, path: str) -> Any:
         async with get_global_aiohttp_client().get(f"{self._url}{path}", headers=self._headers()) as reply:
