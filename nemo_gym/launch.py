@@ -4,7 +4,6 @@
 The head server and the servers that need nothing of their own share this process; the others get a process each.
 """
 
-import importlib.metadata
 import os
 import sys
 import time
@@ -46,7 +45,7 @@ from nemo_gym.global_config import (
 )
 from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path
-from nemo_gym.profiling import import_yappi
+from nemo_gym.profiling import describe_profiles, profiler_requirements
 from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
 
@@ -140,16 +139,11 @@ def venv_settings(config: DictConfig) -> VenvSettings:
         python_version=str(config["python_version"]),
         verbose=bool(config.get("pip_install_verbose")),
         skip_if_present=bool(config.get("skip_venv_if_present")),
-        extra_requirements=(*(config.get("head_server_deps") or ()), *_profiler_requirement(config)),
+        extra_requirements=(
+            *(config.get("head_server_deps") or ()),
+            *(profiler_requirements() if config.get("profiling_enabled") else ()),
+        ),
     )
-
-
-def _profiler_requirement(config: DictConfig) -> list[str]:
-    """What an environment needs so that its server can be profiled."""
-    if not config.get("profiling_enabled"):
-        return []
-    import_yappi()  # or say how to get it, before anything starts
-    return [f"yappi=={importlib.metadata.version('yappi')}"]
 
 
 async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
@@ -245,7 +239,8 @@ async def serve_config(
                         await running.unless_dead(wait_for_models(config, notice, count))
                     yield Served(servers, running)
         if config.get("profiling_enabled"):
-            _tell_profiles(config, plans, notice)
+            names = [plan.name for plan in plans if plan.placement != "external"]
+            notice(describe_profiles(Path(config["profiling_results_dirpath"]), names))
     finally:
         release_ports(config)
         await close_global_aiohttp_client()
@@ -264,18 +259,6 @@ async def _ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: 
             yield
         finally:
             await in_thread(stack.close)
-
-
-def _tell_profiles(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
-    """Say where the profile of each server lies."""
-    folder = Path(config["profiling_results_dirpath"])
-    notice(f"profiles in {folder}:")
-    for plan in plans:
-        if plan.placement != "external":
-            logs = sorted(
-                path.name for path in (*folder.glob(f"{plan.name}.log"), *folder.glob(f"{plan.name}.worker*.log"))
-            )
-            notice(f"  {plan.name}: {', '.join(logs) or 'none, it ended too early to write one'}")
 
 
 def startup_timeout_s(config: DictConfig) -> float:

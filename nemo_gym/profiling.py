@@ -6,10 +6,11 @@ functions, so give a server a process of its own or name its folder in `required
 """
 
 import contextlib
+import importlib.metadata
 import logging
 import shutil
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -102,6 +103,21 @@ class Profiler(BaseModel):
             subprocess.run(command, check=True, capture_output=True, timeout=_PNG_TIMEOUT_S)
         except (subprocess.SubprocessError, OSError) as error:
             logger.warning("the call graph of %r could not be drawn: %s", self.name, error)
+
+
+def profiler_requirements() -> list[str]:
+    """Return what an environment needs so that its servers can be profiled; GymError if it is missing here."""
+    import_yappi()
+    return [f"yappi=={importlib.metadata.version('yappi')}"]
+
+
+def describe_profiles(folder: Path, names: Sequence[str]) -> str:
+    """Say where the profiles of the servers `names` lie."""
+    lines = [f"profiles in {folder}:"]
+    for name in names:
+        logs = sorted(path.name for path in (*folder.glob(f"{name}.log"), *folder.glob(f"{name}.worker*.log")))
+        lines.append(f"  {name}: {', '.join(logs) or 'none, it ended too early to write one'}")
+    return "\n".join(lines)
 
 
 def import_yappi() -> Any:

@@ -356,7 +356,8 @@ class SimpleServer(BaseServer):
         from nemo_gym.profiling import Profiler  # yappi is only there where someone profiles
 
         worker = this_worker()
-        own_classes = [cls for cls in type(self).__mro__ if issubclass(cls, SimpleServer) and not _is_ours(cls)]
+        classes = [cls for cls in type(self).__mro__ if issubclass(cls, SimpleServer)]
+        own_classes = [cls for cls in classes if not cls.__module__.startswith("nemo_gym.")]
         Profiler(
             name=self.config.name if worker is None else f"{self.config.name}.worker{worker.index}",
             base_profile_dir=profiling_config.profiling_results_dirpath,
@@ -440,10 +441,6 @@ class SimpleServer(BaseServer):
 
             read = {**session_by_header(self), **read}
         return SessionAffinity(app, worker.peers, worker.peer_listener(), read)
-
-
-def _is_ours(cls: type) -> bool:
-    return cls.__module__.partition(".")[0] == "nemo_gym"
 
 
 class HeadServer(BaseServer):

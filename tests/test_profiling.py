@@ -182,8 +182,9 @@ async def test_a_run_writes_the_calls_of_each_server_under_its_name_and_says_whe
     verified = {name: log[key][0] for name, log in logs.items() for key in log if key.endswith(".verify")}
     assert verified == {"example_single_tool_call": str(len(rows))}
     assert logs[AGENT]["SimpleAgent.run"][0] == str(len(rows))
-    assert said[-4] == f"profiles in {tmp_path}:"
-    assert sorted(said[-3:]) == sorted(f"  {name}: {name}.log" for name in logs)
+    heading, *places = said[-1].splitlines()
+    assert heading == f"profiles in {tmp_path}:"
+    assert sorted(places) == sorted(f"  {name}: {name}.log" for name in logs)
 
 
 def read_logs(folder: Path) -> dict[str, dict[str, list[str]]]:
