@@ -53,7 +53,9 @@ def environment(tmp_path_factory) -> Iterator[Path]:
     place = tmp_path_factory.mktemp("ray") / "venv"
     uv = Path(sys.executable).with_name("uv")
     subprocess.run([uv, "venv", "-q", "--python", sys.executable, place], check=True)
-    words = [uv, "pip", "install", "-q", "--python", place / "bin/python", "-c", "constraints.txt", "-e", ".[ray]"]
+    # Compiled once: Ray starts half a dozen processes and gives them half a minute.
+    words = [uv, "pip", "install", "-q", "--compile-bytecode", "--python", place / "bin/python"]
+    words += ["-c", "constraints.txt", "-e", ".[ray]"]
     installed = subprocess.run(words, cwd=PARENT_DIR, capture_output=True, text=True)
     if installed.returncode:
         pytest.skip(f"Ray cannot be installed here: {installed.stderr[-500:]}")
@@ -101,6 +103,13 @@ def ray_cluster(environment: Path):
 @pytest.fixture(scope="module")
 def cluster(environment):
     with ray_cluster(environment) as addresses:
+        # A client's server has half a minute to start as well, which the first one on a busy machine does not meet.
+        join = [environment / "python", "-c", f"import ray; ray.init({addresses[1]!r})"]
+        for _ in range(5):
+            joined = subprocess.run(join, env=variables(environment), capture_output=True, text=True)
+            if joined.returncode == 0:
+                break
+        assert joined.returncode == 0, joined.stderr
         yield addresses
 
 
