@@ -213,7 +213,7 @@ def test_what_was_not_recorded_is_said_and_is_no_zero(rollout):
     del row["response"]["usage"], row["response"]["status"]
     said = Page(rollout_html(read_rollout(row))).text
     assert "tokens in not recorded, tokens out not recorded, finish not recorded, time not recorded" in said
-    row["ng_model_call_capture"] = {"calls": [{"latency_ms": 12.0}]}
+    row["ng_model_call_capture"] = {"calls": [{"latency_total_ms": 12.0}]}
     assert "12 msnot recordednot recorded" in Page(rollout_html(read_rollout(row))).text
 
 

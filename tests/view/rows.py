@@ -206,13 +206,16 @@ def failure(task: int, kind: str, message: str) -> dict[str, Any]:
     """A row of a failures file, with the calls that were captured."""
     output = [_reasoning("Oslo"), _tool_call(0, "Oslo", 3, 4)[0]]
     request = {"input": [*_asked("Oslo")["input"], *output, _tool_call(0, "Oslo", 3, 4)[1]]}
-    calls = [{"status_code": 200, "latency_ms": 700.0, "response": {"status": "completed", "output": output}}]
-    calls.append({"request": request, "status_code": 503, "error_category": "upstream_error"})
+    calls = [{"model_call_id": "m", "status_code": 200, "latency_total_ms": 700.0, "response_status": "completed"}]
+    said = [{"model_call_id": "m", "response": {"status": "completed", "output": output}}]
+    calls.append({"model_call_id": "n", "status_code": 503, "error_category": "upstream_error"})
+    said.append({"model_call_id": "n", "request": request})
     return {
         "_ng_task_index": task,
         "_ng_rollout_index": 0,
         "agent_ref": {"type": "responses_api_agents", "name": "weather_agent"},
         "ng_model_call_capture": {"calls": calls},
+        "ng_trajectory": {"model_calls": said},
         "_ng_failure": {
             "kind": kind,
             "boundary": "agent",

@@ -88,7 +88,7 @@ def test_a_failed_rollout_shows_its_prompt_and_what_was_said_until_then(visit):
     expect(shown.locator(".ngv-given .ngv-user")).to_contain_text("What is the weather in Cairo")
     made = ["Model thought", "Model asked for get_weather", "Tool answered"]
     assert shown.locator(".ngv-made .ngv-role").all_inner_texts() == made
-    expect(shown.locator("tr", has_text="server_error")).to_contain_text("not recorded")
+    expect(shown.locator("tr", has_text="upstream_error")).to_contain_text("not recorded")
 
 
 def test_reasoning_is_folded_until_it_is_asked_for(visit):
