@@ -72,7 +72,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         """Metrics over many rollouts of this agent."""
         if self.config.skip_verification:
             warnings.warn(
-                f"agent {self.config.name!r} skips verification: its rollouts carry no scores to aggregate",
+                f"agent {self.config.name!r} has skip_verification=True: its rollouts carry no scores to aggregate",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -130,11 +130,12 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
 
     def url_path_for_request(self, url_path: str, request: Request) -> str:
         """`url_path` with the prefix under which `request` itself came in."""
-        # A test's stand-in for a request may have cookies and nothing else.
+        # A stand-in for a request may have cookies and path parameters and nothing else.
         rollout_id = (getattr(request, "path_params", None) or {}).get("rollout_id")
         if not isinstance(rollout_id, str):
             return url_path
-        capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in request.url.path
+        path: str = getattr(getattr(request, "url", None), "path", "")
+        capture = f"/{rollout_id}/{TOKEN_CAPTURE_PATH_SEGMENT}/" in path
         return f"{rollout_path_prefix(rollout_id, token_capture=capture)}{url_path}"
 
     def base_url_for_run(self, base_url: str, body: BaseRunRequest | Mapping[str, Any]) -> str:

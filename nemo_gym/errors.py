@@ -13,6 +13,7 @@
     │   ├── AlmostServerError         (ValueError)         a block that was meant as a server but does not validate
     │   ├── UnknownServerError        (KeyError)           a call to a server that the config does not have
     │   ├── PromptError, SkillError   (ValueError)         in `nemo_gym.prompt`, `nemo_gym.skills`
+    │   │   └── PromptFieldError      (KeyError)           a field that a prompt asks for and a row lacks
     │   └── ConfigProblems            (ValueError)         several of the above at once
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
     ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
@@ -34,6 +35,7 @@
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
     ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym.ray_utils`
+    ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   └── ToolCrashed                                    a tool's server error that is to count as one

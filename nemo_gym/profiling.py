@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a server spends its time: a function profile as text, callgrind file, call graph and picture.
 
-Measures CPU time with yappi, which is an extra. yappi measures a whole process: servers that share one see each other's
+Measures CPU time with yappi and draws with gprof2dot, which are an extra. yappi measures a whole process: servers that share one see each other's
 functions, so give a server a process of its own or name its folder in `required_str`.
 """
 
@@ -12,9 +12,10 @@ import shutil
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, field_validator
 
 from nemo_gym.errors import GymError
 
@@ -28,20 +29,31 @@ _GRAPH_MIN_SHARE = 0.005
 _PNG_TIMEOUT_S = 60
 
 
+class ProfilingToolMissing(GymError, ModuleNotFoundError):
+    """A library that profiling needs is not installed."""
+
+
 class Profiler(BaseModel):
     """Profiles this process from `start` to `stop`, into `<base_profile_dir>/<name>.{log,callgrind,dot,png}`."""
 
     name: str
     base_profile_dir: Path
     required_str: str | tuple[str, ...] | None = None
-    """Show only functions whose `file:line name` contains this, or one of these, in the log and the graph."""
+    """Show only functions whose `file:line name` contains this, or one of these."""
 
     # yappi has one switch for the whole process, so it is on as long as anyone needs it.
     _running: ClassVar[set[int]] = set()
 
+    @field_validator("name")
+    @classmethod
+    def _refuse_spaces(cls, name: str) -> str:
+        if " " in name:
+            raise ValueError(f"Spaces are not allowed in the name of a profiler, which names its files: {name!r}")
+        return name
+
     def start(self) -> None:
         """Begin measuring."""
-        yappi = import_yappi()
+        yappi, _ = import_tools()
         if not Profiler._running:
             yappi.set_clock_type("cpu")
             yappi.start()
@@ -53,20 +65,23 @@ class Profiler(BaseModel):
         self.dump()
         Profiler._running.discard(id(self))
         if not Profiler._running:
-            yappi = import_yappi()
+            yappi, _ = import_tools()
             yappi.stop()
             yappi.clear_stats()
         logger.info("profile of %r is in %s", self.name, self.base_profile_dir)
 
     def dump(self) -> Path:
         """Write what was measured so far, over an earlier dump; returns the path of the log."""
-        stats = import_yappi().get_func_stats()
-        self.base_profile_dir.mkdir(parents=True, exist_ok=True)
-        stats.save(str(self._path("callgrind")), type="CALLGRIND")
+        yappi, gprof2dot = import_tools()
         wanted = (self.required_str,) if isinstance(self.required_str, str) else self.required_str or ("",)
-        shown = [stat for stat in stats if any(part in stat.full_name for part in wanted)]
-        self._path("log").write_text(_table(shown))
-        self._path("dot").write_text(_call_graph(shown))
+        stats = yappi.get_func_stats(filter_callback=lambda stat: any(part in stat.full_name for part in wanted))
+        self.base_profile_dir.mkdir(parents=True, exist_ok=True)
+        self._path("log").write_text(_table(list(stats)))
+        stats.save(str(self._path("callgrind")), type="CALLGRIND")
+        with self._path("callgrind").open() as saved, self._path("dot").open("w") as drawn:
+            graph = gprof2dot.CallgrindParser(saved).parse()
+            graph.prune(_GRAPH_MIN_SHARE, _GRAPH_MIN_SHARE, [], False)
+            gprof2dot.DotWriter(drawn).graph(graph, gprof2dot.TEMPERATURE_COLORMAP)
         self._draw()
         return self._path("log")
 
@@ -107,8 +122,7 @@ class Profiler(BaseModel):
 
 def profiler_requirements() -> list[str]:
     """Return what an environment needs so that its servers can be profiled; GymError if it is missing here."""
-    import_yappi()
-    return [f"yappi=={importlib.metadata.version('yappi')}"]
+    return [f"{tool.__name__}=={importlib.metadata.version(tool.__name__)}" for tool in import_tools()]
 
 
 def describe_profiles(folder: Path, names: Sequence[str]) -> str:
@@ -120,15 +134,17 @@ def describe_profiles(folder: Path, names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def import_yappi() -> Any:
-    """Import yappi, or say which extra has it."""
+def import_tools() -> tuple[ModuleType, ModuleType]:
+    """Import yappi and gprof2dot, or say which extra has them."""
     try:
+        import gprof2dot
         import yappi
     except ImportError as error:
-        raise GymError(
-            f"profiling needs yappi, which is not installed ({error}).\nhint: pip install 'nemo-gym[profiling]'"
+        raise ProfilingToolMissing(
+            f"profiling needs yappi and gprof2dot, which are not both installed ({error}).\n"
+            "hint: Install nemo-gym[dev], or just these two: pip install 'nemo-gym[profiling]'"
         ) from error
-    return yappi
+    return yappi, gprof2dot
 
 
 def _table(stats: list[Any]) -> str:
@@ -151,22 +167,3 @@ def _calls(stat: Any) -> str:
 
 def _seconds(value: float) -> str:
     return f"{value:.6f}"[:8]
-
-
-def _call_graph(stats: list[Any]) -> str:
-    """Who calls whom, for the functions that matter, in the language of graphviz."""
-    total = sum(stat.tsub for stat in stats) or 1.0
-    nodes = {stat.index: stat for stat in stats if stat.ttot / total >= _GRAPH_MIN_SHARE}
-    lines = ["digraph profile {", '  node [shape=box, fontname="monospace"];']
-    for index, stat in nodes.items():
-        label = f"{stat.full_name}\\n{stat.ttot / total:.1%} of CPU, {_calls(stat)} calls"
-        lines.append(f'  f{index} [label="{_quoted(label)}"];')
-    for index, stat in nodes.items():
-        for child in stat.children:
-            if child.index in nodes:
-                lines.append(f'  f{index} -> f{child.index} [label="{child.ncall}"];')
-    return "\n".join([*lines, "}\n"])
-
-
-def _quoted(label: str) -> str:
-    return label.replace('"', '\\"')

@@ -27,6 +27,12 @@ class PromptError(ConfigError, ValueError):
     """A prompt cannot be used, or does not fit the rows it is used for."""
 
 
+class PromptFieldError(PromptError, KeyError):
+    """A prompt asks for a field that a row does not have."""
+
+    __str__ = Exception.__str__  # a KeyError shows the repr of its message
+
+
 class PromptConfig(BaseModel):
     """The templates of one prompt file."""
 
@@ -41,7 +47,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
     if not file.is_file():
         raise ConfigPathNotFoundError(
             f"prompt file {str(path)!r} was not found.\n"
-            f"searched: {', '.join(map(str, component_search_roots())) if not Path(path).is_absolute() else file}\n"
+            f"looked for:\n{_list_places(path)}\n"
             f"hint: give an absolute path, or one relative to the current folder or to the install folder"
         )
     return _parsed(file)
@@ -93,6 +99,26 @@ def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_conf
         raise PromptError(_input_conflict(f"{len(conflicts)} rows (indices {shown}) already have"))
 
 
+def materialize_prompts(
+    input_jsonl: str | Path, prompt_config: str | Path | PromptConfig, output_jsonl: str | Path
+) -> int:
+    """Fill a prompt into every row of a JSONL file and return how many there are.
+
+    ValueError, and no output, if a row has an input already or lacks a field of the prompt.
+    """
+    from nemo_gym._data.render import render_rows
+
+    path = None if isinstance(prompt_config, PromptConfig) else prompt_config
+    prompt = prompt_config if isinstance(prompt_config, PromptConfig) else load_prompt_config(prompt_config)
+    source = _resolve_under_cwd_or_install(input_jsonl)
+    return render_rows(source, Path(output_jsonl), lambda row: apply_prompt_to_row(prompt, row, path))
+
+
+def _list_places(path: str | Path) -> str:
+    roots = [Path()] if Path(path).is_absolute() else component_search_roots()
+    return "\n".join(f"  - {root / path}" for root in roots)
+
+
 def _parsed(file: Path) -> PromptConfig:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
@@ -115,10 +141,10 @@ def _filled(template: str, row: Mapping[str, Any], role: str) -> str:
         return template.format_map(row)
     except (KeyError, AttributeError, IndexError, TypeError) as error:
         missing = error.args[0] if error.args else error
-        raise PromptError(
-            f"the {role} prompt asks for {missing!r}, which the row does not have.\n"
-            f"available fields: {', '.join(map(str, row)) or 'none'}\n"
-            f"hint: literal braces are doubled: '{{{{' and '}}}}'"
+        # On one line, because callers match it as one.
+        raise PromptFieldError(
+            f"the {role} prompt asks for {missing!r}, which the row does not have; available fields: "
+            f"{', '.join(map(str, row)) or 'none'} (literal braces are doubled: '{{{{' and '}}}}')"
         ) from error
     except ValueError as error:
         raise PromptError(

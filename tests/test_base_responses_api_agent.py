@@ -92,6 +92,6 @@ def test_the_base_url_of_a_model_server_is_found_by_its_name():
 
 
 async def test_an_agent_that_skips_verification_has_no_scores_to_aggregate():
-    with pytest.warns(RuntimeWarning, match="skips verification"):
+    with pytest.warns(RuntimeWarning, match="skip_verification=True"):
         metrics = await agent(skip_verification=True).aggregate_metrics(MagicMock(verify_responses=[{"reward": 1.0}]))
     assert metrics.agent_metrics == {}

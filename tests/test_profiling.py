@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
+from pydantic import ValidationError
 
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import GymError
@@ -79,7 +80,7 @@ def test_a_callgrind_file_and_a_call_graph_are_written(tmp_path: Path):
     profile(tmp_path, required_str="test_profiling")
     assert "inner_work" in (tmp_path / "profiles" / "server.callgrind").read_text()
     graph = (tmp_path / "profiles" / "server.dot").read_text()
-    assert graph.startswith("digraph profile {")
+    assert graph.startswith("digraph {")
     assert "outer_work" in graph
     assert "->" in graph
 
@@ -152,10 +153,19 @@ def test_a_lifespan_of_the_app_still_runs(tmp_path: Path):
     assert seen == ["up", "down"]
 
 
-def test_a_missing_yappi_is_named_with_the_extra_that_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "yappi", None)
-    with pytest.raises(GymError, match=r"pip install 'nemo-gym\[profiling\]'"):
-        Profiler(name="s", base_profile_dir=tmp_path).start()
+@pytest.mark.parametrize("tool", ["yappi", "gprof2dot"])
+@pytest.mark.parametrize("act", [Profiler.start, Profiler.dump])
+def test_a_missing_tool_is_named_with_the_extras_that_have_it(tmp_path: Path, monkeypatch, tool, act):
+    monkeypatch.setitem(sys.modules, tool, None)
+    with pytest.raises(ModuleNotFoundError, match=rf"{tool}.*\n.*Install nemo-gym\[dev\]") as raised:
+        act(Profiler(name="s", base_profile_dir=tmp_path))
+    assert isinstance(raised.value, GymError)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_with_a_space_is_refused(tmp_path: Path):
+    with pytest.raises(ValidationError, match="Spaces are not allowed"):
+        Profiler(name="my server", base_profile_dir=tmp_path)
 
 
 def test_each_server_that_is_profiled_has_a_process_of_its_own_with_yappi(config, monkeypatch):

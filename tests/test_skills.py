@@ -1,9 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Folders of skills."""
 
+import hashlib
+
 import pytest
 
-from nemo_gym.skills import SkillError, SkillsRef, list_skills, load_skill_directory, stage_skills
+from nemo_gym.skills import (
+    SkillError,
+    SkillMetadata,
+    SkillsRef,
+    hash_skill_dir,
+    list_skills,
+    load_skill_directory,
+    parse_skill_md,
+    stage_skills,
+)
 
 
 @pytest.fixture
@@ -20,19 +31,20 @@ def skills(tmp_path):
 
 def test_skills_are_named_by_front_matter_or_folder(skills):
     assert [(skill.name, skill.description) for skill in list_skills(skills)] == [
-        ("plain", ""),
+        ("plain", None),
         ("read-pdf", "Read PDFs."),
     ]
 
 
 def test_a_ref_says_where_which_and_what(skills):
     ref = load_skill_directory(skills)
-    assert (ref.path, ref.skills, len(ref.hash)) == (str(skills), ["plain", "read-pdf"], 64)
+    assert (ref.path, ref.hash) == (str(skills), hash_skill_dir(skills))
+    assert ref.skills == [SkillMetadata(name="plain"), SkillMetadata(name="read-pdf", description="Read PDFs.")]
     assert SkillsRef.model_validate(ref.model_dump()) == ref
 
 
 def test_a_folder_may_be_a_skill_itself(skills):
-    assert load_skill_directory(skills / "pdf").skills == ["read-pdf"]
+    assert load_skill_directory(skills / "pdf").skills[0].name == "read-pdf"
 
 
 def test_the_hash_depends_on_content_and_names_and_not_on_the_place(skills, tmp_path):
@@ -50,8 +62,8 @@ def test_staging_copies_the_skills_under_their_names(skills, tmp_path, as_given)
     target = tmp_path / "workspace"
     (target / "plain").mkdir(parents=True)
     (target / "plain" / "stale.txt").write_text("old")
-    staged = stage_skills(as_given(load_skill_directory(skills)), target)
-    assert staged == [target / "plain", target / "read-pdf"]
+    stage_skills(as_given(load_skill_directory(skills)), target)
+    assert sorted(folder.name for folder in target.iterdir()) == ["plain", "read-pdf"]
     assert (target / "read-pdf" / "scripts" / "run.py").read_text() == "1"
     assert not (target / "plain" / "stale.txt").exists()
 
@@ -74,9 +86,28 @@ def test_a_folder_without_skills_is_refused(tmp_path):
         load_skill_directory(tmp_path)
 
 
-def test_a_missing_folder_is_refused(tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        load_skill_directory(tmp_path / "nowhere")
+def test_a_missing_folder_is_refused_and_so_is_a_file(skills, tmp_path):
+    for act in (load_skill_directory, hash_skill_dir, lambda path: stage_skills(path, tmp_path / "target")):
+        with pytest.raises(SkillError, match="nowhere' was not found"):
+            act(tmp_path / "nowhere")
+        with pytest.raises(SkillError, match="is not a folder"):
+            act(skills / "pdf" / "SKILL.md")
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_hash_is_the_start_of_the_sha_256_of_paths_and_contents(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "SKILL.md").write_bytes(b"two")
+    (tmp_path / "a.txt").write_bytes(b"one")
+    whole = hashlib.sha256(b"a.txt\0one\0b/SKILL.md\0two\0").hexdigest()
+    assert hash_skill_dir(tmp_path) == whole[:12]
+
+
+def test_front_matter_gives_name_description_and_version(skills):
+    file = skills / "pdf" / "SKILL.md"
+    file.write_text("---\nname: read-pdf\nversion: 1.2\n---\n")
+    assert parse_skill_md(file) == SkillMetadata(name="read-pdf", version="1.2")
+    assert parse_skill_md(skills / "plain") == SkillMetadata(name="plain")
 
 
 @pytest.mark.parametrize("name", ["../evil", "..", "a/b"])

@@ -109,7 +109,7 @@ class _Walk:
         if Path(path).is_absolute():
             return f"config file {path!r}, named by {asked_by}, does not exist"
         similar = similar_files(path, folders)
-        looked = "\n".join(f"  {folder / path}" for folder in dict.fromkeys(folders))
+        looked = "\n".join(f"  - {folder / path}" for folder in dict.fromkeys(folders))
         guess = f"\nDid you mean {' or '.join(map(repr, similar))}?" if similar else ""
         return f"config file {path!r}, named by {asked_by}, was not found. Looked for:\n{looked}{guess}"
 

@@ -30,7 +30,11 @@ SERVER_TYPES: tuple[ServerType, ...] = ("responses_api_models", "resources_serve
 
 
 class Domain(str, Enum):  # noqa: UP042  `str(Domain.MATH)` is part of the contract
-    """What an environment trains or measures."""
+    """What an environment trains or measures.
+
+    One of `math`, `coding`, `agent`, `knowledge`, `instruction_following`, `long_context`, `safety`, `games`,
+    `translation`, `e2e`, `rlhf` and `other`.
+    """
 
     MATH = "math"
     CODING = "coding"

@@ -169,5 +169,6 @@ GLOBAL_CONFIG = (
     constant("DISALLOWED_PORTS_KEY_NAME", "disallowed_ports"),
     constant("HEAD_SERVER_KEY_NAME", "head_server"),
     constant("DEFAULT_HEAD_SERVER_PORT", 11000),
+    constant("USE_ABSOLUTE_IP", "use_absolute_ip"),
     same("OmegaConf", "omegaconf:OmegaConf"),
 )

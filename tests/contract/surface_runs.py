@@ -221,12 +221,16 @@ PROMPT = (
     function("fill_prompt", "prompt_config, row"),
     function("apply_prompt_to_row", "prompt_config, row"),
     function("validate_prompt_compatibility", "rows"),
+    function("materialize_prompts", "input_jsonl, prompt_config, output_jsonl"),
 )
 
 SKILLS = (
+    model("SkillMetadata", "name", description=None, version=None),
     model("SkillsRef", "path hash skills"),
     function("load_skill_directory", "path"),
-    function("stage_skills", "skills_ref, target_dir"),
+    function("hash_skill_dir", "path"),
+    function("parse_skill_md", "path"),
+    function("stage_skills", "path, dest"),
 )
 
 EXPORTERS = (
