@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a server spends its time: a function profile as text, callgrind file, call graph and picture.
 
-Measures CPU time with yappi and draws with gprof2dot, which are an extra. yappi measures a whole process: servers that share one see each other's
-functions, so give a server a process of its own or name its folder in `required_str`.
+Measures CPU time with yappi and draws with gprof2dot, which are an extra. yappi measures a whole process: servers that
+share one see each other's functions, so give a server a process of its own or name its folder in `required_str`.
 """
 
 import contextlib

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 from aiohttp import ClientError
 from omegaconf import DictConfig
-from pydantic import BaseModel, Field, PositiveInt, field_validator
+from pydantic import BaseModel, Field, PositiveInt, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
 from nemo_gym._rollouts.collect import CollectSettings, Witness, announced, collect, witnessed
 from nemo_gym._rollouts.control import RunControl
@@ -47,6 +47,7 @@ from nemo_gym.global_config import (
     AGENT_REF_KEY_NAME,
     OBSERVABILITY_ENABLED_KEY_NAME,
 )
+from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
 
@@ -98,7 +99,7 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
     agent_name: str | None = Field(default=None, description="The agent of rows that name none.")
     input_jsonl_fpath: str = Field(description="The input tasks, in the form of a file path to a JSONL file.")
     limit: PositiveInt | None = Field(default=None, description="Maximum number of tasks to take from the input.")
-    num_repeats: PositiveInt | dict[str, PositiveInt] | None = Field(
+    num_repeats: PositiveInt | dict[str, PositiveInt] = Field(
         default=1, description="How often to run each task: a number, or one per agent with `_default`."
     )
     num_repeats_add_seed: bool = Field(default=False, description="Send the rollout index as the sampling seed.")
@@ -108,6 +109,19 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
     resume_from_cache: bool = Field(default=False, description="Run only what the output does not hold yet.")
     prompt_config: str | None = Field(default=None, description="A prompt template applied to every row.")
     skills: SkillsConfig | None = Field(default=None, description="Skills for the agents of the run.")
+
+    @field_validator("num_repeats", mode="wrap")
+    @classmethod
+    def _check_repeats(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return 1 if value is None else validate(value)
+        except ValidationError as error:
+            number = "a whole number of at least 1"
+            if isinstance(value, dict):
+                raise ValueError(f"num_repeats dict values must each be {number}, not {value!r}") from error
+            raise ValueError(
+                f"num_repeats must be {number}, or a mapping of agents to such numbers, not {value!r}"
+            ) from error
 
     @field_validator("shard")
     @classmethod
@@ -124,7 +138,7 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         return ExpandSettings(
             agent_name=self.agent_name,
             limit=self.limit,
-            repeats=self.num_repeats or 1,
+            repeats=self.num_repeats,
             add_seed=self.num_repeats_add_seed,
             overrides={_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()},
             prompt=prompt_filler(self.prompt_config),
@@ -161,12 +175,38 @@ class FailedRollout(dict[str, Any]):
 Played = tuple[dict[str, Any], dict[str, Any]]
 
 
-class RolloutCollectionHelper(BaseModel):
-    """Plays examples against the agents that they name."""
+class _MetricsWriter(BaseModel):
+    """Writes the metrics of a run as its running servers compute them; subclasses may override both methods."""
 
     def setup_server_client(self, head_server_config: BaseServerConfig | None = None) -> ServerClient:
         """A client for the running servers."""
         return setup_server_client(head_server_config)
+
+    async def _call_aggregate_metrics(
+        self, results: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], output_fpath: str | Path
+    ) -> Path | None:
+        """Write the metrics of `results` beside `output_fpath`, each agent's as its own server computes them.
+
+        `rows` are the planned rollouts, by which the metrics tell of how many they are. None if there are no results.
+        """
+        if not results:
+            return None
+        from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
+        from nemo_gym._results.rows import agent_of, stripped
+
+        planned_rows = [dict(row) for row in rows]
+        requested = Requested(Counter(map(agent_of, planned_rows)), Counter(key_of(row)[0] for row in planned_rows))
+        ask = metrics_from_servers(self.setup_server_client(), LOG.warning)
+        with tempfile.TemporaryDirectory() as folder:
+            kept = Path(folder) / "results.jsonl"
+            write_rows(kept, (stripped(dict(result)) for result in results))
+            aggregates = await aggregate_with(ask, [kept], requested=requested)
+        await asyncio.to_thread(_export, aggregates)
+        return write_aggregates(RunPaths.of(output_fpath).aggregate_metrics, aggregates)
+
+
+class RolloutCollectionHelper(_MetricsWriter):
+    """Plays examples against the agents that they name."""
 
     def run_examples(
         self,
@@ -240,27 +280,30 @@ class RolloutCollectionHelper(BaseModel):
         rows = {key_of(row): row for row in planned(paths)}
         return left, [rows[key_of(result)] for result in results], results
 
-    async def _call_aggregate_metrics(
-        self, results: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]], output_fpath: str | Path
-    ) -> Path | None:
-        """Write the metrics of `results` beside `output_fpath`, each agent's as its own server computes them.
 
-        `rows` are the planned rollouts, by which the metrics tell of how many they are. None if there are no results.
+class RolloutAggregationHelper(_MetricsWriter):
+    """Puts the shards of a run together."""
+
+    async def run_from_config(self, config: RolloutAggregationConfig) -> list[dict[str, Any]]:
+        """Merge the shards that `config` names, write their metrics, and return their rollouts by task and rollout.
+
+        Agents compute their own metrics, so their servers must run; `gym eval aggregate` does without them.
         """
-        if not results:
-            return None
-        from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
-        from nemo_gym._results.rows import agent_of, stripped
+        from nemo_gym._results.merge import merge_shards, warn_of_shards
+        from nemo_gym._results.rows import expand_globs
 
-        planned_rows = [dict(row) for row in rows]
-        requested = Requested(Counter(map(agent_of, planned_rows)), Counter(key_of(row)[0] for row in planned_rows))
-        ask = metrics_from_servers(self.setup_server_client(), LOG.warning)
-        with tempfile.TemporaryDirectory() as folder:
-            kept = Path(folder) / "results.jsonl"
-            write_rows(kept, (stripped(dict(result)) for result in results))
-            aggregates = await aggregate_with(ask, [kept], requested=requested)
-        await asyncio.to_thread(_export, aggregates)
-        return write_aggregates(RunPaths.of(output_fpath).aggregate_metrics, aggregates)
+        shards, output = expand_globs(config.input_glob), RunPaths.of(config.output_jsonl_fpath).output
+        for warning in warn_of_shards(shards):
+            LOG.warning("%s", warning)
+        if config.merge_shards:
+            merge_shards(shards, output)
+        plans = [RunPaths.of(shard) for shard in shards]
+        # Some plans would say that fewer rollouts were asked for than there are.
+        is_known = all(paths.materialized.is_file() for paths in plans)
+        rows = [row for paths in plans for row in planned(paths)] if is_known else []
+        results = sorted((row for shard in shards for row in read_rows(shard)), key=key_of)
+        await self._call_aggregate_metrics(results, rows, output)
+        return results
 
 
 def _begun(config: RolloutCollectionConfig, paths: RunPaths) -> tuple[Iterator[Row], Journal]:

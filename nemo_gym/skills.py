@@ -92,13 +92,15 @@ def stage_skills(path: str | Path | SkillsRef | Mapping[str, Any], dest: str | P
 
     SkillError if the files have changed since a SkillsRef was made from them.
     """
-    ref = SkillsRef.model_validate(path) if isinstance(path, Mapping | SkillsRef) else None
-    root = path if ref is None else ref.path
-    if ref is not None and hash_skill_dir(root) != ref.hash:
-        raise SkillError(
-            f"the skills in {root!r} have changed since this run began.\nhint: start a new run, or restore the files"
-        )
-    for skill in list_skills(root):
+    if isinstance(path, Mapping | SkillsRef):
+        ref = SkillsRef.model_validate(path)
+        path = ref.path
+        if hash_skill_dir(path) != ref.hash:
+            raise SkillError(
+                f"the skills in {path!r} have changed since this run began.\n"
+                "hint: start a new run, or restore the files"
+            )
+    for skill in list_skills(path):
         _stage(skill, Path(dest) / skill.name)
 
 

@@ -68,6 +68,7 @@ def describe(mistake: Mapping[str, Any]) -> str:
 def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
     """Return what is wrong at `path`, where all `mistakes` were made, together with the value that stands there."""
     wanted = " or ".join(dict.fromkeys(map(describe, mistakes))).replace(" or must be ", " or ")
+    wanted = wanted.removeprefix(f"{path[-1]} " if path else "")  # whoever shows it names the place
     last = mistakes[-1]
     kind, context = last["type"], last.get("ctx") or {}
     if kind in _WITHOUT_VALUE:

@@ -83,7 +83,7 @@ def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str]
         raise ConfigError("which tasks? With --no-serve, name a file: --input tasks.jsonl")
     split, scope = _chosen(settings, config)
     repeated = max(source.repeats for source in scope.sources)
-    if settings.num_repeats not in (None, 1) and repeated > 1:
+    if settings.num_repeats != 1 and repeated > 1:
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
     output = Path(settings.output_jsonl_fpath)
     # Some rows must not pass for the whole split in a later run.

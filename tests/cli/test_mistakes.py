@@ -309,7 +309,10 @@ def test_a_mistake_that_only_the_server_itself_sees_is_told_without_a_traceback(
     ("words", "part"),
     [
         (["--limit", "-1"], "limit must be greater than 0, not -1"),
-        (["--num-repeats", "0"], "num_repeats must be greater than 0 or a mapping, not 0"),
+        (
+            ["--num-repeats", "0"],
+            "num_repeats must be a whole number of at least 1, or a mapping of agents to such numbers, not 0",
+        ),
         (["--limit", ""], "limit must be a whole number, but it is empty (is a shell variable unset?)"),
         (["+split=exampl"], "split must be one of 'train', 'validation', 'example' or 'benchmark', not 'exampl'"),
     ],
