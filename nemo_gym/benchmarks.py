@@ -9,17 +9,18 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import BaseModel, Field, PositiveInt
+from pydantic import BaseModel, Field
 
 from nemo_gym import PARENT_DIR, _resolve_under_cwd_or_install, component_search_roots
 from nemo_gym._catalog.entries import list_entries
 from nemo_gym._catalog.prepare_scripts import PrepareError as PrepareError
 from nemo_gym._catalog.prepare_scripts import check_arguments, load_prepare, run_prepare
 from nemo_gym._util.jsonl import read_lines
-from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig
+from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym.config_types import BenchmarkDatasetConfig
 from nemo_gym.global_config import (
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     GlobalConfigDictParser,
@@ -43,19 +44,6 @@ class BenchmarkConfig(BaseModel):
     description: str | None = Field(default=None, description="What it measures.")
 
 
-class PrepareBenchmarkConfig(BaseNeMoGymCLIConfig):
-    """Prepare the data of a benchmark by running its `prepare.py`."""
-
-    prepare_script_args: dict[str, Any] = Field(
-        default_factory=dict, description="Arguments of `prepare`, as in `++prepare_script_args.split=test`."
-    )
-    use_cached_prepared_benchmarks: bool = Field(
-        default=False, description="Leave out benchmarks whose file is there already."
-    )
-    num_prepare_benchmark_processes: PositiveInt = Field(default=1, description="How many scripts to run at once.")
-    json_summary: bool = Field(default=False, alias="json", description="Print what was prepared as JSON.")
-
-
 @dataclass(frozen=True)
 class PreparedBenchmark:
     """The data of one benchmark, ready to be played."""
@@ -77,8 +65,8 @@ class _Job:
     output: Path
 
 
-def list_benchmarks() -> list[BenchmarkConfig]:
-    """All benchmarks of the search roots, by name."""
+def find_benchmarks() -> list[BenchmarkConfig]:
+    """Return all benchmarks of the search roots, by name."""
     return [
         BenchmarkConfig(
             name=entry.name,
@@ -92,14 +80,21 @@ def list_benchmarks() -> list[BenchmarkConfig]:
     ]
 
 
-def prepare_benchmarks(config: DictConfig, settings: PrepareBenchmarkConfig) -> list[PreparedBenchmark]:
-    """Prepare the benchmark datasets of `config`; all scripts are checked before the first one runs."""
+def prepare_benchmarks(
+    config: DictConfig, arguments: Mapping[str, Any] | None = None, *, use_cached: bool = False, processes: int = 1
+) -> list[PreparedBenchmark]:
+    """Prepare the benchmark datasets of `config`; all scripts are checked before the first one runs.
+
+    The scripts get `arguments`, and so many of them run at once as there are `processes`; with `use_cached`, those
+    whose file is there do not run.
+    """
+    arguments = arguments or {}
     jobs = list(_jobs(config))
-    cached = [job for job in jobs if settings.use_cached_prepared_benchmarks and job.output.is_file()]
+    cached = [job for job in jobs if use_cached and job.output.is_file()]
     todo = [job for job in jobs if job not in cached]
     for job in todo:
-        check_arguments(job.script, load_prepare(job.script, component_search_roots()), settings.prepare_script_args)
-    written = _run(todo, settings, config)
+        check_arguments(job.script, load_prepare(job.script, component_search_roots()), arguments)
+    written = _run(todo, arguments, processes, config)
     for job, path in zip(todo, written, strict=True):
         _require_declared(job, path)
     return [PreparedBenchmark(job.agent, job.dataset.name, job.output, _check_rows(job), job in cached) for job in jobs]
@@ -131,9 +126,8 @@ def _output(dataset: BenchmarkDatasetConfig, script: Path) -> Path:
     return root / dataset.jsonl_fpath
 
 
-def _run(jobs: Sequence[_Job], settings: PrepareBenchmarkConfig, config: DictConfig) -> list[Path]:
-    arguments = settings.prepare_script_args
-    workers = min(settings.num_prepare_benchmark_processes, len(jobs))
+def _run(jobs: Sequence[_Job], arguments: Mapping[str, Any], processes: int, config: DictConfig) -> list[Path]:
+    workers = min(processes, len(jobs))
     if workers <= 1:
         return [_run_one(job.script, arguments) for job in jobs]
     text = OmegaConf.to_yaml(config)
@@ -197,3 +191,7 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             spans.append([number, number])
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

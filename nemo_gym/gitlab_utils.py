@@ -8,7 +8,7 @@ spoken to is in `nemo_gym._data.gitlab*`; an MLflow server serves as well.
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig
 
@@ -19,6 +19,7 @@ from nemo_gym._data.gitlab import Upload as Upload
 from nemo_gym._data.gitlab_api import GitlabError as GitlabError
 from nemo_gym._data.gitlab_api import RegistrySettings as RegistrySettings
 from nemo_gym._data.gitlab_files import Progress as Progress
+from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.config_types import (
     ConfigError,
     DeleteJsonlDatasetGitlabConfig,
@@ -88,3 +89,7 @@ def delete_jsonl_dataset(
 ) -> bool:
     """Delete a dataset with all its versions, if `confirm` says yes to the question; whether it was deleted."""
     return gitlab.delete(config.dataset_name, settings or registry_settings(), confirm)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

@@ -9,7 +9,7 @@ import functools
 import logging
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import BaseModel, Field, ValidationError
@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
 from nemo_gym._config.validation_text import explain
 from nemo_gym._util.keys import PROMPT_CONFIG_USED_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError
 
 LOG = logging.getLogger(__name__)
@@ -161,3 +162,7 @@ def _input_conflict(who: str) -> str:
         f"{who} an input under `{RESPONSES_CREATE_PARAMS_KEY_NAME}`, which a prompt would replace.\n"
         f"hint: use rows without `{RESPONSES_CREATE_PARAMS_KEY_NAME}.input`, or leave the prompt out"
     )
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

@@ -8,7 +8,7 @@ it would have gone into, and a warning in the log names its field.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from pydantic import Field
@@ -19,6 +19,7 @@ from nemo_gym._metrics import profile as _profile
 from nemo_gym._metrics import select as _select
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.config_types import AggregateMetrics, BaseNeMoGymCLIConfig
 from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_for
 
@@ -178,3 +179,7 @@ def compute_aggregate_metrics(
     """
     result = _aggregate.aggregate(verify_responses, compute_metrics_fn, get_key_metrics_fn)
     return AggregateMetrics(group_level_metrics=result.tasks, agent_metrics=result.agent, key_metrics=result.key)
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

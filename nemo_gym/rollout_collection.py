@@ -41,6 +41,7 @@ from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
+from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
 from nemo_gym.errors import GymError, ServerCallError
 from nemo_gym.global_config import (
@@ -426,3 +427,7 @@ def loads_jsonl_line(raw: bytes | str, path: str | Path, line: int) -> Any:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise ValueError(f"{path}: line {line} is not JSON: {error}") from error
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

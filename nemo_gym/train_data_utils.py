@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
@@ -27,6 +27,7 @@ from nemo_gym._data.sources import MissingDatasets as MissingDatasets
 from nemo_gym._data.sources import Source as Source
 from nemo_gym._data.sources import raise_if_missing
 from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig
 from nemo_gym.global_config import CONFIG_PATHS_KEY_NAME, HF_TOKEN_KEY_NAME, GlobalConfigDictParser
 from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
@@ -220,3 +221,7 @@ def _prepare_command(config_paths: Sequence[str]) -> str:
     names = [name for path in config_paths if (name := benchmark_name(path))]
     flags = [f"--benchmark {name}" for name in names] or [f"--config {path}" for path in config_paths]
     return " ".join(["gym eval prepare", *flags])
+
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)

@@ -3,14 +3,14 @@ import pickle
 
 import pytest
 
-from nemo_gym.benchmarks import BenchmarkConfig, PrepareError, list_benchmarks
+from nemo_gym.benchmarks import BenchmarkConfig, PrepareError, find_benchmarks
 from tests.support.catalogue import write_benchmark
 
 
 def test_benchmarks_are_listed_with_what_their_configs_say(tmp_path, monkeypatch):
     monkeypatch.setenv("NEMO_GYM_EXTRA_ROOTS", str(tmp_path))
     folder = write_benchmark(tmp_path, "tiny", repeats=4)
-    tiny = next(one for one in list_benchmarks() if one.name == "tiny")
+    tiny = next(one for one in find_benchmarks() if one.name == "tiny")
     assert tiny == BenchmarkConfig(
         name="tiny",
         path=folder / "config.yaml",

@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: `gym` (alias `ng`) and the legacy `ng_*` commands.
 
-Programs use `RunHelper` to run servers, and `StatusCommand` to see what runs.
+Programs run servers with `nemo_gym.cli.env.RunHelper`, and see what runs with `StatusCommand`.
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["GlobalConfigDictParserConfig", "RunHelper", "StatusCommand"]
+from nemo_gym._util.moved_names import find_moved_names
 
+if TYPE_CHECKING:
+    from nemo_gym.cli.env_status import StatusCommand as StatusCommand
+else:
+    _find_moved_name = find_moved_names(__name__)
 
-def __getattr__(name: str) -> Any:
-    if name == "RunHelper":
-        from nemo_gym.cli.run_helper import RunHelper
+    def __getattr__(name: str) -> Any:
+        if name == "StatusCommand":
+            from nemo_gym.cli.env_status import StatusCommand
 
-        return RunHelper
-    if name == "GlobalConfigDictParserConfig":
-        from nemo_gym.global_config import GlobalConfigDictParserConfig
-
-        return GlobalConfigDictParserConfig
-    if name == "StatusCommand":
-        from nemo_gym.cli.status import StatusCommand
-
-        return StatusCommand
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            return StatusCommand
+        return _find_moved_name(name)

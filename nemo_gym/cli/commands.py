@@ -118,7 +118,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             settings="nemo_gym.cli.parameters:RunConfig",
         ),
         "status": Command(
-            "nemo_gym.cli.env:status",
+            "nemo_gym.cli.env_status:show_status",
             "show the servers that run and their health",
             (JSON,),
             settings="nemo_gym.cli.parameters:StatusConfig",
@@ -147,7 +147,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "nemo_gym.cli.env_packages:packages",
             "list the packages of a server's environment",
             ENV_PACKAGES,
-            settings="nemo_gym.cli.env_packages:PackagesConfig",
+            settings="nemo_gym.cli.env_packages:PipListConfig",
         ),
         "init": Command(
             "nemo_gym.cli.env_init:init",
@@ -174,7 +174,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "nemo_gym.cli.prepare:prepare",
             "write the data of a benchmark, by its own script",
             (CONFIG, BENCHMARK, SEARCH_DIR, *PREPARE, JSON),
-            settings="nemo_gym.benchmarks:PrepareBenchmarkConfig",
+            settings="nemo_gym.cli.prepare:PrepareBenchmarkConfig",
         ),
         "profile": Command(
             "nemo_gym.cli.eval_files:profile",
@@ -206,7 +206,10 @@ GROUPS: dict[str, dict[str, Command]] = {
 }
 
 VERSION = Command(
-    "nemo_gym.cli.version:version", "versions and system", (JSON,), settings="nemo_gym.cli.parameters:VersionConfig"
+    "nemo_gym.cli.general:show_version",
+    "versions and system",
+    (JSON,),
+    settings="nemo_gym.cli.parameters:VersionConfig",
 )
 
 COMMANDS: dict[str, Command] = {

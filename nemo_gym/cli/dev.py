@@ -11,6 +11,7 @@ from pydantic import Field
 from nemo_gym import PARENT_DIR
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli import render
+from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
@@ -38,6 +39,9 @@ def test(overrides: list[str]) -> int:
         raise GymError(f"{', '.join(absent)} must be installed.\nhint: pip install -e '.[dev]' in {PARENT_DIR}")
     command = [sys.executable, "-m", "pytest", "tests", "--cov=.", "--durations=10", *config.pytest_args]
     return subprocess.run(command, cwd=PARENT_DIR, check=False).returncode
+
+
+dev_test = entry_point("dev_test")
 
 
 def reinstall(overrides: list[str]) -> int:

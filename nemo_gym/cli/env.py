@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env`: start the servers of a config, build their environments, see what runs."""
+"""`gym env`: start the servers of a config, build their environments."""
 
 import os
 import sys
 from typing import TYPE_CHECKING
 
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
+from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.settings import split_off
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
@@ -19,7 +21,11 @@ from nemo_gym.global_config import (
 )
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.run_helper import RunHelper
+    from nemo_gym.cli.env_packages import PipListConfig as PipListConfig
+    from nemo_gym.cli.env_test import TestAllConfig as TestAllConfig
+    from nemo_gym.cli.env_test import TestConfig as TestConfig
+    from nemo_gym.cli.parameters import RunConfig as RunConfig
+    from nemo_gym.cli.run_helper import RunHelper as RunHelper
 
 
 def start(overrides: list[str]) -> int:
@@ -86,23 +92,27 @@ def prefetch(overrides: list[str]) -> int:
     return 0
 
 
-def status(overrides: list[str]) -> int:
-    """Show the servers that run; 1 if none does or one is unhealthy."""
-    own, rest = split_off(overrides, "json")
-    _take(rest)
-    from nemo_gym.cli.status import show_status
-
-    return show_status(bool(own.get("json")))
-
-
 def _take(overrides: list[str]) -> None:
     """The config system reads this process's arguments."""
     sys.argv[1:] = overrides
 
 
-def __getattr__(name: str) -> type:
-    if name == "RunHelper":
-        from nemo_gym.cli.run_helper import RunHelper
+# What programs and scripts call: the commands of this group by their older names, without arguments.
+run = entry_point("run")
+test = entry_point("test")
+test_all = entry_point("test_all")
+init_resources_server = entry_point("init_resources_server")
+dump_config = entry_point("dump_config")
+status = entry_point("status")
+pip_list = entry_point("pip_list")
 
-        return RunHelper
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__ = find_names(
+        __name__,
+        {
+            "nemo_gym.cli.env_packages": "PipListConfig",
+            "nemo_gym.cli.env_test": "TestConfig TestAllConfig",
+            "nemo_gym.cli.parameters": "RunConfig",
+            "nemo_gym.cli.run_helper": "RunHelper",
+        },
+    )

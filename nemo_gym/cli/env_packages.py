@@ -18,7 +18,7 @@ from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParse
 from nemo_gym.launch import venv_settings
 
 
-class PackagesConfig(BaseNeMoGymCLIConfig):
+class PipListConfig(BaseNeMoGymCLIConfig):
     """List the packages that are installed in a server's environment."""
 
     entrypoint: str = Field(description="The relative entrypoint path to the server directory.")
@@ -33,7 +33,7 @@ def packages(overrides: list[str]) -> int:
     sys.argv[1:] = overrides
     config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = validated(PackagesConfig, plain)
+    settings = validated(PipListConfig, plain)
     server = named_folder(settings.entrypoint)
     plan = plan_venv(server.folder, venv_settings(config))
     if not plan.built:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
@@ -36,20 +36,11 @@ _PYTEST_FILES = ("pytest.ini", ".pytest.ini", "pyproject.toml", "tox.ini", "setu
 _VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
 
-class TestConfig(BaseNeMoGymCLIConfig):
-    """Run the test suite of a server, or of all servers."""
+class TestAllConfig(BaseNeMoGymCLIConfig):
+    """Run the test suites of all servers."""
 
     __test__ = False  # its name makes pytest believe otherwise
 
-    entrypoint: str | None = Field(
-        default=None,
-        description="The server: a relative path with two parts, such as `responses_api_agents/simple_agent`. "
-        "Without it all servers are tested.",
-    )
-    component_name: str | None = Field(default=None, description="The server by its name alone.")
-    should_validate_data: bool = Field(
-        default=False, description="Whether to check the example data (examples, metrics, rollouts) of this server."
-    )
     fail_on_total_and_test_mismatch: bool = Field(
         default=False, description="Fail if the number of servers does not match the number with tests."
     )
@@ -61,10 +52,24 @@ class TestConfig(BaseNeMoGymCLIConfig):
     as_json: bool = Field(default=False, alias="json", description="Print the results as JSON.")
 
     @model_validator(mode="after")
-    def check_shard(self) -> "TestConfig":
+    def check_shard(self) -> Self:
         if self.shard_index >= self.num_shards:
             raise ValueError(f"shard_index counts from 0, so with {self.num_shards} shards it is less than that")
         return self
+
+
+class TestConfig(TestAllConfig):
+    """Run the test suite of a server, or of all servers."""
+
+    entrypoint: str | None = Field(
+        default=None,
+        description="The server: a relative path with two parts, such as `responses_api_agents/simple_agent`. "
+        "Without it all servers are tested.",
+    )
+    component_name: str | None = Field(default=None, description="The server by its name alone.")
+    should_validate_data: bool = Field(
+        default=False, description="Whether to check the example data (examples, metrics, rollouts) of this server."
+    )
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,11 @@ def test(overrides: list[str]) -> int:
     config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(TestConfig, plain)
+    if settings.entrypoint and settings.component_name:
+        raise UsageError(
+            f"which server? {settings.component_name!r} and {settings.entrypoint!r} are both named.\n"
+            "hint: give the name alone, or `--resources-server` alone"
+        )
     if asked := settings.entrypoint or settings.component_name:
         return asyncio.run(_test_one(config, settings, named_folder(asked)))
     return asyncio.run(_test_all(config, settings))

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -30,6 +30,7 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.resume import can_resume, what_is_left
 from nemo_gym._rollouts.types import Row
+from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
@@ -40,6 +41,7 @@ from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
 from nemo_gym.cli.forecast import tell_duration
 from nemo_gym.cli.head_port import make_way
+from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
@@ -58,6 +60,19 @@ from nemo_gym.rollout_collection import (
 )
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
+
+if TYPE_CHECKING:
+    from nemo_gym.cli.prepare import PrepareBenchmarkConfig as PrepareBenchmarkConfig
+else:
+    __getattr__ = find_names(__name__, {"nemo_gym.cli.prepare": "PrepareBenchmarkConfig"})
+
+# What programs and scripts call: the commands of this group by their older names, without arguments.
+e2e_rollout_collection = entry_point("e2e_collect_rollouts")
+collect_rollouts = entry_point("collect_rollouts")
+aggregate_rollouts = entry_point("aggregate_rollouts")
+reward_profile = entry_point("reward_profile")
+list_benchmarks = entry_point("list_benchmarks")
+prepare_benchmark = entry_point("prepare_benchmark")
 
 _INTERRUPTED = 130
 _LONGEST_ROLLOUT_S = 24 * 3600.0

@@ -2,16 +2,34 @@
 """The legacy commands `ng_*` and `nemo_gym_*`: one line that names the replacement, then the same work."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import LEGACY
 from nemo_gym.cli.main import main as gym
+from nemo_gym.cli.main import run_command
 
 
-def main() -> int:
-    """Run the replacement of the legacy command that this process was started as."""
+def entry_point(name: str) -> Callable[[], None]:
+    """Return the function of the legacy command `name`, which takes its words from this process's arguments."""
+
+    def run() -> None:
+        gym([*LEGACY[name], *sys.argv[1:]])
+
+    run.__doc__ = f"Do what `gym {' '.join(LEGACY[name])}` does with the arguments of this process."
+    return run
+
+
+def main() -> None:
+    """Run the legacy command that this process was started as; SystemExit unless it succeeds."""
+    if code := run_alias():
+        sys.exit(code)
+
+
+def run_alias() -> int:
+    """Run the replacement of the legacy command that this process was started as, and return its exit code."""
     alias = Path(sys.argv[0]).name.removesuffix(".exe").removesuffix("-script.py")
     name = alias.removeprefix("nemo_gym_").removeprefix("ng_")
     tokens = LEGACY.get(name)
@@ -23,7 +41,7 @@ def main() -> int:
     replacement = f"gym {' '.join(tokens)}"
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")
     sys.argv[1:] = [*tokens, *sys.argv[1:]]
-    code = gym()
+    code = run_command()
     if name == "help":
         render.data(_listing())
     return code

@@ -91,8 +91,7 @@ def _show(noun: str, overrides: list[str]) -> int:
         noun = "benchmarks"
     entries = _entries(noun)
     if name := given.get("component_name"):
-        _inspect(_named(noun, str(name), entries), as_json=bool(given.get("json")))
-        return 0
+        return _show_one(noun, str(name), entries, as_json=bool(given.get("json")))
     wanted = {key: str(given[key]) for key in _FILTERS if given.get(key) is not None}
     kept = [entry for entry in entries if all(_has(entry, key, value) for key, value in wanted.items())]
     _print(noun, kept, given, f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}" if wanted else "")
@@ -119,12 +118,17 @@ def _has(entry: Entry, key: str, value: str) -> bool:
     return value.lower() in [str(one).lower() for one in (held if isinstance(held, list) else [held])]
 
 
-def _named(noun: str, name: str, entries: Sequence[Entry]) -> Entry:
+def _show_one(noun: str, name: str, entries: Sequence[Entry], *, as_json: bool) -> int:
     for entry in entries:
         if entry.name == name:
-            return entry
+            _inspect(entry, as_json=as_json)
+            return 0
     guess = did_you_mean(name, [entry.name for entry in entries])
-    raise GymError(f"there is no {_singular(noun)} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is")
+    message = f"Unknown {_singular(noun)} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is"
+    if as_json:
+        raise GymError(message)
+    render.data(message)  # scripts look for it among the output
+    return 1
 
 
 def _print(noun: str, entries: Sequence[Entry], given: Mapping[str, Any], condition: str) -> None:

@@ -22,8 +22,14 @@ _HELP_KEYS = frozenset({"help", "h"})
 _VERBOSE_FLAGS = frozenset({VERBOSE.name, VERBOSE.short})
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the result is the exit code."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run one command; SystemExit unless it succeeds, with 2 for a mistake in its words and 1 for most others."""
+    if code := run_command(argv):
+        sys.exit(code)
+
+
+def run_command(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is all ours: what it loads stays, so nobody need look for garbage among it
         gc.disable()
@@ -145,4 +151,4 @@ def _suggestion(name: str, known: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -5,11 +5,26 @@ import sys
 from typing import Any
 
 from omegaconf import OmegaConf
+from pydantic import Field, PositiveInt
 
-from nemo_gym.benchmarks import PrepareBenchmarkConfig, prepare_benchmarks
+from nemo_gym.benchmarks import prepare_benchmarks
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import validated
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict, set_global_config_dict
+
+
+class PrepareBenchmarkConfig(BaseNeMoGymCLIConfig):
+    """Prepare the data of a benchmark by running its `prepare.py`."""
+
+    prepare_script_args: dict[str, Any] = Field(
+        default_factory=dict, description="Arguments of `prepare`, as in `++prepare_script_args.split=test`."
+    )
+    use_cached_prepared_benchmarks: bool = Field(
+        default=False, description="Leave out benchmarks whose file is there already."
+    )
+    num_prepare_benchmark_processes: PositiveInt = Field(default=1, description="How many scripts to run at once.")
+    json_summary: bool = Field(default=False, alias="json", description="Print what was prepared as JSON.")
 
 
 def prepare(overrides: list[str]) -> int:
@@ -23,7 +38,12 @@ def prepare(overrides: list[str]) -> int:
     config = get_global_config_dict()
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(PrepareBenchmarkConfig, plain)
-    prepared = prepare_benchmarks(config, settings)
+    prepared = prepare_benchmarks(
+        config,
+        settings.prepare_script_args,
+        use_cached=settings.use_cached_prepared_benchmarks,
+        processes=settings.num_prepare_benchmark_processes,
+    )
     if settings.json_summary:
         render.json_data(
             [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym.benchmarks import list_benchmarks
+from nemo_gym.benchmarks import find_benchmarks
 from tests.benchmarks.samples import GSM8K, SAMPLES
 from tests.support.fake_hub import FakeHub, environment
 from tests.support.in_process import ports_given_back, said_by
@@ -41,7 +41,7 @@ def gym_here(monkeypatch, capsys, root, tmp_path):
 
 
 def test_all_benchmarks_are_listed():
-    own = {one.name: one for one in list_benchmarks() if one.path.is_relative_to(PARENT_DIR / "benchmarks")}
+    own = {one.name: one for one in find_benchmarks() if one.path.is_relative_to(PARENT_DIR / "benchmarks")}
     assert set(own) == set(SAMPLES)
     assert all(one.domain and one.description for one in own.values())
     assert {name for name, one in own.items() if one.num_repeats > 1} == {"aime24", "aime25"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 CONFIG = """
 game:
@@ -41,7 +41,7 @@ def work(tmp_path, monkeypatch):
 
 
 def collate(*arguments):
-    return main(["dataset", "collate", "--config", "config.yaml", "--output-dir", "out", *arguments])
+    return run_command(["dataset", "collate", "--config", "config.yaml", "--output-dir", "out", *arguments])
 
 
 def test_every_step_is_told_in_order(work, capsys):
@@ -100,12 +100,12 @@ def test_a_conflict_fails_after_everything_was_written(work, capsys):
 
 
 def test_what_is_not_given_is_a_usage_error(work, capsys):
-    assert main(["dataset", "collate", "--config", "config.yaml"]) == 2
+    assert run_command(["dataset", "collate", "--config", "config.yaml"]) == 2
     assert "missing required configuration: output_dirpath, mode" in capsys.readouterr().err
 
 
 def test_help_shows_every_parameter(capsys):
-    assert main(["dataset", "collate", "+help=true"]) == 0
+    assert run_command(["dataset", "collate", "+help=true"]) == 0
     said = capsys.readouterr().out
     for name in ("output_dirpath", "mode", "should_download", "data_source", "overwrite_metrics_conflicts"):
         assert f"- {name} (" in said

@@ -97,7 +97,7 @@ def test_a_dataset_goes_there_and_the_command_that_is_printed_brings_it_back(gym
 def test_the_older_commands_do_the_same(gym, gitlab, name, monkeypatch, capsys):
     def run(*words: str) -> int:
         monkeypatch.setattr(sys, "argv", [f"/bin/{words[0]}", *words[1:]])
-        return legacy.main()
+        return legacy.run_alias()
 
     common = (f"+dataset_name={name}", "+version=0.0.1")
     assert run("ng_upload_dataset_to_gitlab", *common, "+input_jsonl_fpath=data/train.jsonl") == 0

@@ -166,7 +166,7 @@ def test_what_cannot_be_uploaded_fails_with_a_message(gym, hub, work, arguments,
 def test_the_legacy_command_uploads(gym, hub, work, monkeypatch, capsys):
     tokens = ["+input_jsonl_fpath=rows.jsonl", f"+resource_config_path={CONFIG}"]
     monkeypatch.setattr(sys, "argv", ["/bin/ng_upload_dataset_to_hf", *tokens])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert "Dataset upload successful" in capsys.readouterr().out
 
 
@@ -198,7 +198,7 @@ def test_a_raw_file_is_downloaded_by_the_legacy_command(gym, hub, monkeypatch, p
     monkeypatch.setattr(
         sys, "argv", [f"/bin/{prefix}_download_dataset_from_hf", *tokens, "+output_fpath=data/train.jsonl"]
     )
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert Path("data/train.jsonl").read_bytes() == b"anything"
 
 
@@ -431,7 +431,7 @@ def test_a_dry_run_of_migrate_looks_at_both_sides(gym, hub, registry):
 def test_the_legacy_command_migrates(gym, registry, monkeypatch):
     tokens = ["+input_jsonl_fpath=rows.jsonl", f"+resource_config_path={CONFIG}", "+yes=true"]
     monkeypatch.setattr(sys, "argv", ["/bin/ng_gitlab_to_hf_dataset", *tokens])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert registry.names == set()
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 
 @pytest.fixture
@@ -18,7 +18,9 @@ def work(tmp_path, monkeypatch):
 
 
 def render(*arguments):
-    return main(["dataset", "render", "-i", "raw.jsonl", "--prompt-config", "p.yaml", "-o", "out.jsonl", *arguments])
+    return run_command(
+        ["dataset", "render", "-i", "raw.jsonl", "--prompt-config", "p.yaml", "-o", "out.jsonl", *arguments]
+    )
 
 
 def test_rows_get_their_prompt(work, capsys):
@@ -41,10 +43,10 @@ def test_files_that_are_not_there_are_named(work, capsys):
     (work / "raw.jsonl").unlink()
     assert render() == 1
     assert "raw.jsonl" in capsys.readouterr().err
-    assert main(["dataset", "render", "-i", "raw.jsonl", "--prompt-config", "no.yaml", "-o", "out.jsonl"]) == 1
+    assert run_command(["dataset", "render", "-i", "raw.jsonl", "--prompt-config", "no.yaml", "-o", "out.jsonl"]) == 1
     assert "prompt file 'no.yaml' was not found" in capsys.readouterr().err
 
 
 def test_what_is_not_given_is_a_usage_error(work, capsys):
-    assert main(["dataset", "render"]) == 2
+    assert run_command(["dataset", "render"]) == 2
     assert "input_jsonl_fpath, prompt_config, output_jsonl_fpath" in capsys.readouterr().err

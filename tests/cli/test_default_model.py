@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym.cli import default_model
 from nemo_gym.cli.default_model import choose, with_default_model
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 AGENT = {
@@ -113,7 +113,7 @@ def test_a_config_that_cannot_be_put_together_is_left_to_the_parser(folder, caps
 
 @pytest.mark.parametrize("command", [("env", "validate"), ("env", "resolve")])
 def test_commands_that_only_look_agree_with_those_that_start(folder, capsys, command):
-    assert main([*command, "--resources-server", "first_steps"]) == 0
+    assert run_command([*command, "--resources-server", "first_steps"]) == 0
     assert "using local_model" in capsys.readouterr().err
 
 

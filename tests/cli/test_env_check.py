@@ -12,7 +12,7 @@ import yaml
 
 from nemo_gym import global_config
 from nemo_gym._checks import contract
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 APP = """
 import asyncio, random, time
@@ -132,7 +132,7 @@ def write_server(
 
 
 def checked(here: Path, name: str, capsys, *words: str) -> tuple[int, dict[str, tuple[str, str]]]:
-    code = main(["env", "check", name, "--search-dir", str(here), "--json", *words])
+    code = run_command(["env", "check", name, "--search-dir", str(here), "--json", *words])
     (server,) = json.loads(capsys.readouterr().out)
     assert code == (0 if server["passed"] else 1)
     return code, {one["name"]: (one["status"], one["about"]) for one in server["checks"]}
@@ -163,7 +163,7 @@ def test_a_good_server_passes_and_its_answers_are_guessed_from_the_rows(here, ca
 
 
 def test_it_is_shown_as_a_list_with_marks(here, capsys):
-    assert main(["env", "check", write_server(here), "--search-dir", str(here)]) == 0
+    assert run_command(["env", "check", write_server(here), "--search-dir", str(here)]) == 0
     out, err = capsys.readouterr()
     assert "✓ gold answers" in out
     assert "– tools" in out
@@ -323,7 +323,7 @@ def test_an_environment_that_is_played_step_by_step_is_checked_too(here, capsys,
 
 
 def test_a_name_that_is_not_there_is_a_usage_error(here, capsys):
-    assert main(["env", "check", "example_multi_stp"]) == 2
+    assert run_command(["env", "check", "example_multi_stp"]) == 2
     assert "Did you mean 'example_multi_step'?" in capsys.readouterr().err
 
 
@@ -337,7 +337,7 @@ def test_a_name_that_is_not_there_is_a_usage_error(here, capsys):
 )
 def test_a_scaffold_keeps_to_the_contract(here, capsys, kind, left_out):
     name = f"checked_{kind.replace('-', '_')}"
-    assert main(["env", "init", f"--{kind}", name]) == 0
+    assert run_command(["env", "init", f"--{kind}", name]) == 0
     capsys.readouterr()
     code, found = checked(here, name, capsys)
     assert code == 0

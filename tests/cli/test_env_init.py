@@ -20,7 +20,7 @@ from nemo_gym._checks.example_data import data_problems
 from nemo_gym._scaffold.manifest import read_manifest
 from nemo_gym._scaffold.names import BadName, check_name
 from nemo_gym.cli import legacy
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent
@@ -110,7 +110,7 @@ def here(tmp_path, monkeypatch) -> Path:
 
 
 def init(*words: str) -> int:
-    return main(["env", "init", *words])
+    return run_command(["env", "init", *words])
 
 
 def files(folder: Path) -> set[str]:
@@ -159,7 +159,7 @@ def test_its_config_is_that_of_the_contract(here):
 
 def test_the_older_command_makes_it_too(here, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["ng_init_resources_server", "+entrypoint=resources_servers/shop"])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert files(here / "resources_servers" / "shop") == SERVER_FILES
 
 
@@ -199,7 +199,7 @@ def test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses(here, monkeypatc
 
 def test_its_config_is_valid(here, capsys):
     init("--resources-server", "shop")
-    assert main(["env", "validate", "--resources-server", "shop"]) == 0
+    assert run_command(["env", "validate", "--resources-server", "shop"]) == 0
     assert "✓ Config is valid." in capsys.readouterr().out
 
 
@@ -323,7 +323,9 @@ def test_every_way_of_making_one_gives_a_valid_config_with_one_agent(here, capsy
     assert init(f"--{kind}", "quiz", *words) == 0
     capsys.readouterr()
     assert (
-        main(["env", "validate", "quiz", "--kind", kind, "--json", "--allow-unknown-keys", "+agent_base_url=http://x"])
+        run_command(
+            ["env", "validate", "quiz", "--kind", kind, "--json", "--allow-unknown-keys", "+agent_base_url=http://x"]
+        )
         == 0
     )
     found = json.loads(capsys.readouterr().out)
@@ -360,7 +362,7 @@ def test_a_manifest_with_mistakes_is_reported_in_full(here, capsys):
     init("--environment", "shop")
     manifest = here / "environments" / "shop" / "manifest.yaml"
     manifest.write_text("nmae: shop\nkind: thing\nreward: {range: [1, 0]}\n")
-    assert main(["env", "validate", "shop", "--manifest", str(manifest)]) == 1
+    assert run_command(["env", "validate", "shop", "--manifest", str(manifest)]) == 1
     said = capsys.readouterr().err
     for text in ("Did you mean 'name'?", "kind", "from low to high", "problems"):
         assert text in said

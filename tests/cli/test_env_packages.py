@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.cli import dev, legacy
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def write_server(here: Path, requirements: str) -> Path:
 
 
 def test_a_server_without_needs_of_its_own_runs_with_the_packages_of_this_environment(here, capsys):
-    assert main(["env", "packages", "--resources-server", "example_single_tool_call", "--json"]) == 0
+    assert run_command(["env", "packages", "--resources-server", "example_single_tool_call", "--json"]) == 0
     out, err = capsys.readouterr()
     assert "nemo-gym" in {package["name"] for package in json.loads(out)}
     assert sys.executable in err
@@ -38,13 +38,13 @@ def test_a_server_without_needs_of_its_own_runs_with_the_packages_of_this_enviro
 def test_the_format_can_be_chosen_as_in_the_older_command(here, capsys, monkeypatch, form, line):
     words = ["+entrypoint=resources_servers/example_single_tool_call", f"+format={form}"]
     monkeypatch.setattr(sys, "argv", ["ng_pip_list", *words])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert any(found.startswith(line) for found in capsys.readouterr().out.splitlines())
 
 
 def test_an_environment_that_is_not_built_is_an_error_with_the_command_that_builds_it(here, capsys):
     write_server(here, "no-such-package==1.0\n")
-    assert main(["env", "packages", "--resources-server", "mine", f"++cache_dir={here / 'cache'}"]) == 1
+    assert run_command(["env", "packages", "--resources-server", "mine", f"++cache_dir={here / 'cache'}"]) == 1
     assert "gym env prefetch" in capsys.readouterr().err
 
 
@@ -52,7 +52,7 @@ def test_an_environment_of_its_own_is_the_one_that_is_listed(here, capsys):
     folder = write_server(here, "no-such-package==1.0\n")
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder / ".venv")], check=True)
     words = ["--resources-server", "mine", "++skip_venv_if_present=true", f"++cache_dir={here / 'cache'}"]
-    assert main(["env", "packages", *words, "--json"]) == 0
+    assert run_command(["env", "packages", *words, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 
@@ -61,7 +61,7 @@ def test_an_environment_of_its_own_is_the_one_that_is_listed(here, capsys):
     [((), "entrypoint"), (("--resources-server", "mien"), "mien"), (("+entrypoint=a/b", "+format=xml"), "format")],
 )
 def test_a_mistake_is_a_usage_error(here, capsys, words, said):
-    assert main(["env", "packages", *words]) == 2
+    assert run_command(["env", "packages", *words]) == 2
     assert said in capsys.readouterr().err
 
 
@@ -81,7 +81,7 @@ def test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code(clone, 
     (clone / "tests" / "test_it.py").write_text(f"import module\n\n\ndef test_it():\n    {test}\n")
     monkeypatch.setenv("PYTHONPATH", str(clone))
     monkeypatch.setattr(sys, "argv", ["ng_dev_test"])
-    assert legacy.main() == code
+    assert legacy.run_alias() == code
     out = capfd.readouterr().out
     assert "module.py" in out, "the coverage report"
     assert "slowest" in out
@@ -93,5 +93,5 @@ def test_words_for_pytest_may_be_numbers():
 
 def test_an_installed_package_has_no_tests_to_run(here, capsys, monkeypatch):
     monkeypatch.setattr(dev, "PARENT_DIR", here)
-    assert main(["dev", "test"]) == 1
+    assert run_command(["dev", "test"]) == 1
     assert "a clone of the project" in capsys.readouterr().err

@@ -15,7 +15,7 @@ import pytest
 import nemo_gym
 from nemo_gym._checks.suites import Suite, SuiteResult, run_suite
 from nemo_gym.cli import env_test, legacy, server_folders
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 PASSING = "def test_one():\n    assert True\n"
 FAILING = "def test_one():\n    assert 'spam' == 'eggs'\n"
@@ -51,7 +51,7 @@ def write_server(
 
 
 def outcome(capsys, *words: str) -> tuple[int, dict]:
-    code = main(["env", "test", "--json", *words])
+    code = run_command(["env", "test", "--json", *words])
     return code, json.loads(capsys.readouterr().out)
 
 
@@ -75,7 +75,7 @@ def test_one_server_gives_the_exit_code_of_pytest(here, capsys, tests, code, ver
 def test_without_pytest_it_says_how_to_get_it(here, capsys, monkeypatch, files):
     monkeypatch.setattr(env_test, "find_spec", lambda name: None)
     write_server(here, "mine", **files)
-    assert main(["env", "test", "mine"]) == 1
+    assert run_command(["env", "test", "mine"]) == 1
     said = capsys.readouterr().err
     assert "the tests of responses_api_agents/mine need pytest, which is not installed in its environment" in said
     assert "\nhint: pip install 'nemo-gym[dev]'" in said
@@ -113,7 +113,7 @@ def test_all_servers_are_tested_shown_in_order_and_counted(here, capsys):
     write_server(here, "a_passes")
     write_server(here, "c_has_none", None)
     write_server(here, "d_is_odd", "import os\nos._exit(9)\n")
-    assert main(["env", "test"]) == 1
+    assert run_command(["env", "test"]) == 1
     out, err = capsys.readouterr()
     order = [out.index(f"responses_api_agents/{name}") for name in ("a_passes", "b_fails", "c_has_none", "d_is_odd")]
     assert order == sorted(order)
@@ -201,7 +201,7 @@ def test_data_is_looked_at_for_one_server_only_if_asked_and_for_all_always(here,
 
 @pytest.mark.parametrize("name", ["nope", "resources_servers/nope", "/abs/olute", "a/b/c", "../up"])
 def test_a_server_that_is_not_there_is_a_usage_error(here, capsys, name):
-    assert main(["env", "test", f"+entrypoint={name}"]) == 2
+    assert run_command(["env", "test", f"+entrypoint={name}"]) == 2
     assert repr(name) in capsys.readouterr().err
 
 
@@ -209,7 +209,7 @@ def test_the_older_commands_do_the_same(here, capsys, monkeypatch):
     write_server(here, "mine")
     for command, words in (("ng_test", ["+entrypoint=responses_api_agents/mine"]), ("nemo_gym_test_all", [])):
         monkeypatch.setattr(sys, "argv", [command, *words, "+json=true"])
-        assert legacy.main() == 0
+        assert legacy.run_alias() == 0
         assert "passed" in capsys.readouterr().out
 
 

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nemo_gym.cli import legacy
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 SERVER = {"entrypoint": "app.py", "domain": "agent"}
 AGENT = {
@@ -54,7 +54,7 @@ def agent(**more) -> dict:
 
 
 def problems(config: str, capsys, *words: str) -> list[str]:
-    code = main(["env", "validate", "--config", config, "--json", *words])
+    code = run_command(["env", "validate", "--config", config, "--json", *words])
     found = json.loads(capsys.readouterr().out)
     assert code == (0 if found["valid"] else 1)
     return [problem["message"] for problem in found["problems"]]
@@ -62,7 +62,7 @@ def problems(config: str, capsys, *words: str) -> list[str]:
 
 def test_a_valid_config_says_so_and_needs_no_model(here, capsys):
     config = written(here, {**shop(max_visitors=1), **agent(max_steps=4)})
-    assert main(["env", "validate", "--config", config]) == 0
+    assert run_command(["env", "validate", "--config", config]) == 0
     assert capsys.readouterr().out == "✓ Config is valid.\n"
     assert problems(config, capsys) == []
 
@@ -147,7 +147,7 @@ def test_all_mistakes_come_at_once_with_numbers(here, capsys):
         "heir": {"_inherit_from": "nobody"},
         "head_sever": {},
     }
-    assert main(["env", "validate", "--config", written(here, config)]) == 1
+    assert run_command(["env", "validate", "--config", written(here, config)]) == 1
     out, err = capsys.readouterr()
     assert (out, "Traceback" in err) == ("", False)
     for text in ("missing", "no.such.key", "'agent'", "'shpo'", "nobody", "'max_steps'", "'head_server'", "[7]"):
@@ -160,8 +160,8 @@ def test_a_config_without_a_server_is_a_mistake(here, capsys):
 
 
 def test_a_name_stands_for_its_config(here, capsys):
-    assert main(["env", "validate", "example_multi_step"]) == 0
-    assert main(["env", "validate", "example_multi_stp"]) == 2
+    assert run_command(["env", "validate", "example_multi_step"]) == 0
+    assert run_command(["env", "validate", "example_multi_stp"]) == 2
     assert "Did you mean 'example_multi_step'?" in capsys.readouterr().err
 
 
@@ -181,7 +181,7 @@ def test_validating_loads_neither_ray_nor_a_web_server(here):
 def explained(here: Path, capsys, key: str, *words: str) -> list[dict]:
     (here / "env.yaml").write_text("policy_api_key: sk-one\ndepth: 2\n")
     config = written(here, {**shop(depth="${depth}", url="http://me:pw@host/"), "depth": 1})
-    assert main(["env", "resolve", "--config", config, "--explain", key, "--json", *words]) == 0
+    assert run_command(["env", "resolve", "--config", config, "--explain", key, "--json", *words]) == 0
     return json.loads(capsys.readouterr().out)
 
 
@@ -211,26 +211,26 @@ def test_a_block_is_explained_key_by_key_and_secrets_stay_hidden(here, capsys):
 def test_an_inherited_value_says_where_it_was_inherited_from(here, capsys):
     config = written(here, {**shop(depth=1), "heir": {"_copy": "shop"}})
     key = "heir.resources_servers.shop.depth"
-    assert main(["env", "resolve", "--config", config, "--explain", key, "--json"]) == 0
+    assert run_command(["env", "resolve", "--config", config, "--explain", key, "--json"]) == 0
     (one,) = json.loads(capsys.readouterr().out)
     assert one["sources"][0]["inherited_from"] == "shop.resources_servers.shop.depth"
 
 
 def test_a_key_of_a_config_with_mistakes_is_explained_all_the_same(here, capsys):
     config = written(here, {**shop(domain="agnt"), "gone": "???"})
-    assert main(["env", "resolve", "--config", config, "--explain", "shop.resources_servers.shop.domain"]) == 0
+    assert run_command(["env", "resolve", "--config", config, "--explain", "shop.resources_servers.shop.domain"]) == 0
     assert "set by" in capsys.readouterr().out
 
 
 def test_a_key_that_is_not_there_is_an_error_with_the_nearest(here, capsys):
     config = written(here, {**shop(), "depth": 1})
-    assert main(["env", "resolve", "--config", config, "--explain", "dept"]) == 1
+    assert run_command(["env", "resolve", "--config", config, "--explain", "dept"]) == 1
     assert "Did you mean 'depth'?" in capsys.readouterr().err
 
 
 def test_the_older_command_prints_the_config_too(here, capsys, monkeypatch):
     config = written(here, {**shop(), "my_token": "sk-two", "max_output_tokens": 7})
     monkeypatch.setattr(sys, "argv", ["ng_dump_config", f"+config_paths=[{config}]"])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     out = yaml.safe_load(capsys.readouterr().out)
     assert (out["my_token"], out["max_output_tokens"]) == ("****", 7)

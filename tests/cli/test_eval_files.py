@@ -11,7 +11,7 @@ from nemo_gym import PARENT_DIR
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, write_manifest
 from nemo_gym._rollouts.shard import Shard
 from nemo_gym.cli import legacy
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +36,9 @@ def write_run(folder: Path, name: str, rewards: list[list[float]], first_task: i
 def test_shards_are_merged_in_order_and_aggregated(tmp_path, capsys):
     write_run(tmp_path, "b", [[1, 0]], first_task=1)
     write_run(tmp_path, "a", [[1, 1]])
-    assert main(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl", "--json"]) == 0
+    assert (
+        run_command(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl", "--json"]) == 0
+    )
     summary = json.loads(capsys.readouterr().out)
     merged = [json.loads(line) for line in (tmp_path / "all.jsonl").read_text().splitlines()]
     assert [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in merged] == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -60,7 +62,7 @@ def task_of(line: str) -> int:
 
 
 def aggregated(folder: Path, pattern: str) -> str:
-    assert main(["eval", "aggregate", "-i", f"{folder}/{pattern}", "-o", f"{folder}/all.jsonl"]) == 0
+    assert run_command(["eval", "aggregate", "-i", f"{folder}/{pattern}", "-o", f"{folder}/all.jsonl"]) == 0
     return (folder / "all_aggregate_metrics.json").read_text()
 
 
@@ -84,7 +86,7 @@ def test_shards_that_are_missing_or_do_not_belong_together_are_named(tmp_path, c
 def test_a_rollout_that_is_in_two_shards_is_an_error(tmp_path, capsys):
     write_run(tmp_path, "a", [[1]])
     write_run(tmp_path, "b", [[0]])
-    assert main(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl"]) == 1
+    assert run_command(["eval", "aggregate", "-i", f"{tmp_path}/[ab].jsonl", "-o", f"{tmp_path}/all.jsonl"]) == 1
     said = capsys.readouterr().err
     assert "a.jsonl" in said
     assert "`gym eval run --shard 1/N`" in said
@@ -93,7 +95,7 @@ def test_a_rollout_that_is_in_two_shards_is_an_error(tmp_path, capsys):
 
 def test_a_profile_has_a_line_for_every_task(tmp_path, capsys):
     rollouts = write_run(tmp_path, "r", [[1, 0], [1, 1]])
-    assert main(["eval", "profile", "--rollouts", str(rollouts), "--pass-threshold", "1"]) == 0
+    assert run_command(["eval", "profile", "--rollouts", str(rollouts), "--pass-threshold", "1"]) == 0
     lines = [json.loads(line) for line in (tmp_path / "r_reward_profiling.jsonl").read_text().splitlines()]
     assert [line["mean/reward"] for line in lines] == [0.5, 1.0]
     assert "4 scored of 4 requested" in capsys.readouterr().out
@@ -101,10 +103,10 @@ def test_a_profile_has_a_line_for_every_task(tmp_path, capsys):
 
 def test_a_profile_shows_its_tasks_and_gives_them_as_json(tmp_path, capsys):
     rollouts = write_run(tmp_path, "r", [[1, 1], [1, 0], [0, 0]])
-    assert main(["eval", "profile", "--rollouts", str(rollouts)]) == 0
+    assert run_command(["eval", "profile", "--rollouts", str(rollouts)]) == 0
     said = capsys.readouterr().out
     assert said.index("tasks, hardest first") < said.index("most mixed tasks") < said.index("r_reward_profiling.jsonl")
-    assert main(["eval", "profile", "--rollouts", str(rollouts), "--json"]) == 0
+    assert run_command(["eval", "profile", "--rollouts", str(rollouts), "--json"]) == 0
     ranking = json.loads(capsys.readouterr().out)["ranking"]
     assert [one["task"] for one in ranking["hardest"]] == [2, 1, 0]
     assert [one["task"] for one in ranking["easiest"]] == [0, 1, 2]
@@ -124,7 +126,7 @@ def test_the_legacy_profile_writes_tasks_with_their_statistics(tmp_path, capsys,
         "+pass_threshold=1.0",
     ]
     monkeypatch.setattr(sys, "argv", argv)
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     first, second = (json.loads(line) for line in output.read_text().splitlines())
     assert first["question"] == "x"
     assert (first["avg_reward"], first["std_reward"], first["min_reward"], first["max_reward"]) == (0.5, 0.5, 0, 1)
@@ -140,17 +142,17 @@ def test_the_legacy_profile_writes_tasks_with_their_statistics(tmp_path, capsys,
 def test_runs_are_compared_task_by_task(tmp_path, capsys):
     old = write_run(tmp_path, "old", [[0, 0], [1, 1], [0, 0]])
     new = write_run(tmp_path, "new", [[1, 1], [1, 1], [0, 0]])
-    assert main(["eval", "compare", str(old), str(new), "--json"]) == 0
+    assert run_command(["eval", "compare", str(old), str(new), "--json"]) == 0
     (comparison,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert (comparison["wins"], comparison["losses"], comparison["ties"]) == (1, 0, 2)
     assert comparison["difference"] == pytest.approx(1 / 3)
-    assert main(["eval", "compare", str(old), str(new)]) == 0
+    assert run_command(["eval", "compare", str(old), str(new)]) == 0
     assert "6 of 6" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("command", [["eval", "aggregate"], ["eval", "profile"]])
 def test_what_is_missing_is_named_with_its_override(command, capsys):
-    assert main(command) == 2
+    assert run_command(command) == 2
     assert "missing required configuration" in capsys.readouterr().err
 
 

@@ -15,7 +15,7 @@ def started_as(monkeypatch, capsys):
 
     def start(*words: str) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", list(words))
-        code = legacy.main()
+        code = legacy.run_alias()
         return code, *capsys.readouterr()
 
     return start

@@ -125,8 +125,11 @@ def test_the_json_of_one_name_has_a_usage_example_that_the_command_line_takes(ca
 
 def test_a_name_that_is_not_there_fails_with_the_nearest_one(catalogue, gym):
     said = gym("list", "environments", "addign")
-    assert (said.code, said.out) == (1, "")
-    assert "there is no environment 'addign'. Did you mean 'adding'?" in said.err
+    assert said.code == 1
+    assert said.out.startswith("Unknown environment 'addign'. Did you mean 'adding'?\n")
+    as_json = gym("list", "environments", "addign", "--json")
+    assert (as_json.code, as_json.out) == (1, "")
+    assert "Unknown environment 'addign'" in as_json.err
 
 
 def test_a_search_without_a_type_finds_all_of_a_domain_one_kind_after_the_other(monkeypatch, gym):

@@ -11,12 +11,12 @@ import pytest
 
 from nemo_gym import __version__
 from nemo_gym.cli.commands import COMMANDS, GROUPS
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from tests.support.catalogue import write_benchmark
 
 
 def run(*arguments: str, capsys) -> tuple[int, str, str]:
-    code = main(list(arguments))
+    code = run_command(list(arguments))
     out, err = capsys.readouterr()
     return code, out, err
 
@@ -130,7 +130,7 @@ def test_what_the_system_refuses_is_named_without_a_traceback(capsys, monkeypatc
     def refuse(overrides):
         raise PermissionError(errno.EACCES, "Permission denied", "/locked/file")
 
-    monkeypatch.setattr("nemo_gym.cli.version.version", refuse)
+    monkeypatch.setattr("nemo_gym.cli.general.show_version", refuse)
     code, _, err = run("--version", capsys=capsys)
     assert (code, err.splitlines()[0]) == (1, "Error: '/locked/file': Permission denied")
     assert err.splitlines()[1].startswith("hint: ")
@@ -140,7 +140,7 @@ def test_a_mistake_of_ours_keeps_its_traceback(capsys, monkeypatch):
     def fail(overrides):
         raise ZeroDivisionError
 
-    monkeypatch.setattr("nemo_gym.cli.version.version", fail)
+    monkeypatch.setattr("nemo_gym.cli.general.show_version", fail)
     with pytest.raises(ZeroDivisionError):
         run("--version", capsys=capsys)
 

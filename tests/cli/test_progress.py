@@ -21,7 +21,7 @@ from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.jsonl import write_rows
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from nemo_gym.cli.progress import screen, shown
 from nemo_gym.cli.standing import Standing
 from perf.fake_endpoint import Settings, running
@@ -273,7 +273,7 @@ def test_the_display_fits_terminals_of_any_width(columns, terminal):
 @pytest.fixture
 def short_run(gym, tmp_path, tasks, url, head) -> Callable[[], int]:
     """A run of four rollouts in this process."""
-    return lambda: main(command_of(tmp_path, tasks, url, head, "--limit", "4"))
+    return lambda: run_command(command_of(tmp_path, tasks, url, head, "--limit", "4"))
 
 
 def test_without_colours_there_are_none(terminal, short_run):

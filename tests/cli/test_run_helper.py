@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from nemo_gym._util.addresses import OPEN_TO_ALL, reachable_host
-from nemo_gym.cli import RunHelper
+from nemo_gym.cli.env import RunHelper
 from nemo_gym.server_utils import ServerInstanceDisplayConfig
 from tests.support import warm_start
 from tests.support.small_servers import write_server
@@ -19,7 +19,8 @@ PREAMBLE = """
 import asyncio, os, signal, socket, threading, time, urllib.request, warnings
 import psutil
 from omegaconf import OmegaConf
-from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
+from nemo_gym.cli.env import RunHelper
+from nemo_gym.global_config import GlobalConfigDictParserConfig
 
 warnings.simplefilter("error", ResourceWarning)
 

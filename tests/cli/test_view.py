@@ -60,7 +60,7 @@ def test_several_files_are_opened_together(gym, run, served):
 
 def test_the_older_command_opens_it_too(gym, run, served, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["ng_viewer", "run.jsonl", "+server_port=0"])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     assert "use `gym view` instead" in capsys.readouterr().err
     assert served[0][0] == ["run.jsonl"]
 

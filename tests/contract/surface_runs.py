@@ -3,6 +3,7 @@
 
 from tests.contract.shapes import (
     OPTIONAL,
+    Name,
     aliases,
     attribute,
     class_,
@@ -385,11 +386,43 @@ PACKAGE = (
     function("_resolve_under_cwd_or_install", "rel, *, validator=None"),
 )
 
+
+def _commands(names: str) -> tuple[Name, ...]:
+    """Commands as functions that take their words from the arguments of the process."""
+    return tuple(function(name, "") for name in names.split())
+
+
 SMALL_MODULES = {
     "nemo_gym.cli": (
-        class_("RunHelper"),
         class_("StatusCommand", None, function("discover_servers", ""), function("display_status", "servers")),
-        same("GlobalConfigDictParserConfig", "nemo_gym.global_config:GlobalConfigDictParserConfig"),
+    ),
+    "nemo_gym.cli.main": (function("main", "argv=None"),),
+    "nemo_gym.cli.env": (
+        class_("RunHelper"),
+        *(model(name) for name in ("RunConfig", "TestConfig", "TestAllConfig", "PipListConfig")),
+        *_commands("run test test_all init_resources_server dump_config status pip_list"),
+    ),
+    "nemo_gym.cli.eval": (
+        model("PrepareBenchmarkConfig"),
+        *_commands("list_benchmarks prepare_benchmark reward_profile collect_rollouts aggregate_rollouts"),
+        *_commands("e2e_rollout_collection"),
+    ),
+    "nemo_gym.cli.dataset": _commands(
+        "upload_jsonl_dataset_to_hf_cli upload_jsonl_dataset_to_hf_and_delete_gitlab_cli prepare_data "
+        "download_jsonl_dataset_from_hf_cli delete_jsonl_dataset_from_gitlab_cli upload_jsonl_dataset_cli "
+        "download_jsonl_dataset_cli materialize_prompts_cli"
+    ),
+    "nemo_gym.cli.dev": _commands("dev_test"),
+    "nemo_gym.cli.general": (model("VersionConfig"), *_commands("version")),
+    "nemo_gym.cli.setup_command": (
+        function("run_command", "command, working_dir_path"),
+        function("setup_env_command", "dir_path, global_config_dict, prefix"),
+    ),
+    "nemo_gym.discovery": (function("merge_by_name", "dicts"), function("read_config_metadata", "path")),
+    "nemo_gym.server_metadata": (
+        class_("ServerMetadata"),
+        function("visit_resources_server", "data"),
+        function("visit_agent_server", "data"),
     ),
     "nemo_gym.path_utils": (function("failures_path_for", "output_path"),),
     "nemo_gym.profiling": (class_("Profiler"),),

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nemo_gym.cli.eval_files import AggregateConfig
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from nemo_gym.rollout_collection import RolloutAggregationConfig
 
 
@@ -28,7 +28,7 @@ def test_aggregate_says_the_same_whether_it_merges_or_not(run, write, result, tm
     write("b.jsonl", [result(5, 0, 0.5)])
     write("b_materialized_inputs.jsonl", [result(5, 0, None)])
     tokens = ["-i", f"{tmp_path}/?.jsonl", "-o", f"{tmp_path}/all.jsonl", f"+merge_shards={merge}"]
-    assert main(["eval", "aggregate", *tokens]) == 0
+    assert run_command(["eval", "aggregate", *tokens]) == 0
     shown = capsys.readouterr().out
     assert "4 scored of 5 requested, 1 failed" in shown
     # Task means 1/2, 1, 1/2: mean 2/3, standard error 1/6, t(2) = 4.3027.

@@ -298,7 +298,7 @@ def test_a_legacy_command_stands_for_one_that_exists(name):
 @pytest.mark.parametrize("asked", ["+help=true", "+h=true"])
 def test_help_of_a_legacy_command_lists_its_documented_parameters(prefix, name, asked, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [f"/bin/{prefix}_{name}", asked])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     out, err = capsys.readouterr()
     assert err == (
         f"⚠ `{prefix}_{name}` is deprecated and will be removed in a future release; "
@@ -312,7 +312,7 @@ def test_help_of_a_legacy_command_lists_its_documented_parameters(prefix, name, 
 
 def test_help_of_help_lists_every_command_in_both_languages(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["/bin/ng_help"])
-    assert legacy.main() == 0
+    assert legacy.run_alias() == 0
     out = capsys.readouterr().out
     assert all(f"{group}: " in out for group in GROUPS)
     assert all(f"ng_{name} " in out for name in LEGACY)

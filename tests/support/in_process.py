@@ -11,7 +11,7 @@ import pytest
 from nemo_gym import global_config
 from nemo_gym._config import ports
 from nemo_gym.cli import legacy
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ def said_by(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", None)
     capsys.readouterr()
-    code = legacy.main() if is_legacy else main(list(words))
+    code = legacy.run_alias() if is_legacy else run_command(list(words))
     return Said(code, *capsys.readouterr())
 
 

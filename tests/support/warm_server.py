@@ -105,7 +105,8 @@ def run(request: dict[str, Any]) -> None:
     nemo_gym._make_servers_importable()
     sys.argv[:] = ["gym", *request["arguments"]]
     if request["program"] is None:
-        sys.exit(gym())
+        gym()
+        sys.exit()
     exec(compile(request["program"], "program.py", "exec"), {"__name__": "__main__"})
 
 

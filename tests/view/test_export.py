@@ -7,7 +7,7 @@ from contextlib import chdir
 import pytest
 from playwright.sync_api import expect
 
-from nemo_gym.cli.main import main
+from nemo_gym.cli.main import run_command
 from tests.view.conftest import PATIENCE_MS, SECRET, Visit
 from tests.view.rows import HOSTILE
 
@@ -15,7 +15,7 @@ from tests.view.rows import HOSTILE
 @pytest.fixture(scope="module")
 def report(files):
     with chdir(files.folder):
-        assert main(["view", "run.jsonl", "hostile.jsonl", "--export", "report", "--export-rollouts", "6"]) == 0
+        assert run_command(["view", "run.jsonl", "hostile.jsonl", "--export", "report", "--export-rollouts", "6"]) == 0
     return files.folder / "report"
 
 

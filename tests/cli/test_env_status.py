@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
-from nemo_gym.cli import status
-from nemo_gym.cli.status import show_status
+from nemo_gym.cli import env_status
+from nemo_gym.cli.env_status import show_status
 from tests.support.small_servers import free_port
 
 
@@ -59,7 +59,7 @@ def run_with(monkeypatch):
                 for (kind, name), port in zip(kinds, ports, strict=False)
             ]
             server.body = json.dumps(listed).encode()
-            monkeypatch.setattr(status.time, "time", lambda: 1000.0 + 2 * 86400 + 3 * 3600 + 41.5)
+            monkeypatch.setattr(env_status.time, "time", lambda: 1000.0 + 2 * 86400 + 3 * 3600 + 41.5)
 
         head = {"head_server": {"host": "127.0.0.1", "port": server.server_port}}
         monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", OmegaConf.create(head))
@@ -68,7 +68,7 @@ def run_with(monkeypatch):
 
 def test_healthy_servers_are_listed_as_the_documentation_shows(run_with, capsys):
     run_with(None, None)
-    assert show_status(as_json=False) == 0
+    assert show_status([]) == 0
     out = capsys.readouterr().out
     port = int(out.split("'port': ")[1].split(",")[0])
     assert (
@@ -101,7 +101,7 @@ NeMo Gym Server Status:
 
 def test_one_that_does_not_answer_is_unhealthy_and_a_failure(run_with, capsys):
     run_with(None, free_port())
-    assert show_status(as_json=False) == 1
+    assert show_status([]) == 1
     out = capsys.readouterr().out
     assert "[1] ✓ my_weather" in out
     assert "[2] ✗ my_openai_model" in out
@@ -110,7 +110,7 @@ def test_one_that_does_not_answer_is_unhealthy_and_a_failure(run_with, capsys):
 
 def test_json_holds_the_status_of_each(run_with, capsys):
     run_with(None, free_port())
-    assert show_status(as_json=True) == 1
+    assert show_status(["+json=true"]) == 1
     listed = json.loads(capsys.readouterr().out)
     assert [server["status"] for server in listed] == ["success", "connection_error"]
     assert [server["uptime_seconds"] for server in listed] == [183641.5, 183641.5]
@@ -118,18 +118,18 @@ def test_json_holds_the_status_of_each(run_with, capsys):
 
 def test_a_run_without_servers_and_no_run_at_all_are_failures(run_with, capsys, monkeypatch):
     run_with()
-    assert show_status(as_json=False) == 1
+    assert show_status([]) == 1
     nobody = {"head_server": {"host": "127.0.0.1", "port": free_port()}}
     monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", OmegaConf.create(nobody))
-    assert show_status(as_json=False) == 1
+    assert show_status([]) == 1
     out, err = capsys.readouterr()
     assert out == "No NeMo Gym servers found running.\n" * 2
     assert f"No head server answers at 127.0.0.1:{nobody['head_server']['port']}." in err
-    assert show_status(as_json=True) == 1
+    assert show_status(["+json=true"]) == 1
     assert json.loads(capsys.readouterr().out) == []
 
 
 def test_something_else_on_the_head_port_is_no_run(run_with, capsys, monkeypatch):
     monkeypatch.setattr(Answer, "do_GET", lambda handler: handler.send_error(404))
-    assert show_status(as_json=False) == 1
+    assert show_status([]) == 1
     assert "No NeMo Gym servers found running." in capsys.readouterr().out

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym env status`: what the head server knows, and whether each server answers."""
 
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -11,6 +12,7 @@ from pydantic import TypeAdapter
 
 from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
+from nemo_gym.cli.settings import split_off
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
@@ -51,11 +53,13 @@ class StatusCommand:
         render.data(f"{len(servers)} servers found ({healthy} healthy, {len(servers) - healthy} unhealthy)\n")
 
 
-def show_status(as_json: bool) -> int:
-    """Print every server with its health."""
+def show_status(overrides: list[str]) -> int:
+    """Show the servers that run; 1 if none does or one is unhealthy."""
+    own, rest = split_off(overrides, "json")
+    sys.argv[1:] = rest
     command = StatusCommand()
     servers = command.discover_servers()
-    if as_json:
+    if own.get("json"):
         render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers])
     else:
         command.display_status(servers)

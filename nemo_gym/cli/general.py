@@ -1,27 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym --version`: what is installed and on what."""
+"""What belongs to no group: `gym --version`, which tells what is installed and on what."""
 
 import os
 import platform
 import sys
 from importlib import metadata
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nemo_gym import PARENT_DIR, __version__
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.cli import render
+from nemo_gym.cli.legacy import entry_point
+
+if TYPE_CHECKING:
+    from nemo_gym.cli.parameters import VersionConfig as VersionConfig
+else:
+    __getattr__ = find_names(__name__, {"nemo_gym.cli.parameters": "VersionConfig"})
 
 _KEY_DEPENDENCIES = ("openai", "ray")
 
 
-def version(overrides: list[str]) -> int:
-    """Print versions and system information."""
-    return show_version(as_json=any(token.lstrip("+").lower() == "json=true" for token in overrides))
+version = entry_point("version")
 
 
-def show_version(as_json: bool) -> int:
+def show_version(overrides: list[str]) -> int:
     """Print versions and system information."""
     facts = _facts()
-    if as_json:
+    if any(token.lstrip("+").lower() == "json=true" for token in overrides):
         render.json_data(facts)
         return 0
     system = facts["system"]

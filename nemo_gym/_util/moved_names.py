@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names that a module offers without holding them: imported from their home when someone asks.
+
+Names by their older paths are one table, `MOVED`. Homes are given as text because most are in `nemo_gym.cli`, which
+nothing but the command line may import: here it is the caller who asks for the command line, by an old address.
+"""
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+MOVED: dict[str, dict[str, str]] = {
+    "nemo_gym.benchmarks": {"nemo_gym.cli.eval": "list_benchmarks PrepareBenchmarkConfig prepare_benchmark"},
+    "nemo_gym.cli": {
+        "nemo_gym.cli.dev": "dev_test",
+        "nemo_gym.cli.env": "RunHelper RunConfig TestConfig TestAllConfig PipListConfig run test test_all "
+        "init_resources_server dump_config status pip_list",
+        "nemo_gym.cli.eval": "e2e_rollout_collection",
+        "nemo_gym.cli.general": "VersionConfig version",
+        "nemo_gym.global_config": "GlobalConfigDictParserConfig",
+    },
+    "nemo_gym.cli_setup_command": {"nemo_gym.cli.setup_command": "run_command setup_env_command"},
+    "nemo_gym.dataset_orchestrator": {
+        "nemo_gym.cli.dataset": "upload_jsonl_dataset_to_hf_cli upload_jsonl_dataset_to_hf_and_delete_gitlab_cli "
+        "download_jsonl_dataset_from_hf_cli delete_jsonl_dataset_from_gitlab_cli"
+    },
+    "nemo_gym.gitlab_utils": {"nemo_gym.cli.dataset": "upload_jsonl_dataset_cli download_jsonl_dataset_cli"},
+    "nemo_gym.prompt": {"nemo_gym.cli.dataset": "materialize_prompts_cli"},
+    "nemo_gym.reward_profile": {"nemo_gym.cli.eval": "reward_profile"},
+    "nemo_gym.rollout_collection": {"nemo_gym.cli.eval": "collect_rollouts aggregate_rollouts"},
+    "nemo_gym.train_data_utils": {"nemo_gym.cli.dataset": "prepare_data"},
+}
+"""Where names of a module are now: module, home, names."""
+
+
+def find_moved_names(module: str) -> Callable[[str], Any]:
+    """Return a `__getattr__` for `module` that finds its names in `MOVED`, with a DeprecationWarning."""
+    return _find_names(module, MOVED[module], is_deprecated=True)
+
+
+def find_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a `__getattr__` for `module` that imports names from their `homes`, so that `module` is quick to load."""
+    return _find_names(module, homes, is_deprecated=False)
+
+
+def _find_names(module: str, homes: Mapping[str, str], *, is_deprecated: bool) -> Callable[[str], Any]:
+    home_of = {name: home for home, names in homes.items() for name in names.split()}
+
+    def find_name(name: str) -> Any:
+        home = home_of.get(name)
+        if home is None:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if is_deprecated:
+            warnings.warn(f"`{module}.{name}` has moved: import it from `{home}`", DeprecationWarning, stacklevel=2)
+        return getattr(importlib.import_module(home), name)
+
+    return find_name

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Shell commands in the environment of a server, for programs that start servers by themselves.
+
+`run_command(f"{setup_env_command(folder, config, name)} && python app.py", folder)` starts a server by hand; `gym env
+start` needs neither.
+"""
+
+import asyncio
+import os
+import shlex
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from omegaconf import DictConfig
+
+from nemo_gym._serving.venvs import VenvProgress, build_all, plan_venv
+from nemo_gym.cli import render
+from nemo_gym.launch import venv_settings
+
+
+def setup_env_command(dir_path: str | Path, global_config_dict: DictConfig, prefix: str) -> str:
+    """Build the environment of the server in `dir_path` and return the shell command that enters both.
+
+    `prefix` names the server where the progress of a build is told.
+    """
+    settings = venv_settings(global_config_dict)
+    plan = plan_venv(Path(dir_path), settings)
+
+    def tell(progress: VenvProgress) -> None:
+        if progress.stage in ("building", "waiting", "failed") or settings.verbose:
+            render.note(f"({prefix}) {progress.text}")
+
+    with ThreadPoolExecutor(1) as thread:  # the caller may have an event loop of its own
+        thread.submit(lambda: asyncio.run(build_all([plan], settings, tell))).result()
+    programs = plan.python.parent
+    activate = programs / "activate"
+    enter = f"source {shlex.quote(str(activate))}" if activate.is_file() else f"PATH={shlex.quote(str(programs))}:$PATH"
+    return f"cd {shlex.quote(str(plan.folder))} && {enter}"
+
+
+def run_command(command: str, working_dir_path: str | Path) -> subprocess.Popen[bytes]:
+    """Start `command` in a shell, in `working_dir_path`, from which Python imports too."""
+    folder = str(Path(working_dir_path).absolute())
+    paths = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
+    return subprocess.Popen(["bash", "-c", command], cwd=folder, env={**os.environ, "PYTHONPATH": paths})

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The older address of `nemo_gym.cli.setup_command`."""
+
+from typing import TYPE_CHECKING
+
+from nemo_gym._util.moved_names import find_moved_names
+
+if not TYPE_CHECKING:
+    __getattr__ = find_moved_names(__name__)
