@@ -128,5 +128,11 @@ def test_links_between_pages_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name} links to {target}, which is not there"
 
 
+def test_the_site_has_every_page():
+    text = (PARENT_DIR / "mkdocs.yml").read_text()
+    pages = {str(page.relative_to(PARENT_DIR / "docs")) for page in (PARENT_DIR / "docs").rglob("*.md")}
+    assert set(re.findall(r"- (\S+\.md)$", text, re.M)) == pages
+
+
 def test_the_readme_is_short():
     assert len((PARENT_DIR / "README.md").read_text().splitlines()) <= 150
