@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym._catalog.configs import Configs, ServerBlock, server_blocks
-from nemo_gym._catalog.files import config_names, server_configs
+from nemo_gym._catalog.files import config_names, hidden_folders, visible_servers
 
-_DECLARES_BENCHMARK = re.compile(rb"""type["']?\s*:\s*["']?benchmark\b""")
 _MODEL_KEYS = ("model", "openai_model", "model_name", "model_path")
 _MANIFEST_KEYS = ("version", "integration_profile", "modality")
 
@@ -37,32 +36,34 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """Entries by name, and what could not be read on the way."""
+    """Entries by name, what could not be read on the way, and which folders hide others of the same name."""
 
     entries: list[Entry]
     warnings: list[str]
+    hidden: list[str]
 
 
 def list_entries(noun: str, roots: Sequence[Path]) -> Listing:
     """All entries of a type: benchmarks, environments, agents, models or resources-servers."""
     configs = Configs(roots)
+    collection, read = _READERS[noun]
     found: dict[str, Entry] = {}
-    for root in roots:
-        for entry in _READERS[noun](root, configs):
-            found.setdefault(entry.name, entry)
-    return Listing(sorted(found.values(), key=lambda entry: entry.name), configs.warnings)
+    for entry in read(configs):
+        found.setdefault(entry.name, entry)
+    hidden = hidden_folders(collection, (name.partition("/")[0] for name in found), roots)
+    return Listing(sorted(found.values(), key=lambda entry: entry.name), configs.warnings, hidden)
 
 
-def _benchmarks(root: Path, configs: Configs) -> Iterator[Entry]:
-    for name, path in config_names(root / "benchmarks").items():
-        if not _DECLARES_BENCHMARK.search(_bytes(path)):
-            continue
+def _benchmarks(configs: Configs) -> Iterator[Entry]:
+    """Configs that run by themselves; one without a benchmark dataset has its first agent and plays each task once."""
+    for name, path in _collection("benchmarks", configs):
         own = list(server_blocks(configs.read(path)))
-        owners = [(block, one) for block in own for one in block.datasets if one.get("type") == "benchmark"]
-        if not owners:
-            continue
-        agent, dataset = owners[0]
         blocks = list(server_blocks(configs.merged(path)))
+        owners = [(block, one) for block in [*own, *blocks] for one in block.datasets if one.get("type") == "benchmark"]
+        agents = [block for block in blocks if block.type == "responses_api_agents" and "entrypoint" in block.settings]
+        if not owners and not agents:
+            continue
+        agent, dataset = owners[0] if owners else (agents[0], {})
         manifest = _manifest(path, configs)
         facts = {"agent_name": agent.instance, "num_repeats": dataset.get("num_repeats", 1)}
         details = {
@@ -77,8 +78,13 @@ def _benchmarks(root: Path, configs: Configs) -> Iterator[Entry]:
         yield _described(name, "benchmark", path, own, blocks, manifest, facts, details)
 
 
-def _environments(root: Path, configs: Configs) -> Iterator[Entry]:
-    for name, path in config_names(root / "environments").items():
+def _collection(collection: str, configs: Configs) -> Iterator[tuple[str, Path]]:
+    for root in configs.roots:
+        yield from config_names(root / collection).items()
+
+
+def _environments(configs: Configs) -> Iterator[Entry]:
+    for name, path in _collection("environments", configs):
         values = configs.read(path)
         own = list(server_blocks(values))
         if not own and "config_paths" not in values:
@@ -105,12 +111,12 @@ def _described(
 ) -> Entry:
     """An entry of a collection; its manifest speaks first, then its own servers, then those it includes."""
     said = manifest or {}
-    licences = [one.get("license") for block in blocks for one in block.datasets if one.get("license")]
+    licences = [text for block in blocks for one in block.datasets if (text := _text(one.get("license")))]
     more = {
         "kind": kind,
         "status": said.get("status", "experimental") if manifest is not None else "no-manifest",
         **{key: said.get(key) for key in _MANIFEST_KEYS},
-        "licensing": said.get("licensing") or (licences[0] if licences else None),
+        "licensing": _text(said.get("licensing")) or next(iter(licences), None),
         "lifecycle": said.get("lifecycle", "active"),
     }
     return Entry(
@@ -128,8 +134,9 @@ def _described(
     )
 
 
-def _agents(root: Path, configs: Configs) -> Iterator[Entry]:
-    for name, paths in server_configs(root / "responses_api_agents").items():
+def _agents(configs: Configs) -> Iterator[Entry]:
+    for server in visible_servers("responses_api_agents", configs.roots):
+        name, paths = server.folder.name, server.configs
         blocks = [block for path in paths for block in _of_implementation(name, configs.read(path))]
         frameworks = [block for block in blocks if {"agent_framework", "anthropic_api_key"} & set(block.settings)]
         wired = any("resources_server" in block.settings for block in blocks)
@@ -139,65 +146,69 @@ def _agents(root: Path, configs: Configs) -> Iterator[Entry]:
             "self_contained": self_contained,
             "variants": [path.stem for path in paths],
         }
-        folder = root / "responses_api_agents" / name
         yield Entry(
             name,
             "agent",
-            _main_config(name, paths),
-            description=_first("description", blocks) or _readme(folder),
+            paths[0] if paths else None,
+            description=_first("description", blocks) or _readme(server.folder),
             value=_first("value", blocks),
             facts=facts,
             details={"Composition": facts["pattern"], "Variants": facts["variants"]},
         )
 
 
-def _models(root: Path, configs: Configs) -> Iterator[Entry]:
-    servers = root / "responses_api_models"
-    for group, paths in server_configs(servers).items():
-        for path in paths:
-            flavour = path.relative_to(servers / group / "configs").with_suffix("").as_posix()
+def _models(configs: Configs) -> Iterator[Entry]:
+    for server in visible_servers("responses_api_models", configs.roots):
+        group = server.folder.name
+        for name, path in server.names.items():
             blocks = list(_of_implementation(group, configs.read(path)))
             named = next(
                 (_text(block.settings.get(key)) for block in blocks for key in _MODEL_KEYS if key in block.settings),
                 None,
             )
-            model = named if named and "${" not in named and named != "???" else None
+            model = named if named and "${" not in named else None
             yield Entry(
-                group if flavour == group else f"{group}/{flavour}",
+                name,
                 "model",
                 path,
-                description=_first("description", blocks) or _readme(servers / group),
+                description=_first("description", blocks) or _readme(server.folder),
                 facts={"model": model, "model_group": group},
                 details={"Model": model, "Server": group},
             )
 
 
-def _resources_servers(root: Path, configs: Configs) -> Iterator[Entry]:
-    for name, paths in server_configs(root / "resources_servers").items():
-        every = [block for path in paths for block in server_blocks(configs.read(path))]
-        servers = [block for block in every if block.type == "resources_servers"]
-        own = [block for block in servers if block.implementation == name] or servers
-        yield Entry(
-            name,
-            "resources-server",
-            _main_config(name, paths),
-            domain=_first("domain", own),
-            description=_first("description", own) or _readme(root / "resources_servers" / name),
-            value=_first("value", own),
-            details={
-                "Configs": [path.stem for path in paths],
-                "Agents": _unique(block.instance for block in every if block.type == "responses_api_agents"),
-                "Datasets": _datasets(every),
-            },
-        )
+def _resources_servers(configs: Configs) -> Iterator[Entry]:
+    for server in visible_servers("resources_servers", configs.roots):
+        folder, names = server.folder, server.names
+        for name, path in names.items():
+            every = list(server_blocks(configs.read(path)))
+            servers = [block for block in every if block.type == "resources_servers"]
+            own = [block for block in servers if block.implementation == folder.name] or servers
+            # What a flavour leaves out, the first config of the server says.
+            main = [
+                block for block in server_blocks(configs.read(server.configs[0])) if block.type == "resources_servers"
+            ]
+            yield Entry(
+                name,
+                "resources-server",
+                path,
+                domain=_first("domain", own, main),
+                description=_first("description", own, main) or _readme(folder),
+                value=_first("value", own, main),
+                details={
+                    "Configs": list(names),
+                    "Agents": _unique(block.instance for block in every if block.type == "responses_api_agents"),
+                    "Datasets": _datasets(every),
+                },
+            )
 
 
-_READERS: dict[str, Callable[[Path, Configs], Iterator[Entry]]] = {
-    "benchmarks": _benchmarks,
-    "environments": _environments,
-    "agents": _agents,
-    "models": _models,
-    "resources-servers": _resources_servers,
+_READERS: dict[str, tuple[str, Callable[[Configs], Iterator[Entry]]]] = {
+    "benchmarks": ("benchmarks", _benchmarks),
+    "environments": ("environments", _environments),
+    "agents": ("responses_api_agents", _agents),
+    "models": ("responses_api_models", _models),
+    "resources-servers": ("resources_servers", _resources_servers),
 }
 NOUNS = tuple(_READERS)
 
@@ -228,11 +239,8 @@ def _first(key: str, *sources: Iterable[ServerBlock]) -> str | None:
 
 
 def _text(value: Any) -> str | None:
-    return None if value is None or value == "???" else " ".join(str(value).split())
-
-
-def _main_config(name: str, paths: Sequence[Path]) -> Path | None:
-    return next((path for path in paths if path.stem == name), paths[0] if paths else None)
+    """A text in one line; None for a number and whatever else YAML made of what somebody wrote."""
+    return " ".join(value.split()) if isinstance(value, str) and value != "???" else None
 
 
 def _manifest(config: Path, configs: Configs) -> dict[str, Any] | None:
@@ -240,22 +248,16 @@ def _manifest(config: Path, configs: Configs) -> dict[str, Any] | None:
     return configs.read(manifest) if manifest.is_file() else None
 
 
-def _bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b"type: benchmark"  # so that whoever reads it properly reports what is wrong
-
-
 def _readme(folder: Path) -> str | None:
-    """The first sentence of a README."""
+    """The first sentence of a README; headings, lists, tables and code are passed over."""
     try:
         text = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
+    text = re.sub(r"^(```|~~~).*?^\1", "", text, flags=re.DOTALL | re.MULTILINE)
     paragraphs = (" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text))
-    prose = next((one for one in paragraphs if one and one[0] not in "#<![|-`>:*"), None)
+    prose = next((one for one in paragraphs if re.match(r"(?!\d+[.)]\s)[^#<!\[|`>:*+=-].*[^\W\d_]{2}", one)), None)
     if prose is None:
         return None
-    sentence = re.match(r".*?[.:](?=\s|$)", prose)
+    sentence = re.match(r".*?[^\W\d_]{2}.*?[.:](?=\s|$)", prose)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence[0] if sentence else prose).rstrip(".:")

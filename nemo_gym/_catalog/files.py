@@ -2,7 +2,11 @@
 """Which config files there are, and the names they go by. Nothing here looks into a file."""
 
 import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from nemo_gym._util.server_imports import holds_code
 
 _NO_CONFIGS = frozenset({"data", "prompts", "tests", "scripts", "__pycache__"})
 
@@ -35,14 +39,61 @@ def server_configs(servers: Path) -> dict[str, list[Path]]:
     return found
 
 
-def flavour_names(servers: Path) -> list[str]:
-    """What names the config of a server: its own name, or `name/flavour`."""
-    names = []
-    for server, configs in server_configs(servers).items():
-        for config in configs:
-            flavour = config.relative_to(servers / server / "configs").with_suffix("").as_posix()
-            names.append(server if flavour == server else f"{server}/{flavour}")
-    return names
+@dataclass(frozen=True)
+class ServerConfigs:
+    """A server folder, and its configs in order."""
+
+    folder: Path
+    configs: list[Path]
+
+    @property
+    def names(self) -> dict[str, Path]:
+        """The configs by what a selector takes: the server's own name, or `name/flavour`."""
+        server, found = self.folder.name, {}
+        for config in self.configs:
+            flavour = config.relative_to(self.folder / "configs").with_suffix("").as_posix()
+            found[server if flavour == server else f"{server}/{flavour}"] = config
+        return found
+
+
+def visible_roots(server_type: str, server: str, roots: Sequence[Path]) -> Sequence[Path]:
+    """Return the roots that may hold configs of a server: a folder with code hides the same folder in later roots."""
+    for number, root in enumerate(roots, 1):
+        if holds_code(root / server_type / server):
+            return roots[:number]
+    return roots
+
+
+def visible_servers(server_type: str, roots: Sequence[Path]) -> list[ServerConfigs]:
+    """Return the server folders of all roots that no earlier one hides."""
+    return [
+        ServerConfigs(root / server_type / name, configs)
+        for root in roots
+        for name, configs in server_configs(root / server_type).items()
+        if root in visible_roots(server_type, name, roots)
+    ]
+
+
+def flavour_names(server_type: str, roots: Sequence[Path]) -> list[str]:
+    """Return all that a selector takes for servers of a type."""
+    return sorted({name for server in visible_servers(server_type, roots) for name in server.names})
+
+
+def hidden_folders(collection: str, names: Iterable[str], roots: Sequence[Path]) -> list[str]:
+    """Say which of the folders `names` of a collection stand in several roots, so that only the first one is used."""
+    hidden: dict[tuple[Path, Path], list[str]] = {}
+    for name in sorted(set(names)):
+        first, *others = [root for root in roots if _is_in(root / collection / name)] or [Path()]
+        for other in others:
+            hidden.setdefault((first, other), []).append(name)
+    return [
+        f"{first / collection} hides {', '.join(names)} of {other / collection}"
+        for (first, other), names in hidden.items()
+    ]
+
+
+def _is_in(folder: Path) -> bool:
+    return holds_code(folder) or (folder / "config.yaml").is_file()
 
 
 def benchmark_name(config: str) -> str | None:

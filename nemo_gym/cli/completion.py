@@ -107,12 +107,15 @@ def _values(flag: Flag) -> Iterable[str]:
     return names_of(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
 
 
+_SERVERS = {"models": "responses_api_models", "resources-servers": "resources_servers"}
+
+
 def _catalogue(noun: str) -> Iterable[str]:
     roots = component_search_roots()
     if noun in ("benchmarks", "environments"):
         return sorted({name for root in roots for name in config_names(root / noun)})
-    if noun == "models":
-        return sorted({name for root in roots for name in flavour_names(root / "responses_api_models")})
+    if noun in _SERVERS:
+        return flavour_names(_SERVERS[noun], roots)
     return _folders("responses_api_agents" if noun == "agents" else "resources_servers")
 
 

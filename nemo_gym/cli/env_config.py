@@ -15,6 +15,7 @@ from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
+from nemo_gym._catalog.files import hidden_folders, visible_roots
 from nemo_gym._config.command_line import ALLOW_UNKNOWN_KEYS
 from nemo_gym._config.implementations import declared_fields, implementation_problems
 from nemo_gym._config.overrides import override_token
@@ -72,6 +73,8 @@ def validate(overrides: list[str]) -> int:
     problems, resolved = examine(GlobalConfigDictParser().sources(_NO_MODEL))
     if resolved is not None:
         for note in resolved.notes:
+            render.note(note)
+        for note in _hidden_implementations(resolved):
             render.note(note)
         problems.extend(_lint(resolved))
     if settings.manifest is not None:
@@ -143,6 +146,16 @@ def _lint(resolved: Resolved) -> Problems:
     return problems
 
 
+def _hidden_implementations(resolved: Resolved) -> list[str]:
+    """Say which servers of the config are in several roots, so that only the folder in the first one runs."""
+    used: dict[str, list[str]] = {}
+    for instance in resolved.servers.instances:
+        names = used.setdefault(instance.SERVER_TYPE, [])
+        names += map(str, instance.server_type_config_dict.get(instance.SERVER_TYPE))
+    roots = component_search_roots()
+    return [note for server_type, names in used.items() for note in hidden_folders(server_type, names, roots)]
+
+
 _FILES = ["config_paths"]
 
 
@@ -150,7 +163,9 @@ def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
     """The config file of the environment, benchmark or resources server called `name`; of several, the first kind."""
     roots = component_search_roots()
     places = [_PLACES[kind].format(name=name) for kind in kinds]
-    found = [place for place in places if any((root / place).is_file() for root in roots)]
+    # A server folder that comes first hides the config of a later one, as `--resources-server` has it.
+    searched = {place: visible_roots(place.partition("/")[0], name, roots) for place in places}
+    found = [place for place in places if any((root / place).is_file() for root in searched[place])]
     if len(found) > 1:
         render.note(f"{name!r} is {' and '.join(found)}; the first one is meant here")
     if found:

@@ -110,6 +110,8 @@ def _entries(noun: str) -> list[Entry]:
     listing = list_entries(noun, component_search_roots())
     for warning in listing.warnings:
         render.note(f"warning: {warning}")
+    for note in listing.hidden:
+        render.note(note)
     return listing.entries
 
 
@@ -208,9 +210,11 @@ def usage_example(entry: Entry) -> str:
 
 
 def _below_root(entry: Entry) -> str:
-    """The config of a server as it would be given: relative to its root."""
-    path = entry.config
-    return "/".join(path.parts[-4:]) if path is not None else f"responses_api_agents/{entry.name}/configs/<config>.yaml"
+    """The config of an agent as it would be given: relative to its root."""
+    if entry.config is None:
+        return f"responses_api_agents/{entry.name}/configs/<config>.yaml"
+    below = entry.config.parts[::-1].index("responses_api_agents") + 1
+    return "/".join(entry.config.parts[-below:])
 
 
 def _singular(noun: str) -> str:

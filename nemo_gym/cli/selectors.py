@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nemo_gym
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._catalog.files import config_names, flavour_names
+from nemo_gym._catalog.files import config_names, flavour_names, visible_roots
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import Flag
@@ -40,11 +40,12 @@ def config_of(flag: Flag, value: str) -> str:
         return value
     roots = component_search_roots()
     implied = _implied(flag, value)
-    found = [(root, path) for root in roots for path in implied if (root / path).is_file()]
+    looked_in = visible_roots(flag.key, value.partition("/")[0], roots) if flag.kind == "component" else roots
+    found = [(root, path) for root in looked_in for path in implied if (root / path).is_file()]
     if not found:
-        raise UsageError(_miss(flag, value, implied[-1], roots))
-    (first, path), *others = found
-    if hidden := [root / path for root, other in others if other == path and root != first]:
+        raise UsageError(_miss(flag, value, implied[-1], looked_in))
+    first, path = found[0]
+    if hidden := [root / path for root in roots[roots.index(first) + 1 :] if (root / path).is_file()]:
         render.note(f"{flag.name} {value}: using {first / path}, which hides {', '.join(map(str, hidden))}")
     return str(path)
 
@@ -53,7 +54,7 @@ def names_of(flag: Flag, roots: Sequence[Path]) -> list[str]:
     """What can be given to a selector."""
     if flag.kind == "collection":
         return sorted({name for root in roots for name in config_names(root / flag.key)})
-    return sorted({name for root in roots for name in flavour_names(root / flag.key)})
+    return flavour_names(flag.key, roots)
 
 
 def _implied(flag: Flag, value: str) -> list[Path]:

@@ -18,11 +18,18 @@ def test_a_benchmark_has_its_own_agent_and_what_its_server_says(tmp_path):
     assert tiny.details["Resources server"] == "tiny_resources_server"
 
 
-def test_only_a_config_with_a_benchmark_dataset_is_a_benchmark(tmp_path):
+def test_only_a_config_that_runs_by_itself_is_a_benchmark(tmp_path):
     write_benchmark(tmp_path, "tiny")
     write_config(tmp_path, "benchmarks/tiny/overlay.yaml", "# type: benchmark\nsome: {thing: 1}")
     write_config(tmp_path, "benchmarks/other/config.yaml", "a: {responses_api_agents: {x: {datasets: []}}}")
     assert [name for name in entries("benchmarks", tmp_path) if name.startswith(("tiny", "other"))] == ["tiny"]
+
+
+def test_a_benchmark_may_get_its_dataset_from_a_file_that_it_includes(tmp_path):
+    write_benchmark(tmp_path, "tiny", repeats=4)
+    write_config(tmp_path, "benchmarks/again/config.yaml", "config_paths: [benchmarks/tiny/config.yaml]")
+    again = entries("benchmarks", tmp_path)["again"]
+    assert (again.facts["agent_name"], again.facts["num_repeats"]) == ("tiny_simple_agent", 4)
 
 
 def test_a_variant_of_a_benchmark_goes_by_its_path(tmp_path):
@@ -98,6 +105,48 @@ def test_a_resources_server_without_a_description_has_the_first_sentence_of_its_
     write_config(tmp_path, "resources_servers/mine/README.md", "# mine\n\nAdds [numbers](x.md)\nup. And more.\n")
     mine = entries("resources-servers", tmp_path)["mine"]
     assert (mine.domain, mine.description) == ("math", "Adds numbers up")
+
+
+@pytest.mark.parametrize("description", ["7", "0.5", "true", "2024-01-31", "[a, b]", "{a: b}", "???", "null"])
+def test_a_description_that_is_not_text_is_none(tmp_path, description):
+    write_config(
+        tmp_path,
+        "resources_servers/mine/configs/mine.yaml",
+        server_block("mine", "resources_servers", "mine", f"domain: 3\ndescription: {description}"),
+    )
+    mine = entries("resources-servers", tmp_path)["mine"]
+    assert (mine.domain, mine.description) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("readme", "description"),
+    [
+        ("# mine\n\n1. Install it.\n2. Run it.\n\nAdds 2. Or more.\n", "Adds 2"),
+        ("# mine\n\n2024.\n\nAdds numbers.\n", "Adds numbers"),
+        ("# mine\n\n3.5 points. More.\n", "3.5 points"),
+        ("# mine\n\n```bash\ngym list\n\ngym search x.\n```\n\nAdds numbers.\n", "Adds numbers"),
+        ("# mine\n\n1.\n\n2.\n", None),
+    ],
+)
+def test_a_description_from_a_readme_is_a_sentence_and_no_number(tmp_path, readme, description):
+    write_config(tmp_path, "resources_servers/mine/configs/mine.yaml", "{}")
+    write_config(tmp_path, "resources_servers/mine/README.md", readme)
+    assert entries("resources-servers", tmp_path)["mine"].description == description
+
+
+def test_a_license_that_is_a_number_is_no_license(tmp_path):
+    write_environment(tmp_path, "told", manifest="{licensing: 4.0}")
+    assert entries("environments", tmp_path)["told"].facts["licensing"] is None
+
+
+def test_a_folder_that_hides_another_is_told(tmp_path):
+    for root in ("first", "second"):
+        write_config(tmp_path / root, "resources_servers/mine/configs/mine.yaml", "{}")
+        write_config(tmp_path / root, "resources_servers/mine/app.py", "")
+    listing = list_entries("resources-servers", [tmp_path / "first", tmp_path / "second"])
+    assert [entry.config for entry in listing.entries] == [tmp_path / "first/resources_servers/mine/configs/mine.yaml"]
+    first, second = (tmp_path / root / "resources_servers" for root in ("first", "second"))
+    assert listing.hidden == [f"{first} hides mine of {second}"]
 
 
 def test_the_servers_of_this_project_all_have_a_domain():

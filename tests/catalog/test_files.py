@@ -44,8 +44,18 @@ def test_a_server_is_a_folder_with_code_or_configs(tree):
 
 
 def test_a_server_config_goes_by_the_server_or_by_its_flavour(tree):
-    assert flavour_names(tree / "resources_servers") == ["math", "math/easy"]
-    assert flavour_names(tree / "responses_api_models") == ["local/small/tiny"]
+    assert flavour_names("resources_servers", [tree]) == ["math", "math/easy"]
+    assert flavour_names("responses_api_models", [tree]) == ["local/small/tiny"]
+
+
+def test_a_folder_with_code_hides_the_configs_of_a_later_root_and_one_without_adds_to_them(tree, tmp_path):
+    first = tmp_path / "first"
+    for name in ("resources_servers/math/configs/mine.yaml", "responses_api_models/local/configs/mine.yaml"):
+        (first / name).parent.mkdir(parents=True)
+        (first / name).touch()
+    (first / "resources_servers/math/app.py").touch()
+    assert flavour_names("resources_servers", [first, tree]) == ["math/mine"]
+    assert flavour_names("responses_api_models", [first, tree]) == ["local/mine", "local/small/tiny"]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,11 @@ import json
 
 import pytest
 
-from nemo_gym import PARENT_DIR
-from tests.support.catalogue import write_benchmark, write_config, write_environment
+from nemo_gym import PARENT_DIR, component_search_roots
+from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.flags import to_overrides
+from nemo_gym.cli.selectors import names_of
+from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
 
 
 @pytest.fixture
@@ -164,3 +167,46 @@ def test_a_search_without_words_or_of_an_unknown_type_is_a_usage_error(gym):
     assert (gym("search").code, "QUERY" in gym("search").err) == (2, True)
     said = gym("search", "benchmark", "x")
     assert (said.code, "Did you mean 'benchmarks'?" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("noun", "selector"),
+    [
+        ("benchmarks", "--benchmark"),
+        ("environments", "--environment"),
+        ("models", "--model-type"),
+        ("resources-servers", "--resources-server"),
+    ],
+)
+def test_a_list_has_just_the_names_that_its_selector_takes(foreign_tree, gym, noun, selector):
+    listed = set(rows(gym("list", noun, "--json")))
+    flag = next(flag for flag in GROUPS["env"]["start"].flags if flag.name == selector)
+    assert listed == set(names_of(flag, component_search_roots()))
+    for name in listed:
+        to_overrides(GROUPS["env"]["start"], [selector, name])
+
+
+@pytest.fixture
+def foreign_tree(catalogue):
+    """A tree as others have it: flavours without a main config, libraries, nested configs, and names that we have."""
+    block = server_block("odd", "resources_servers", "odd", "entrypoint: app.py")
+    for name in ("odd/configs/odd_v1", "odd/configs/sub/odd_v2", "mcqa/configs/other", "blackjack/configs/blackjack"):
+        write_config(catalogue, f"resources_servers/{name}.yaml", block)
+    for name in ("odd/app.py", "mcqa/app.py", "library/app.py", "data_only/data/x.jsonl"):
+        write_config(catalogue, f"resources_servers/{name}", "")
+    write_config(catalogue, "responses_api_models/openai_model/configs/mine.yaml", "{}")
+    write_config(catalogue, "benchmarks/again/config.yaml", "config_paths: [benchmarks/tiny/config.yaml]")
+    return catalogue
+
+
+def test_a_folder_of_the_users_hides_the_configs_of_a_built_in_one(foreign_tree, gym):
+    listed = rows(gym("list", "resources-servers", "--json"))
+    assert {name for name in listed if name.startswith("mcqa")} == {"mcqa/other"}
+    said = gym("env", "validate", "--resources-server", "mcqa")
+    assert said.code == 2
+    assert "there is no resources_servers/mcqa/configs/mcqa.yaml. Did you mean 'mcqa/other'?" in said.err
+
+
+def test_a_list_tells_which_folders_hide_others(foreign_tree, gym):
+    said = gym("list", "resources-servers")
+    assert f"{foreign_tree / 'resources_servers'} hides mcqa of {PARENT_DIR / 'resources_servers'}" in said.err
