@@ -47,8 +47,8 @@ def _import_module(path: Path, name: str) -> Any:
         sys.path.remove(beside)
     if module.__file__ is None or not path.samefile(module.__file__):
         raise ConfigError(
-            f"importing {name!r} gave {module.__file__}, not {path}: two folders hold a server of this name.\n"
-            "hint: rename one of them, or put the wanted one first in NEMO_GYM_EXTRA_ROOTS"
+            f"importing {name!r} gave {module.__file__}, not {path}: another folder of this name comes first on "
+            "sys.path.\nhint: put the folder above the wanted one first in NEMO_GYM_EXTRA_ROOTS"
         )
     return module
 

@@ -210,3 +210,10 @@ def test_a_folder_of_the_users_hides_the_configs_of_a_built_in_one(foreign_tree,
 def test_a_list_tells_which_folders_hide_others(foreign_tree, gym):
     said = gym("list", "resources-servers")
     assert f"{foreign_tree / 'resources_servers'} hides mcqa of {PARENT_DIR / 'resources_servers'}" in said.err
+
+
+def test_validating_a_config_tells_which_folder_hides_another(foreign_tree, gym):
+    block = server_block("mine", "resources_servers", "mcqa", "entrypoint: app.py\ndomain: other")
+    write_config(foreign_tree, "resources_servers/mcqa/configs/other.yaml", block)
+    said = gym("env", "validate", "--resources-server", "mcqa/other")
+    assert f"hides mcqa of {PARENT_DIR / 'resources_servers'}" in said.err

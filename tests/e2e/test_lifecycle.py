@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym import PARENT_DIR
 from tests.support.small_servers import gym, is_free, start, until, write_server
 
 pytestmark = pytest.mark.slow
@@ -471,3 +472,22 @@ def test_without_a_run_the_status_says_so(tmp_path):
     with gym(tmp_path, "env", "status", "--json") as status:
         assert status.wait() == 1
     assert json.loads(status.said) == []
+
+
+def test_servers_named_like_built_in_ones_are_imported_whole_in_every_process(tmp_path):
+    who = (
+        "import resources_servers.mcqa.app as mcqa, resources_servers.string_match as built_in\n"
+        "app.get('/who')(lambda: [mcqa.__file__, built_in.__path__[0]])"
+    )
+    ports = [
+        write_server(tmp_path, "blackjack", on_setup=who, placement="inline"),
+        write_server(tmp_path, "mcqa", on_setup=who, placement="process", num_workers=2),
+    ]
+    with start(tmp_path, "blackjack", "mcqa") as run:
+        run.wait_until_ready()
+        for port in ports:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/who") as answer:
+                assert json.load(answer) == [
+                    str(tmp_path / "resources_servers/mcqa/app.py"),
+                    str(PARENT_DIR / "resources_servers/string_match"),
+                ]
