@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from omegaconf import DictConfig, open_dict
 
+from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +52,9 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
         try:
             # Said to be local, for else Ray waits for a minute for one that has crashed on this machine. The dashboard
             # takes longer to start than all the rest.
-            how = {"address": address} if address else {"address": "local", "include_dashboard": False}
+            how = (
+                {"address": address} if address else {"address": "local", "include_dashboard": False, **_same_servers()}
+            )
             ray.init(**how, ignore_reinit_error=True, log_to_driver=False)
         except Exception as error:  # Ray raises what it likes, also a bare Exception
             raise RayUnavailable(_explain_failure(address, error)) from error
@@ -59,6 +62,13 @@ def join_or_start_cluster(global_config_dict: DictConfig) -> None:
     if not address or address == _AUTO:
         with open_dict(global_config_dict):
             global_config_dict[RAY_HEAD_NODE_ADDRESS_KEY_NAME] = ray.get_runtime_context().gcs_address
+
+
+def _same_servers() -> dict[str, Any]:
+    """Let the workers of a cluster on this machine import the same server folders as this process."""
+    roots = os.pathsep.join(map(str, component_search_roots()))
+    variables = {NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: roots}
+    return {"runtime_env": {"env_vars": variables, "worker_process_setup_hook": "nemo_gym._make_servers_importable"}}
 
 
 def _named_address(global_config_dict: DictConfig) -> str | None:

@@ -100,8 +100,11 @@ def _real(path: Iterable[str] | None) -> list[str]:
 
 
 def _forget(name: str) -> None:
+    modules = {key: one for key, one in sys.modules.items() if key == name or key.startswith(f"{name}.")}
+    if any(getattr(one.__spec__, "_initializing", False) for one in modules.values()):
+        return  # Python has begun to import it, which cannot be taken back: it stays what it is, whole
+    for key in modules:
+        del sys.modules[key]
     collection, _, folder = name.partition(".")
-    for module in [module for module in sys.modules if module == name or module.startswith(f"{name}.")]:
-        del sys.modules[module]
     if collection in sys.modules:
         vars(sys.modules[collection]).pop(folder, None)

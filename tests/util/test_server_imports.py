@@ -81,6 +81,19 @@ def test_a_server_that_a_new_root_hides_is_forgotten(tmp_path, roots):
     assert ours.__name__ not in sys.modules
 
 
+def test_a_server_that_python_has_begun_to_import_stays_what_it_is(tmp_path, roots):
+    late = write(tmp_path / "late", "resources_servers/half/app.py")
+    early = write(tmp_path / "early", "resources_servers/half/__init__.py")
+    taking_a_new_root = "import os, nemo_gym\nos.environ['NEMO_GYM_EXTRA_ROOTS'] = os.environ['LATE']\n"
+    write(early, "resources_servers/half/app.py", content=f"{taking_a_new_root}nemo_gym._make_servers_importable()")
+    roots(early)
+    os.environ["LATE"] = str(late)
+    try:
+        assert Path(importlib.import_module("resources_servers.half.app").__file__).is_relative_to(early)
+    finally:
+        del os.environ["LATE"]
+
+
 def test_a_folder_with_only_data_or_configs_hides_no_code(tmp_path, roots):
     write(tmp_path, "resources_servers/mcqa/data/train.jsonl", "resources_servers/mcqa/configs/mine.yaml")
     roots()
