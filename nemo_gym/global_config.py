@@ -100,7 +100,9 @@ class GlobalConfigDictParserConfig(BaseModel):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
-    dotenv_path: Path | None = Field(default=None, description="env.yaml to read; by default the first one found.")
+    dotenv_path: Path | None = Field(
+        default=None, description="env.yaml to read, if it exists; by default the first one found."
+    )
     initial_global_config_dict: DictConfig | None = Field(
         default=None, description="Values that override files and env.yaml, and that the command line overrides."
     )
@@ -299,8 +301,10 @@ def _handed_down_config() -> DictConfig | None:
 
 
 def _dotenv_path(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
-    if parse_config.dotenv_path is not None:
-        return parse_config.dotenv_path
+    given = parse_config.dotenv_path
+    if given is not None:
+        # Training frameworks always name one, whether or not their user has written it.
+        return given if given.exists() else None
     return files.first_existing("env.yaml", roots)
 
 

@@ -86,6 +86,7 @@ def test_an_env_yaml_can_be_given_or_left_out(monkeypatch, tmp_path):
     (tmp_path / "other.yaml").write_text("a: 2\n")
     assert parse().a == 1
     assert parse(dotenv_path=tmp_path / "other.yaml").a == 2
+    assert "a" not in parse(dotenv_path=tmp_path / "absent.yaml")
     assert "a" not in parse(skip_load_from_dotenv=True)
 
 
