@@ -7,6 +7,7 @@ collecting is `gym eval run`.
 """
 
 import asyncio
+import http.client
 import logging
 import os
 import tempfile
@@ -35,7 +36,8 @@ from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.play import Player, Post
 from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
 from nemo_gym._rollouts.shard import Shard
-from nemo_gym._rollouts.types import Row, Scored, key_of
+from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
+from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
@@ -43,11 +45,8 @@ from nemo_gym._util.keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym._util.moved_names import find_moved_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
-from nemo_gym.errors import GymError, ServerCallError
-from nemo_gym.global_config import (
-    AGENT_REF_KEY_NAME,
-    OBSERVABILITY_ENABLED_KEY_NAME,
-)
+from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
+from nemo_gym.global_config import AGENT_REF_KEY_NAME, OBSERVABILITY_ENABLED_KEY_NAME, RESPONSE_KEY_NAME
 from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
@@ -214,11 +213,15 @@ class RolloutCollectionHelper(_MetricsWriter):
         examples: list[dict[str, Any]],
         head_server_config: BaseServerConfig | None = None,
         semaphore: Semaphore | None = None,
+        *,
+        route_failures_to_sidecar: bool = False,
     ) -> Iterator[Awaitable[Played]]:
-        """One awaitable of `(row, result)` for each example, in the order in which they finish.
+        """Play every example; return one awaitable of `(row, result)` for each, in the order in which they finish.
 
-        A rollout that fails gives a `FailedRollout` for its result; none raises, and none is missing. The one exception
-        is TooManyMaskedSamples, where the config bounds how many rollouts may lack token ids.
+        The awaitable of a rollout that fails raises an `aiohttp.ClientResponseError` with the status that the agent
+        answered, its body in `response_content` and the RolloutFailure for its cause. With `route_failures_to_sidecar`
+        it gives a `FailedRollout` instead: the row that belongs into the failures file. TooManyMaskedSamples is raised
+        either way, where the config bounds how many rollouts may lack token ids.
         """
         for row in examples:
             _require_agent(row)
@@ -238,7 +241,12 @@ class RolloutCollectionHelper(_MetricsWriter):
                 raise TooManyMaskedSamples(reason)
             if isinstance(outcome, Scored):
                 return row, scored_row(outcome)
-            return row, FailedRollout(failed_row(outcome), outcome.failure)
+            failed = FailedRollout(failed_row(outcome), outcome.failure)
+            # A trainer takes a masked sample as it is: it has a response, and its reward counts for nothing.
+            if route_failures_to_sidecar or (failed.get("mask_sample") and RESPONSE_KEY_NAME in failed):
+                return row, failed
+            failure = outcome.failure
+            raise _error_of(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
         return iter(asyncio.as_completed([play(row) for row in examples]))
 
@@ -399,6 +407,17 @@ def _skills_ref(skills: SkillsConfig | None) -> dict[str, Any] | None:
     from nemo_gym.skills import load_skill_directory
 
     return load_skill_directory(skills.path).model_dump()
+
+
+def _error_of(outcome: Failed) -> ServerResponseError:
+    """Return what a caller is told of `outcome`: the agent's own error reply, or one in its place."""
+    if outcome.error_reply is not None:
+        return outcome.error_reply
+    failure = outcome.failure
+    status = 504 if failure.kind == "timeout" else 503 if failure.retryable else 500
+    body = orjson.dumps(f"{failure.kind}: {failure.message}")
+    reason = http.client.responses[status]
+    return ServerResponseError("POST", failure.boundary, status, reason, body, failure.encoded())
 
 
 def _post_with(client: ServerClient) -> Post:

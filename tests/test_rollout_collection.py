@@ -7,7 +7,9 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
+from fastapi import Request
 
 from nemo_gym import rollout_collection
 from nemo_gym._rollouts.resume import ResumeError
@@ -22,7 +24,7 @@ from nemo_gym.rollout_collection import (
     loads_jsonl_line,
 )
 from nemo_gym.testing import running, scripted_model
-from responses_api_agents.simple_agent.app import SimpleAgent
+from responses_api_agents.simple_agent.app import SimpleAgent, SimpleAgentRunRequest
 
 AGENT = (
     SimpleAgent,
@@ -62,7 +64,9 @@ async def helper(monkeypatch):
 
 
 async def test_every_example_has_an_answer_and_failures_are_typed(helper):
-    played = [await one for one in helper.run_examples(rows("a", "b", "c"), semaphore=asyncio.Semaphore(1))]
+    one_by_one = asyncio.Semaphore(1)
+    running_examples = helper.run_examples(rows("a", "b", "c"), semaphore=one_by_one, route_failures_to_sidecar=True)
+    played = [await one for one in running_examples]
     outcomes = {row["_ng_task_index"]: result for row, result in played}
     assert sorted(outcomes) == [0, 1, 2]
     scored = [result for result in outcomes.values() if not isinstance(result, FailedRollout)]
@@ -71,6 +75,38 @@ async def test_every_example_has_an_answer_and_failures_are_typed(helper):
     assert [result.failure.kind for result in failed] == ["verifier", "verifier"]
     assert all("reward" not in result or result["reward"] is None for result in failed)
     assert pickle.loads(pickle.dumps(failed[0])).failure == failed[0].failure
+
+
+async def test_a_failed_rollout_raises_the_reply_of_its_agent_and_the_cause(helper):
+    scored, crashed, unscored = helper.run_examples(rows("a", "b", "c"), semaphore=asyncio.Semaphore(1))
+    _, result = await scored
+    assert result["reward"] == 1.0
+    with pytest.raises(aiohttp.ClientResponseError) as raised:
+        await crashed
+    assert raised.value.status == 500
+    assert b"a bug in the verifier" in raised.value.response_content
+    assert raised.value.__cause__.kind == "verifier"
+    with pytest.raises(aiohttp.ClientResponseError, match="`reward` is null") as raised:
+        await unscored
+    assert raised.value.status == 500
+    assert pickle.loads(pickle.dumps(raised.value)).status == 500
+
+
+class Unlucky(SimpleAgent):
+    """An agent that cannot say how good a rollout was, and says so; the trainer is not to learn from it."""
+
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> dict[str, Any]:
+        played = await super().run(request, body)
+        return {**played.model_dump(), "_ng_failure_class": "sandbox_lost", "mask_sample": True}
+
+
+async def test_a_masked_sample_is_a_result_also_where_the_agent_calls_it_failed(monkeypatch):
+    async with running(world=World, agent=(Unlucky, AGENT[1]), policy_model=scripted_model("fine")) as client:
+        monkeypatch.setattr(rollout_collection, "setup_server_client", lambda _=None: client)
+        (one,) = RolloutCollectionHelper().run_examples(rows("a"))
+        _, result = await one
+    assert (result["mask_sample"], result["_ng_failure_class"]) == (True, "sandbox_lost")
+    assert result["response"]["output"]
 
 
 def test_an_example_without_an_agent_is_an_error_before_anything_is_played():

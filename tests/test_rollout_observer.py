@@ -56,7 +56,7 @@ async def played(
     async with running(global_config=config, world=World, agent=AGENT, policy_model=scripted_model(*replies)) as client:
         monkeypatch.setattr(rollout_collection, "setup_server_client", lambda _=None: client)
         for task in range(rows or len(replies)):
-            for one in RolloutCollectionHelper().run_examples([row(task)]):
+            for one in RolloutCollectionHelper().run_examples([row(task)], route_failures_to_sidecar=True):
                 results.append((await one)[1])
     return results
 

@@ -6,6 +6,7 @@ here, nor is anything written.
 """
 
 import asyncio
+import http.client
 import random
 import re
 import time
@@ -21,7 +22,7 @@ from nemo_gym._rollouts.incidents import lift_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
 from nemo_gym._transport.deadline import Deadline
-from nemo_gym._transport.errors import readable
+from nemo_gym._transport.errors import ServerResponseError, readable
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of, known_kind
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.keys import (
@@ -108,6 +109,7 @@ class _Ending(NamedTuple):
     failure: Failure | None
     result: Row | None = None
     headers: Mapping[str, str] | None = None
+    error_reply: ServerResponseError | None = None
 
 
 class Player:
@@ -177,7 +179,9 @@ class Player:
         except Exception as error:
             return _Ending(_of_error(error, boundary))
         if reply.status >= 400:
-            return _Ending(_of_status(reply, body, boundary), None, reply.headers)
+            reason, first_cause = http.client.responses.get(reply.status, ""), reply.headers.get(HEADER, "")
+            error_reply = ServerResponseError("POST", boundary, reply.status, reason, body, first_cause)
+            return _Ending(_of_status(reply, body, boundary), None, reply.headers, error_reply)
         try:
             result = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -235,7 +239,7 @@ def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
 
 
 def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
-    failure, result, _ = ending
+    failure, result, _, error_reply = ending
     if result is not None:
         result.update({key: row[key] for key in _CARRIED_KEYS if key in row})
     if failure is None:
@@ -243,7 +247,7 @@ def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outc
         return Scored(row, result, attempts, elapsed_s)
     said = result or {}
     terminal, persist = bool(said.get(NG_TERMINAL_KEY)), not said.get(NG_NO_PERSIST_KEY)
-    return Failed(row, failure, attempts, elapsed_s, result, terminal=terminal, persist=persist)
+    return Failed(row, failure, attempts, elapsed_s, result, terminal, persist, error_reply)
 
 
 def _said_by(result: Row, boundary: str) -> Failure | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 
 if TYPE_CHECKING:  # a network client comes with it, and most of those who read rows need none
+    from nemo_gym._transport.errors import ServerResponseError
     from nemo_gym._transport.failures import Failure
 
 Row = dict[str, Any]
@@ -44,6 +45,8 @@ class Failed:
     """It is never to be tried again."""
     persist: bool = True
     """It is to be recorded."""
+    error_reply: "ServerResponseError | None" = None
+    """What the agent's server answered, where it answered with an error status."""
 
 
 Outcome = Scored | Failed

@@ -94,7 +94,9 @@ ROLLOUT_COLLECTION = (
         "RolloutCollectionHelper",
         None,
         coroutine("run_from_config", "config"),
-        function("run_examples", "examples, head_server_config=None, semaphore=None"),
+        function(
+            "run_examples", "examples, head_server_config=None, semaphore=None, *, route_failures_to_sidecar=False"
+        ),
         function("setup_server_client", "head_server_config=None"),
         function("_preprocess_rows_from_config", "config"),
         function("_load_from_cache", "config"),
