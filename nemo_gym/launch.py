@@ -44,7 +44,7 @@ from nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path
+from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path, starting
 from nemo_gym.profiling import describe_profiles, profiler_requirements
 from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
@@ -232,7 +232,9 @@ async def serve_config(
                     children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
                     startup_timeout_s=startup_timeout_s(config),
                 )
+                starting.set()
                 async with supervised(launch, logs, notice) as running:
+                    starting.clear()
                     servers = [_display(plan, running.pids) for plan in plans]
                     head.set_server_instances([server.model_dump(mode="json") for server in servers])
                     if models_within_s is None:
@@ -242,6 +244,7 @@ async def serve_config(
             names = [plan.name for plan in plans if plan.placement != "external"]
             notice(describe_profiles(Path(config["profiling_results_dirpath"]), names))
     finally:
+        starting.clear()
         release_ports(config)
         await close_global_aiohttp_client()
 
@@ -268,8 +271,9 @@ def startup_timeout_s(config: DictConfig) -> float:
 
 def release_ports(config: DictConfig) -> None:
     """Give back the ports that were reserved for servers which then were not started."""
-    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
-        block = instance.get_inner_run_server_config_dict()
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    blocks = (instance.get_inner_run_server_config_dict() for instance in instances)
+    for block in (config[HEAD_SERVER_KEY_NAME], *blocks):
         sock = take_reserved(block["host"], block["port"])
         if sock is not None:
             sock.close()

@@ -18,6 +18,8 @@ IS_WORKER_ENV = "IS_NEMO_GYM_FASTAPI_WORKER"
 ENTRYPOINT_ENV = "IS_NEMO_GYM_FASTAPI_ENTRYPOINT"
 NUM_WORKERS_ENV = "NEMO_GYM_FASTAPI_NUM_WORKERS"
 
+starting = threading.Event()
+"""Set while servers of this process start; the ports of others that start beside them may refuse calls till then."""
 _serving = threading.Lock()
 
 
@@ -69,7 +71,8 @@ def is_supervised() -> bool:
 
 
 def say_ready() -> None:
-    """Tell the parent process, if it waits for that, that this server listens."""
+    """Note that this server listens, and tell the parent process if it waits for that."""
+    starting.clear()
     given = child.take_fd(os.environ, child.READY_FD)
     if given is not None:
         child.say_ready(given)

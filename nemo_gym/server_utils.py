@@ -69,6 +69,7 @@ from nemo_gym.process_env import (
     run_token_path,
     run_workers,
     say_ready,
+    starting,
     this_worker,
 )
 from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
@@ -85,6 +86,8 @@ LOG = logging.getLogger(__name__)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_NUM_TRIES = 3
+# Longer than servers may take to start: whoever waits for a server that does not is stopped with all others.
+_WHILE_STARTING = http.RetryPolicy(unsent=1000, repeatable=MAX_NUM_TRIES)
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
@@ -112,7 +115,7 @@ async def request(
         get_global_aiohttp_client(),
         method,
         url,
-        policy=http.RetryPolicy(repeatable=MAX_NUM_TRIES),
+        policy=_WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
         **kwargs,
@@ -412,12 +415,13 @@ class SimpleServer(BaseServer):
         if worker is None and (config.num_workers or 1) > 1:
             sys.exit(run_workers(config, config.name))
         join_named_cluster_if_used(global_config_dict)
+        starting.set()
         server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
         server.prefix_server_logs()
         app = server.finished_app(global_config_dict)
         if worker is not None:
-            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port)
+            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port, starting.clear)
             return None
         from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 

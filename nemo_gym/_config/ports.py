@@ -5,6 +5,7 @@ A port that is reserved stays bound until the server takes the socket over, so t
 get it in between. A port that is only found is free now and promises nothing.
 """
 
+import errno
 import random
 import socket
 from collections.abc import Callable, Collection
@@ -13,32 +14,58 @@ _reserved: dict[tuple[str, int], socket.socket] = {}
 
 
 def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
-    """A port of `low`..`high`, not in `taken`, that nothing listens on."""
+    """Return a port of `low`..`high`, not in `taken`, that nobody has."""
 
-    def probe(port: int) -> bool:
-        sock = _bound("", port)
-        if sock is not None:
-            sock.close()
-        return sock is not None
+    def is_free(port: int) -> bool:
+        try:
+            bind_alone("", port).close()
+        except OSError:
+            return False
+        return True
 
-    return _first(probe, low, high, taken, tries)
+    return _first(is_free, low, high, taken, tries)
 
 
 def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: int) -> int:
     """As `free_port`, and keep it for this process: `take_reserved` hands the bound socket over."""
+    return _first(lambda port: reserve(host, port), low, high, taken, tries)
 
-    def reserve(port: int) -> bool:
-        sock = _bound(host, port)
-        if sock is not None:
-            _reserved[host, port] = sock
-        return sock is not None
 
-    return _first(reserve, low, high, taken, tries)
+def reserve(host: str, port: int) -> bool:
+    """Keep `port` for this process, as `reserve_port` does; return False if somebody has it."""
+    try:
+        _reserved[host, port] = bind_alone(host, port)
+    except OSError:
+        return False
+    return True
 
 
 def take_reserved(host: str, port: int) -> socket.socket | None:
     """The bound socket of a reserved port; the caller owns it from now on."""
     return _reserved.pop((host, port), None)
+
+
+def bind_alone(host: str, port: int) -> socket.socket:
+    """Bind a socket that does not let others share its port.
+
+    With SO_REUSEADDR on both, Linux gives one port to two sockets until one of them listens. Without it, connections
+    of an earlier run that linger keep the port. So it is on only where it is needed: to bind a port on which some
+    linger, and again when the socket is about to listen.
+    """
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind((host, port))
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
 
 
 def _first(usable: Callable[[int], bool], low: int, high: int, taken: Collection[int], tries: int) -> int:
@@ -51,14 +78,3 @@ def _first(usable: Callable[[int], bool], low: int, high: int, taken: Collection
         f"({len(taken)} ports of the config are taken).\n"
         "hint: widen the range with `++port_range_low=<port>` and `++port_range_high=<port>`"
     )
-
-
-def _bound(host: str, port: int) -> socket.socket | None:
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    # No SO_REUSEADDR: with it, Linux lets two sockets have one port until one of them listens.
-    try:
-        sock.bind((host, port))
-    except OSError:
-        sock.close()
-        return None
-    return sock

@@ -1,36 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets to serve on; who finds a port taken is told by whom, where that can be found out."""
+"""Sockets to serve on. Their ports refuse clients until a server listens; who finds a port taken is told by whom."""
 
 import contextlib
 import errno
 import socket
 
-from nemo_gym._config.ports import take_reserved
+from nemo_gym._config.ports import bind_alone, take_reserved
 from nemo_gym.errors import PortInUseError
 
 BACKLOG = 16_384
 
 
 def bind(host: str, port: int, server_name: str) -> socket.socket:
-    """A socket bound to `host:port`; the error names the server and, where it can be found out, who has the port."""
+    """Return a socket bound to `host:port`, which nobody else can bind and which refuses clients until it listens.
+
+    The error names the server and, where it can be found out, who has the port.
+    """
     sock = take_reserved(host, port)
+    if sock is not None:
+        return sock
     try:
-        if sock is None:
-            sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            sock.bind((host, port))
-        # From here on clients wait in the queue instead of being refused while the server starts.
-        sock.listen(BACKLOG)
+        return bind_alone(host, port)
     except OSError as error:
-        if sock is not None:
-            sock.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
                 f"server {server_name!r} cannot listen on {host}:{port}: the port is taken{_holder(port)}.\n"
                 f"hint: stop the other process, or give {server_name!r} another `port`"
             ) from error
         raise
-    return sock
+
+
+def prepare_to_listen(sock: socket.socket) -> None:
+    """Let `sock` listen although connections of an earlier run may linger on its port."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
 def _holder(port: int) -> str:

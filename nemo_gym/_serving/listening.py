@@ -13,7 +13,7 @@ from typing import Any
 
 import uvicorn
 
-from nemo_gym._serving.binding import BACKLOG
+from nemo_gym._serving.binding import BACKLOG, prepare_to_listen
 
 KEEP_ALIVE_S = 30
 STARTUP_FAILURE = 3  # uvicorn's exit code for it, whose home moves between its versions
@@ -45,13 +45,21 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 
 
 class AnnouncingServer(uvicorn.Server):
-    """A server that says when it listens."""
+    """A server that listens once its app has started, and says so."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.on_ready: Callable[[], None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        start_app = self.lifespan.startup
+
+        async def start_app_then_listen() -> None:
+            await start_app()
+            for sock in sockets or ():
+                prepare_to_listen(sock)
+
+        self.lifespan.startup = start_app_then_listen
         try:
             await super().startup(sockets)
         except SystemExit:  # the app failed to start; others in this process are none of its business

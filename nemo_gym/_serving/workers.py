@@ -90,7 +90,7 @@ def _end_with_main(worker: Worker) -> None:
     os._exit(1)
 
 
-def serve(worker: Worker, app: Any, host: str, port: int) -> None:
+def serve(worker: Worker, app: Any, host: str, port: int, on_ready: Callable[[], None]) -> None:
     """Serve `app` as `worker` until it is told to stop."""
     import uvloop
 
@@ -105,12 +105,13 @@ def serve(worker: Worker, app: Any, host: str, port: int) -> None:
     for number in _STOP_SIGNALS:
         signal.signal(number, stop)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(worker, server))
+        runner.run(_serve(worker, server, on_ready))
 
 
-async def _serve(worker: Worker, server: "listening.OwnedServer") -> None:
+async def _serve(worker: Worker, server: "listening.OwnedServer", on_ready: Callable[[], None]) -> None:
     async def say_ready() -> None:
         await server.ready.wait()
+        on_ready()
         os.write(worker.ready_fd, b"1")
 
     announcement = asyncio.create_task(say_ready())
@@ -242,7 +243,7 @@ async def _start(worker: Worker, command: Sequence[str], environment: Mapping[st
 
 
 def _listeners(first: socket.socket, count: int) -> list[socket.socket]:
-    """`count` sockets that listen on the port of `first`; all the same one where the system cannot balance several.
+    """Return `count` sockets on the port of `first`; all the same one where the system cannot balance several.
 
     The port is ours alone: `first` was bound without SO_REUSEPORT, and others of this kind may join only from here on.
     """
@@ -255,7 +256,6 @@ def _listeners(first: socket.socket, count: int) -> list[socket.socket]:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             sock.bind(first.getsockname())
-            sock.listen(binding.BACKLOG)
     except (OSError, AttributeError) as error:
         LOG.warning("workers share one listening socket, which may load them unevenly: %s", error)
         for sock in listeners[1:]:

@@ -6,8 +6,10 @@ import socket
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._serving.binding import bind, prepare_to_listen
 from nemo_gym.cli import head_port
 from nemo_gym.cli.head_port import make_way
+from tests.support.in_process import ports_given_back
 
 
 @pytest.fixture
@@ -19,7 +21,14 @@ def taken():
 
 
 def config(port):
-    return OmegaConf.create({"head_server": {"host": "127.0.0.1", "port": port}, "disallowed_ports": [port]})
+    ports = {"disallowed_ports": [port], "port_range_low": 24_000, "port_range_high": 32_000}
+    return OmegaConf.create({"head_server": {"host": "127.0.0.1", "port": port}, **ports})
+
+
+@pytest.fixture(autouse=True)
+def given_back():
+    with ports_given_back():
+        yield
 
 
 def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, capsys):
@@ -37,6 +46,35 @@ def test_a_usual_port_that_is_free_is_kept(unused_tcp_port, monkeypatch):
     found = config(unused_tcp_port)
     make_way(found)
     assert found.head_server.port == unused_tcp_port
+
+
+def test_two_runs_that_start_together_both_have_a_head_server(unused_tcp_port, monkeypatch):
+    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
+    first, second = config(unused_tcp_port), config(unused_tcp_port)
+    make_way(first)
+    make_way(second)
+    with (
+        bind("127.0.0.1", first.head_server.port, "first") as one,
+        bind("127.0.0.1", second.head_server.port, "second") as other,
+    ):
+        one.listen()
+        other.listen()
+    assert first.head_server.port == unused_tcp_port != second.head_server.port
+
+
+def test_connections_of_a_run_before_do_not_take_the_port(unused_tcp_port, monkeypatch):
+    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
+    with bind("127.0.0.1", unused_tcp_port, "before") as before:
+        prepare_to_listen(before)
+        before.listen()
+        with socket.create_connection(("127.0.0.1", unused_tcp_port)):
+            before.accept()[0].close()  # closed by the server first, so that it lingers there
+    found = config(unused_tcp_port)
+    make_way(found)
+    assert found.head_server.port == unused_tcp_port
+    with bind("127.0.0.1", unused_tcp_port, "next") as sock:
+        prepare_to_listen(sock)
+        sock.listen()
 
 
 def test_a_port_that_somebody_chose_is_never_changed(taken):

@@ -115,7 +115,8 @@ async def test_a_python_that_does_not_exist_is_told_as_the_servers_end(tmp_path)
 
 
 async def test_the_port_is_the_childs_alone(tmp_path):
-    async with child(tmp_path, READY + SLEEP) as (started, _):
+    listen = "import os, socket\nsock = socket.socket(fileno=int(os.environ['NEMO_GYM_LISTEN_FD']))\nsock.listen()\n"
+    async with child(tmp_path, listen + READY + SLEEP) as (started, _):
         port = started.spec.port
         await soon(started.ready())
         assert not [c for c in psutil.Process().net_connections("tcp4") if c.laddr.port == port]

@@ -281,7 +281,8 @@ def test_every_worker_has_its_own_socket_on_a_port_that_nobody_else_can_take(tmp
         taken.append(caught.value)
         signal_this_process(signal.SIGTERM)
 
-    command = [sys.executable, "-S", "-c", WORKER.format(body="")]
+    body = "import socket; listening = socket.socket(fileno=worker['listen_fd']); listening.listen()"
+    command = [sys.executable, "-S", "-c", WORKER.format(body=body)]
     assert run(command, listener, WORKERS, server_name="tiny", environment={}, on_ready=look) == 0
     assert taken
     bind("127.0.0.1", port, "another").close()
