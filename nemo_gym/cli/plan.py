@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a launch would do, without doing it: `+dry_run=true`."""
+"""A rehearsal of a launch, `+dry_run=true`: environments are built and servers are made, but none serves."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from omegaconf import DictConfig
 
@@ -10,9 +12,18 @@ from nemo_gym._serving.binding import bind
 from nemo_gym._serving.host import build
 from nemo_gym._serving.plan import ServerPlan
 from nemo_gym._serving.processes import Child, ChildSpec, ServerLate
+from nemo_gym._serving.venvs import VenvBuildError
 from nemo_gym.cli import render
 from nemo_gym.errors import GymError
-from nemo_gym.launch import child_spec, handed_down, inline_spec, plan_launch, release_ports, startup_timeout_s
+from nemo_gym.launch import (
+    build_environments,
+    child_spec,
+    handed_down,
+    inline_spec,
+    plan_launch,
+    release_ports,
+    startup_timeout_s,
+)
 
 
 class DryRunFailed(GymError, RuntimeError):
@@ -20,21 +31,44 @@ class DryRunFailed(GymError, RuntimeError):
 
 
 def show_plan(config: DictConfig) -> None:
-    """Print where each server would run, and have each build itself as far as that goes without serving."""
+    """Print where each server would run, build the environments, and have each server made as far as before serving.
+
+    Inside a running event loop, as in a Ray actor, this blocks the loop until it is done.
+    """
     try:
         plans = plan_launch(config)
         _print(plans)
-        failures = [*_inline_failures(config, plans), *_process_failures(config, plans)]
+        failures = _run(_rehearse(config, plans))
     finally:
         release_ports(config)
     if failures:
         raise DryRunFailed("\n\n".join(failures))
 
 
+def _run(work: Coroutine[Any, Any, list[str]]) -> list[str]:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    with ThreadPoolExecutor(1) as beside_the_loop:
+        return beside_the_loop.submit(asyncio.run, work).result()
+
+
+async def _rehearse(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+    """Return what goes wrong with each server."""
+    failures = []
+    try:
+        await build_environments(config, plans, render.note)
+    except VenvBuildError as error:
+        failures.append(str(error))
+    failures += _inline_failures(config, plans)
+    return [*failures, *await _process_failures(config, plan_launch(config))]
+
+
 def _print(plans: Sequence[ServerPlan]) -> None:
     width = max(len(plan.name) for plan in plans)
     for plan in plans:
-        unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is still to be built"
+        unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is built first"
         render.data(f"{plan.name:{width}}  {plan.placement:8}  {plan.url}  {plan.why}{unbuilt}")
     here = sum(plan.placement == "inline" for plan in plans)
     own = sum(plan.placement == "process" for plan in plans)
@@ -52,17 +86,12 @@ def _inline_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[st
     return failures
 
 
-def _process_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
-    """What servers say that have a process of their own; those without an environment yet cannot be asked."""
+async def _process_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+    """Return what servers say that have a process of their own; those without an environment cannot be asked."""
     ready = [plan for plan in plans if plan.placement == "process" and plan.venv is not None and plan.venv.built]
-    if not ready:
-        return []
-
-    async def check_all(specs: Sequence[ChildSpec]) -> list[str | None]:
-        return await asyncio.gather(*(_check(spec, startup_timeout_s(config)) for spec in specs))
-
     with handed_down(config) as environment:
-        outcomes = asyncio.run(check_all([child_spec(plan, environment) for plan in ready]))
+        specs = [child_spec(plan, environment) for plan in ready]
+        outcomes = await asyncio.gather(*(_check(spec, startup_timeout_s(config)) for spec in specs))
     return [outcome for outcome in outcomes if outcome is not None]
 
 

@@ -76,7 +76,7 @@ class RunHelper:
         self.poll()
 
     def wait_for_dry_run_spinup(self) -> None:
-        """A dry run starts nothing, so there is nothing to wait for: `start` has shown and checked the plan."""
+        """A dry run serves nothing, so there is nothing to wait for: `start` has shown and rehearsed the plan."""
 
     def wait_for_model_endpoints(self, global_config_dict: DictConfig | None = None) -> None:
         """Return when the model endpoints answer, which `start` has waited for already."""

@@ -7,6 +7,8 @@ import psutil
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._serving.venvs import VenvBuildError
+from nemo_gym.cli import plan
 from nemo_gym.cli.plan import DryRunFailed, show_plan
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import GlobalConfigDictParser
@@ -40,6 +42,25 @@ def test_the_plan_names_every_server_with_place_address_and_reason(capsys):
     assert all(line.endswith("this environment has all it needs") for line in lines[:3])
     assert lines[3] == "3 servers: 3 in one process with the head server, 0 in processes of their own"
     assert all(is_free(block["port"]) for block in blocks), "reserved ports are given back"
+
+
+async def test_the_plan_can_be_shown_inside_a_running_loop(capsys):
+    show_plan(config(placement="process"))
+    assert "2 in one process with the head server, 1 in processes of their own" in capsys.readouterr().out
+
+
+def test_environments_are_built_before_servers_are_made(monkeypatch, capsys):
+    built = list[str]()
+
+    async def build(config, plans, notice):
+        built.extend(plan.name for plan in plans)
+        raise VenvBuildError("no package of this name")
+
+    monkeypatch.setattr(plan, "build_environments", build)
+    with pytest.raises(DryRunFailed, match="no package of this name") as caught:
+        show_plan(config(latency_ms="very long"))
+    assert "policy_model" in built
+    assert "latency_ms" in str(caught.value), "what else is wrong is told too"
 
 
 def test_a_process_is_started_only_to_build_its_server(capsys):

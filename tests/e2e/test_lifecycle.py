@@ -402,24 +402,25 @@ def test_with_a_log_folder_every_server_has_a_file_of_its_own(tmp_path):
 
 
 def dry(root: Path, *servers: str):
-    return start(root, *servers, overrides=["+dry_run=true"])
+    return start(root, *servers, overrides=["+dry_run=true"], env={"UV_OFFLINE": "1"})
 
 
-def test_a_dry_run_shows_where_servers_would_run_and_serves_nothing(tmp_path, run_files):
+def test_a_dry_run_shows_where_servers_would_run_builds_environments_and_serves_nothing(tmp_path, run_files):
     mark = "open(os.path.join(os.environ['NEMO_GYM_EXTRA_ROOTS'].split(':')[0], '{}'), 'w').close()"
     write_server(tmp_path, "here", on_import=mark.format("here-was-loaded"), port=None)
     write_server(tmp_path, "own", on_import=mark.format("own-was-loaded"), placement="process")
     write_server(tmp_path, "unbuilt", on_import=mark.format("unbuilt-was-loaded"))
     (tmp_path / "resources_servers" / "unbuilt" / "requirements.txt").write_text("some-package-nobody-has==1.2.3\n")
     with dry(tmp_path, "here", "own", "unbuilt") as run:
-        assert run.wait() == 0
+        assert run.wait() == 1
         run.wait_until_nothing_is_left()
     words = {line.split()[0]: line.split() for line in run.lines[:3]}
     assert words["here"][1] == "inline"
     assert words["own"][1] == "process"
     assert words["unbuilt"][1] == "process"
     assert "some-package-nobody-has" in run.lines[2]
-    assert run.lines[2].endswith("its environment is still to be built")
+    assert run.lines[2].endswith("its environment is built first")
+    assert "could not be built" in run.said
     assert run.lines[3] == "3 servers: 1 in one process with the head server, 2 in processes of their own"
     assert sorted(path.name for path in tmp_path.glob("*-was-loaded")) == ["here-was-loaded", "own-was-loaded"]
     assert remaining(run_files) == []

@@ -25,7 +25,8 @@ def answers(port: int) -> bool:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as response:
             return response.status == 200
     except urllib.error.URLError as error:
-        assert isinstance(error.reason, ConnectionRefusedError), f"a client that polls crashes: {error!r}"
+        if not isinstance(error.reason, ConnectionRefusedError):
+            raise
         return False
 
 
