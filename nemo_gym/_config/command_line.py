@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_gym._config.keys import SETTINGS
 from nemo_gym._config.parse import Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import Problems
@@ -20,7 +21,7 @@ from nemo_gym._config.server_types import (
     server_types_in,
 )
 from nemo_gym._config.servers import ServerInstance, implementation_of
-from nemo_gym._config.typos import SERVER_KEYS, SETTINGS
+from nemo_gym._config.typos import SERVER_KEYS
 from nemo_gym._util.nearest import nearest, nearest_spelling
 from nemo_gym.errors import ConfigError
 

@@ -28,6 +28,7 @@ class Directed:
     values: dict[str, Any]
     inherited: dict[KeyPath, KeyPath] = field(default_factory=dict)
     problems: Problems = field(default_factory=Problems)
+    notes: list[str] = field(default_factory=list)
     unresolved: set[str] = field(default_factory=set)
 
 
@@ -137,15 +138,14 @@ class _Swap:
         kept = {key: item for key, item in value.items() if key != DELETE}
         for key in doomed:
             if key not in kept:
-                self._report_absent_key(key, kept, at)
+                self._note_absent_key(key, kept, at)
             kept.pop(key, None)
         return {key: self.delete_keys(item, (*at, str(key))) for key, item in kept.items()}
 
-    def _report_absent_key(self, key: str, kept: dict[str, Any], at: KeyPath) -> None:
-        self.done.problems.add(
-            InheritPathNotFoundError,
-            f"{join_path(at)!r}{self._place((*at, DELETE))} deletes the key {key!r}, which is not there.\n"
-            f"{did_you_mean(key, keys_of(kept))}",
+    def _note_absent_key(self, key: str, kept: dict[str, Any], at: KeyPath) -> None:
+        self.done.notes.append(
+            f"{join_path(at)!r}{self._place((*at, DELETE))} deletes the key {key!r}, which is not there. "
+            f"{did_you_mean(key, keys_of(kept))}".rstrip()
         )
 
     def _not_found(self, path: KeyPath, at: KeyPath) -> str:
@@ -198,7 +198,7 @@ def _deleted(block: dict[str, Any]) -> list[str]:
 
 
 def _without_own_deleted_keys(value: Any) -> Any:
-    """A key that a block itself has and deletes goes first; what is left to delete must come with its source."""
+    """A key that a block itself has and deletes goes first; what is left to delete may come with its source."""
     if isinstance(value, list):
         return [_without_own_deleted_keys(item) for item in value]
     if not isinstance(value, dict):

@@ -18,12 +18,13 @@ from nemo_gym._config.directives import apply_directives, merged
 from nemo_gym._config.files import ConfigFile, load_file
 from nemo_gym._config.includes import Includes, load_includes, read_config_paths
 from nemo_gym._config.instance_overrides import complete_instances, resolve_short_names
+from nemo_gym._config.keys import SETTINGS
 from nemo_gym._config.older_names import with_current_names
 from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Layer, Provenance, file_layer
 from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
-from nemo_gym._config.values import interpolation_problems, missing_value_problems, read_values
+from nemo_gym._config.values import interpolation_problems, missing_value_problems, read_values, unset_variables
 from nemo_gym.errors import ConfigError
 
 COMMAND_LINE, INITIAL = "command line", "initial config"
@@ -80,7 +81,7 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     directed = apply_directives(values, provenance)
     problems.extend(directed.problems)
     provenance.inherited.update(directed.inherited)
-    notes += resolve_short_names(directed.values, layers[-1])
+    notes += [*directed.notes, *resolve_short_names(directed.values, layers[-1])]
     try:
         config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
     except ConfigError as error:
@@ -229,11 +230,29 @@ def _check(
 ) -> Detected:
     """Everything that can be wrong with a complete config; what follows from an earlier finding is left out."""
     values = read_values(config)
-    problems.extend(missing_value_problems(values, provenance))
-    problems.extend(interpolation_problems(config, values, provenance))
     servers = detect(config, values)
     servers.unknown_yet |= unresolved
+    _leave_out_unset_variables(config, servers, provenance.layers[-1])
+    problems.extend(missing_value_problems(values, provenance))
+    problems.extend(interpolation_problems(config, values, provenance))
     problems.extend(almost_server_problems(config, servers, provenance))
     problems.extend(reference_problems(servers, provenance, roots))
     problems.extend(setting_problems(values.plain, values.holes))
     return servers
+
+
+def _leave_out_unset_variables(config: DictConfig, servers: Detected, command_line: Layer) -> None:
+    """Make values missing (`???`) that take an unset environment variable and that nothing is known to read.
+
+    Servers, settings of commands and what the command line says are read. Whoever reads another one after all is told
+    then. What the keys for `policy_model` say is read by the model servers that refer to them.
+    """
+    read = {instance.name for instance in servers.instances} | servers.unknown_yet | servers.almost.keys()
+    read |= {key for key in SETTINGS if not key.startswith("policy_")}
+    for path in unset_variables(servers.values):
+        if path[0] not in read and not has_path(command_line.values, tuple(map(str, path))):
+            del servers.values.broken[path]
+            block: Any = config
+            for key in path[:-1]:
+                block = block[key]
+            block[path[-1]] = "???"

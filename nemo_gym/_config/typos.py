@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._config.keys import RESERVED_TOP_LEVEL_KEYS
+from nemo_gym._config.keys import SETTINGS
 from nemo_gym._config.parse import COMMAND_LINE, INITIAL
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.problems import Problems
@@ -45,58 +45,6 @@ SERVER_KEYS = frozenset(
     }
 )
 _DATASET_KEYS = frozenset({*DatasetConfig.model_fields, *BenchmarkDatasetConfig.model_fields})
-SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
-    "agent_name",
-    "allow_failures",
-    "allow_unknown_keys",
-    "default_placement",
-    "disable_aggregation",
-    "error_on_almost_servers",
-    "fail_on_tool_error",
-    "global_aiohttp_client_request_debug",
-    "global_aiohttp_connector_limit",
-    "global_aiohttp_connector_limit_per_host",
-    "global_aiohttp_tcp_keepalive_idle_seconds",
-    "global_aiohttp_tcp_keepalive_interval_seconds",
-    "global_aiohttp_tcp_keepalive_probes",
-    "global_aiohttp_total_timeout_seconds",
-    "input_jsonl_fpath",
-    "limit",
-    "max_failure_rate",
-    "mlflow_experiment_name",
-    "mlflow_run_name",
-    "mlflow_tracking_token",
-    "mlflow_tracking_uri",
-    "no_serve",
-    "num_repeats",
-    "num_repeats_add_seed",
-    "num_samples_in_parallel",
-    "output_jsonl_fpath",
-    "policy_api_key",
-    "policy_base_url",
-    "policy_model_name",
-    "profiling_enabled",
-    "profiling_results_dirpath",
-    "prompt_config",
-    "quiet",
-    "responses_create_params",
-    "resume_from_cache",
-    "reuse_existing_data_preparation",
-    "rollout_collection_driver",
-    "rollout_timeout_seconds",
-    "server_startup_timeout_seconds",
-    "shard",
-    "skills",
-    "split",
-    "upload_rollouts",
-    "upload_rollouts_to_wandb",
-    "uvicorn_logging_show_200_ok",
-    "uvicorn_timeout_worker_healthcheck",
-    "wait_for_model",
-    "wandb_api_key",
-    "wandb_name",
-    "wandb_project",
-}
 
 
 def typo_problems(detected: Detected, provenance: Provenance, known_fields: KnownFields) -> Problems:

@@ -24,6 +24,7 @@ from nemo_gym.errors import ConfigInterpolationError, ConfigMissingValuesError
 
 _ENDLESS = "Interpolation to parent node detected"
 _REFERENCE = re.compile(r"\$\{([^:{}]+)\}")
+_UNSET_VARIABLE = re.compile(r"Environment variable '(.+)' not found")
 
 
 @dataclass
@@ -123,6 +124,11 @@ def interpolation_problems(config: DictConfig, values: Values, provenance: Prove
     return problems
 
 
+def unset_variables(values: Values) -> list[tuple[str | int, ...]]:
+    """Return the paths of the values that take an environment variable which is not set."""
+    return [path for path, error in values.broken.items() if _UNSET_VARIABLE.search(error.msg or str(error))]
+
+
 def _absent_text(key: str, users: list[str], known: Mapping[str, Any]) -> str:
     close = nearest_paths(known, split_path(key))
     guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
@@ -134,7 +140,7 @@ def _absent_text(key: str, users: list[str], known: Mapping[str, Any]) -> str:
 
 
 def _failure_text(user: str, written: str, message: str, error: OmegaConfBaseException) -> str:
-    if variable := re.search(r"Environment variable '(.+)' not found", message):
+    if variable := _UNSET_VARIABLE.search(message):
         return (
             f"{user} reads the environment variable {variable[1]!r}, which is not set.\n"
             f"hint: set it, or give a default: `${{oc.env:{variable[1]},<default>}}`"

@@ -259,3 +259,34 @@ def test_a_resolved_config_can_be_explained_leaf_by_leaf(write, parse):
     assert explained["b", "c"] == "command line"
     assert explained["b", "d"] == "some.yaml:2"
     assert explained["head_server", "port"] == "default"
+
+
+READS_VARIABLES = """
+world:
+  resources_servers:
+    world: {entrypoint: app.py, domain: other}
+policy_api_key: ${oc.env:NOT_SET_A}
+sandboxes:
+  cloud: {token: "${oc.env:NOT_SET_B}", urls: ["http://${oc.env:NOT_SET_C}/"]}
+"""
+
+
+def test_an_unset_variable_that_nothing_reads_does_not_stop_the_parse(parse, write):
+    config = parse(paths=write(world=READS_VARIABLES)).config
+    assert OmegaConf.is_missing(config, "policy_api_key")
+    assert OmegaConf.to_container(config, resolve=True)["sandboxes"] == {"cloud": {"token": "???", "urls": ["???"]}}
+
+
+@pytest.mark.parametrize(
+    "tokens",
+    [
+        ["+world.resources_servers.world.key=${oc.env:NOT_SET_D}"],
+        ["+world.resources_servers.world.key=${policy_api_key}"],
+        ["+hf_token=${oc.env:NOT_SET_D}"],
+        ["+anything=${oc.env:NOT_SET_D}"],
+    ],
+    ids=["in a server", "by way of another key", "in a setting", "on the command line"],
+)
+def test_an_unset_variable_that_is_read_is_named(tokens, parse, write):
+    with pytest.raises(ConfigInterpolationError, match="reads the environment variable 'NOT_SET_"):
+        parse(*tokens, paths=write(world=READS_VARIABLES))
