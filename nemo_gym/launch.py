@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from shutil import which
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.plan import ServerPlan, choose_placement, imports_package
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
+from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._transport import local
 from nemo_gym._util.aio import in_thread
@@ -347,6 +349,7 @@ def handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
 def child_spec(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
     """How to start a server that has a process of its own."""
     assert plan.venv is not None
+    environment = {**environment, **_activate(plan.venv.python, environment.get("PATH", os.defpath))}
     python_path = os.pathsep.join(filter(None, [str(plan.folder), environment.get("PYTHONPATH")]))
     return ChildSpec(
         name=plan.name,
@@ -357,6 +360,14 @@ def child_spec(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
         port=plan.port,
         environment={**environment, INSTANCE_NAME_ENV: plan.name, "PYTHONPATH": python_path},
     )
+
+
+def _activate(python: Path, path: str) -> dict[str, str]:
+    """Return what activating the environment of `python` sets: its scripts are found first, and uv after all else."""
+    uv = [] if which("uv", path=path) else [str(find_uv().parent)]
+    scripts = python.parent
+    root = {"VIRTUAL_ENV": str(scripts.parent)} if (scripts.parent / "pyvenv.cfg").is_file() else {}
+    return {**root, "PATH": os.pathsep.join([str(scripts), path, *uv])}
 
 
 def _display(plan: ServerPlan, pids: dict[str, int]) -> ServerInstanceDisplayConfig:

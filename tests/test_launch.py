@@ -3,7 +3,10 @@
 
 import asyncio
 import importlib
+import os
+from dataclasses import replace
 from pathlib import Path
+from shutil import which
 
 import pytest
 from omegaconf import OmegaConf
@@ -13,7 +16,7 @@ from nemo_gym._transport.local import LocalResponse
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser
-from nemo_gym.launch import agents_to_ask, serve_config, server_folder
+from nemo_gym.launch import agents_to_ask, child_spec, plan_launch, release_ports, serve_config, server_folder
 from nemo_gym.process_env import run_token_path
 from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import ServerClient
@@ -106,3 +109,18 @@ def test_an_implementation_that_is_nowhere_is_an_error_that_names_it():
 def test_the_folder_of_a_built_in_server_is_found_from_anywhere(monkeypatch, tmp_path: Path):
     monkeypatch.chdir(tmp_path)
     assert (server_folder("responses_api_agents", "simple_agent") / "app.py").is_file()
+
+
+def test_a_server_process_finds_the_scripts_of_its_environment_first_and_uv_at_all(config, tmp_path):
+    venv = tmp_path / "venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    (venv / "bin" / "own-script").touch(mode=0o755)
+    (plan, *_) = plan_launch(config)
+    release_ports(config)
+    own = replace(plan, venv=replace(plan.venv, python=venv / "bin" / "python"))
+    environment = child_spec(own, {"PATH": "/nowhere"}).environment
+    assert environment["VIRTUAL_ENV"] == str(venv)
+    assert environment["PATH"].split(os.pathsep)[:2] == [str(venv / "bin"), "/nowhere"]
+    assert which("own-script", path=environment["PATH"]) == str(venv / "bin" / "own-script")
+    assert which("uv", path=environment["PATH"])

@@ -150,9 +150,9 @@ def overview(index: Index, failures: Index | None = None, *, sample: int = SAMPL
 
 
 def failures_beside(index: Index, user_cache_dir: Path | None = None) -> Index | None:
-    """The failures file of the same run, opened too; None if there is none."""
+    """The failures file of the same run, opened too; None if there is none or nothing has failed."""
     path = run_paths_of(index.path).failures
-    beside = path.is_file() and path != index.path
+    beside = path != index.path and path.is_file() and path.stat().st_size > 0
     return open_index(path, user_cache_dir=user_cache_dir) if beside else None
 
 

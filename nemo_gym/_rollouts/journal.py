@@ -64,6 +64,7 @@ class Journal:
         self._closed = False
         self.most_in_flight: int | None = None
         self._output.open()
+        self._failures.open()
 
     @classmethod
     def begin(cls, paths: RunPaths, manifest: Manifest, *, sync_every_s: float | None = SYNC_EVERY_S) -> Self:

@@ -105,7 +105,7 @@ def resolve(overrides: list[str]) -> int:
     if settings.as_json:
         render.json_data(read_values(config).plain)
     else:
-        render.data(OmegaConf.to_yaml(config).rstrip())
+        render.data(OmegaConf.to_yaml(config, resolve=True).rstrip())
     return 0
 
 

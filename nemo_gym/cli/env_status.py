@@ -54,16 +54,16 @@ class StatusCommand:
 
 
 def show_status(overrides: list[str]) -> int:
-    """Show the servers that run; 1 if none does or one is unhealthy."""
+    """Show the servers that run; 1 if one is unhealthy."""
     own, rest = split_off(overrides, "json")
     sys.argv[1:] = rest
     command = StatusCommand()
     servers = command.discover_servers()
     if own.get("json"):
-        render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers])
+        render.json_data([server.model_dump(mode="json", exclude_unset=True) for server in servers], on_one_line=True)
     else:
         command.display_status(servers)
-    return 0 if servers and all(server.status == "success" for server in servers) else 1
+    return 0 if all(server.status == "success" for server in servers) else 1
 
 
 def _listed(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:

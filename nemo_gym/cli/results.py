@@ -55,7 +55,7 @@ def summary(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate
     return {
         "schema": 1,
         "rollouts": str(paths.output),
-        "failures": str(paths.failures) if paths.failures.exists() else None,
+        "failures": str(paths.failures) if counts.failed else None,
         "aggregate_metrics": str(paths.aggregate_metrics),
         "counts": counts.model_dump(),
         "agents": [aggregate.head() for aggregate in aggregates],

@@ -20,6 +20,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback, reachable_url
 from nemo_gym.cli import render
 from nemo_gym.cli.plan import show_plan
@@ -65,7 +66,7 @@ class RunHelper:
             raise
 
     def poll(self) -> None:
-        """Raise if a server has died or could not be started."""
+        """Raise if a server has died or could not be started. The other servers stay up until `shutdown`."""
         if self._run is not None and self._run.failure is not None:
             raise self._run.failure
 
@@ -109,7 +110,7 @@ class RunHelper:
         try:
             with signals_interrupt(), contextlib.suppress(KeyboardInterrupt):
                 if self._run is not None:
-                    self._run.ended.wait()
+                    self._run.over.wait()
         finally:
             self.shutdown()
         self.poll()
@@ -136,6 +137,8 @@ class _Run:
         self._loop, self._stop = uvloop.new_event_loop(), asyncio.Event()
         self.thread = threading.Thread(target=self._work, name="nemo-gym-servers", daemon=True)
         self.ready, self.ended = threading.Event(), threading.Event()
+        self.over = threading.Event()
+        """Set when a server has died or all have ended."""
         self.failure: BaseException | None = None
         self.servers = list[ServerInstanceDisplayConfig]()
 
@@ -180,11 +183,18 @@ class _Run:
         async with serve_config(self._config, render.note, render.count) as served:
             self.servers = served.servers
             self.ready.set()
-            await served.running.unless_dead(self._stop.wait())
+            try:
+                await served.running.unless_dead(self._stop.wait())
+            except ServerDied as death:
+                # What the others do is not lost: whoever started them decides when they stop.
+                self.failure = death
+                self.over.set()
+                await self._stop.wait()
 
     def _tell_end(self, failure: BaseException | None) -> None:
-        if not self.ended.is_set():
+        if not self.over.is_set():
             self.failure = failure
+        self.over.set()
         self.ended.set()
         self.ready.set()
 

@@ -229,8 +229,10 @@ def test_a_key_that_is_not_there_is_an_error_with_the_nearest(here, capsys):
 
 
 def test_the_older_command_prints_the_config_too(here, capsys, monkeypatch):
-    config = written(here, {**shop(), "my_token": "sk-two", "max_output_tokens": 7})
+    references = {"url": "http://x/${max_output_tokens}?t=${my_token}"}
+    config = written(here, {**shop(), "my_token": "sk-two", "max_output_tokens": 7, **references})
     monkeypatch.setattr(sys, "argv", ["ng_dump_config", f"+config_paths=[{config}]"])
     assert legacy.run_alias() == 0
     out = yaml.safe_load(capsys.readouterr().out)
     assert (out["my_token"], out["max_output_tokens"]) == ("****", 7)
+    assert out["url"] == "http://x/7?t=****"

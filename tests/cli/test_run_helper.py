@@ -133,7 +133,7 @@ def test_a_thread_may_start_servers_and_another_stop_them(run_program):
     """)
 
 
-def test_a_death_is_raised_by_poll_and_by_run_forever(run_program):
+def test_a_death_is_raised_by_poll_and_by_run_forever_and_costs_the_others_nothing(run_program):
     run_program("""
         helper = RunHelper()
         for tell in ("poll", "run_forever"):
@@ -151,6 +151,8 @@ def test_a_death_is_raised_by_poll_and_by_run_forever(run_program):
                 assert "server 'own' was killed by SIGKILL" in str(error), error
             else:
                 raise AssertionError("the death was not raised")
+            if tell == "poll":
+                assert dict(helper.check_http_server_statuses()) == {"own": "connection_error", "here": "success"}
             helper.shutdown()
             nothing_is_left()
     """)

@@ -69,7 +69,7 @@ def test_a_scored_rollout_is_its_result_and_the_keys_of_its_row(tmp_path):
             "_ng_attempt_index": 1,
         }
     ]
-    assert not paths.failures.exists()
+    assert paths.failures.read_bytes() == b""
 
 
 def test_a_failed_rollout_says_what_is_known_of_it(tmp_path):
@@ -105,7 +105,7 @@ def test_what_is_not_to_be_recorded_is_counted_all_the_same(tmp_path):
     with journal:
         journal.record(scored())
         journal.record(failed(persist=False))
-    assert not paths.failures.exists()
+    assert paths.failures.read_bytes() == b""
     ended = read_manifest(paths.manifest)
     assert ended.status == "finished"
     assert ended.ended_at is not None
@@ -158,7 +158,8 @@ def test_a_new_run_clears_the_files_of_the_old_one_when_it_begins(tmp_path):
     paths.materialized_draft.write_text("plan\n")
     Journal.begin(paths, manifest()).close()
     left = {path.name: path.read_text() for path in tmp_path.iterdir() if path != paths.manifest}
-    assert left == {"r.jsonl": "", "r_materialized_inputs.jsonl": "plan\n", "other.jsonl": "kept"}
+    new = {"r.jsonl": "", "r_failures.jsonl": "", "r_materialized_inputs.jsonl": "plan\n"}
+    assert left == {**new, "other.jsonl": "kept"}
 
 
 def test_a_run_that_dies_while_it_begins_leaves_no_plan_to_resume(tmp_path, monkeypatch):
