@@ -28,6 +28,7 @@ EXAMPLES = (
     "example_single_tool_call",
     "example_multi_step",
     "example_session_state_mgmt",
+    "example_mcp_weather",
     "first_steps",
 )
 

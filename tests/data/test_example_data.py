@@ -29,6 +29,7 @@ INSTANCES = {
     "multineedle": "multineedle_resources_server",
     "example_session_state_mgmt": "example_session_state_mgmt_resources_server",
     "stateful_counter": "stateful_counter_resources_server",
+    "example_mcp_weather": "example_mcp_weather",
     "first_steps": "first_steps",
     "mcqa": "mcqa",
     "string_match": "string_match",

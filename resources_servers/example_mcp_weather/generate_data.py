@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the example rows of this environment: always the same ones.
+
+A row is a question about the weather of a city. `solution` is what a sensible model does with a row.
+"""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from resources_servers.example_mcp_weather.app import WEATHER
+
+HERE = Path(__file__).parent
+ROWS = 5
+SEED = 2
+
+QUESTIONS = (
+    "What is the weather like in {city} right now?",
+    "I am about to leave my hotel in {city}. What is it like outside?",
+    "How is the weather in {city}, and how warm is it?",
+    "Tell me the current weather in {city}.",
+    "What weather awaits my guests in {city}?",
+)
+INSTRUCTIONS = (
+    "Ask the tool for the weather instead of guessing. Then say in one sentence what the sky does, in the word of the "
+    "tool, and how many degrees Celsius it has."
+)
+GET_WEATHER = {
+    "type": "function",
+    "name": "get_weather",
+    "description": "Get the weather of a city.",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "description": "The name of the city."}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the example rows."""
+    draw = random.Random(SEED)
+    cities = draw.sample(sorted(WEATHER), ROWS)
+    return [_row(question.format(city=city), city) for question, city in zip(QUESTIONS, cities, strict=True)]
+
+
+def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
+    """Return the turns of a model that solves `row`: a tool call, then what it says in the end."""
+    condition, temperature = WEATHER[row["city"]]
+    return [("get_weather", {"city": row["city"]}), f"It is {condition} in {row['city']}, at {temperature} °C."]
+
+
+def _row(question: str, city: str) -> dict[str, Any]:
+    return {
+        "responses_create_params": {
+            "input": [{"role": "developer", "content": INSTRUCTIONS}, {"role": "user", "content": question}],
+            "tools": [GET_WEATHER],
+        },
+        "city": city,
+    }
+
+
+def write(path: Path = HERE / "data" / "example.jsonl") -> None:
+    """Write the example rows to `path`."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+
+
+if __name__ == "__main__":
+    write()
