@@ -33,7 +33,7 @@ SYSTEM = (
 def split_rows(split: str) -> list[dict[str, Any]]:
     """The rows of a set: example, validation or train."""
     before = sum(size for name, size in list(SIZES.items())[: list(SIZES).index(split)])
-    return list(islice(_all_rows(), before, before + SIZES[split]))
+    return list(islice(draw_rows(), before, before + SIZES[split]))
 
 
 def rows() -> list[dict[str, Any]]:
@@ -47,8 +47,9 @@ def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
     return [*calls, "Done."]
 
 
-def _all_rows() -> Iterator[dict[str, Any]]:
-    draw, asked_before = Draw(SEED), set[str]()
+def draw_rows(seed: int = SEED) -> Iterator[dict[str, Any]]:
+    """Yield tasks without end, another sequence for every `seed`."""
+    draw, asked_before = Draw(seed), set[str]()
     for number, toolkit in enumerate(cycle(TASKS)):
         asked, calls = _task(draw, toolkit, asked_before)
         asked_before.add(asked)

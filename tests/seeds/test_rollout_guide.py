@@ -2,6 +2,7 @@
 """The guide to collecting rollouts with the workplace assistant and an endpoint on the command line."""
 
 import json
+import runpy
 from collections.abc import Iterator
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -109,6 +110,10 @@ ITEMS = [
         "training data is generated to data/train.jsonl",
         "test_training_data_has_its_place_in_the_config",
         "tests/environments/test_prepare.py::test_a_split_is_written_and_always_the_same",
+    ),
+    item(
+        "examples/multistep_toolcalling_datagen generates training data of one's own",
+        "test_an_example_generates_training_data",
     ),
     # Workflow
     item(
@@ -239,3 +244,15 @@ def test_training_data_has_its_place_in_the_config():
 def test_the_agent_has_six_steps():
     (agent,) = yaml.safe_load((PARENT_DIR / CONFIG).read_text())["workplace_assistant_simple_agent"].values()
     assert agent["simple_agent"]["max_steps"] == 6
+
+
+def test_an_example_generates_training_data(tmp_path):
+    generate = runpy.run_path(str(PARENT_DIR / "examples/multistep_toolcalling_datagen/generate.py"))["main"]
+    written = [tmp_path / name for name in ("once.jsonl", "again.jsonl", "other.jsonl")]
+    for path, seed in zip(written, ("7", "7", "8"), strict=True):
+        generate(["--tasks", "5", "--seed", seed, "--min-calls", "2", "--output", str(path)])
+    once, again, other = (path.read_text() for path in written)
+    assert once == again != other
+    rows = [json.loads(line) for line in once.splitlines()]
+    assert len(rows) == 5
+    assert all(row.keys() == ROW.keys() and len(row["ground_truth"]) >= 2 for row in rows)

@@ -16,7 +16,7 @@ COUNTS = {
     "unified_command_reference": 67,
     "project_readme": 94,
     "faq": 70,
-    "rollout_guide": 28,
+    "rollout_guide": 29,
 }
 """How many items each document has; an item that is dropped changes a number here."""
 

@@ -231,7 +231,7 @@ ITEMS = [
     item(
         "`gym env status` shows running servers and their health",
         "test_status_as_json_has_its_documented_fields",
-        "tests/cli/test_status.py::test_healthy_servers_are_listed_as_the_documentation_shows",
+        "tests/cli/test_env_status.py::test_healthy_servers_are_listed_as_the_documentation_shows",
     ),
     # Evaluation
     item(
