@@ -19,7 +19,7 @@ from nemo_gym._catalog.entries import list_entries
 from nemo_gym._catalog.prepare_scripts import PrepareError as PrepareError
 from nemo_gym._catalog.prepare_scripts import check_arguments, load_prepare, run_prepare
 from nemo_gym._util.jsonl import read_lines
-from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import BenchmarkDatasetConfig
 from nemo_gym.global_config import (
     RESPONSES_CREATE_PARAMS_KEY_NAME,
@@ -194,4 +194,4 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = find_moved_names(__name__)
+    __getattr__ = find_names(__name__)

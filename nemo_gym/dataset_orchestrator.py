@@ -3,7 +3,7 @@
 
 from typing import TYPE_CHECKING
 
-from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym._util.moved_names import find_names
 
 if not TYPE_CHECKING:
-    __getattr__ = find_moved_names(__name__)
+    __getattr__ = find_names(__name__)

@@ -19,7 +19,7 @@ from nemo_gym._data.gitlab import Upload as Upload
 from nemo_gym._data.gitlab_api import GitlabError as GitlabError
 from nemo_gym._data.gitlab_api import RegistrySettings as RegistrySettings
 from nemo_gym._data.gitlab_files import Progress as Progress
-from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import (
     ConfigError,
     DeleteJsonlDatasetGitlabConfig,
@@ -92,4 +92,4 @@ def delete_jsonl_dataset(
 
 
 if not TYPE_CHECKING:
-    __getattr__ = find_moved_names(__name__)
+    __getattr__ = find_names(__name__)

@@ -19,7 +19,7 @@ from nemo_gym._metrics import profile as _profile
 from nemo_gym._metrics import select as _select
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import read_rows, write_rows
-from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import AggregateMetrics, BaseNeMoGymCLIConfig
 from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_for
 
@@ -182,4 +182,4 @@ def compute_aggregate_metrics(
 
 
 if not TYPE_CHECKING:
-    __getattr__ = find_moved_names(__name__)
+    __getattr__ = find_names(__name__)

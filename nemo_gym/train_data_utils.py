@@ -27,7 +27,7 @@ from nemo_gym._data.sources import MissingDatasets as MissingDatasets
 from nemo_gym._data.sources import Source as Source
 from nemo_gym._data.sources import raise_if_missing
 from nemo_gym._data.tokens import openai_tokenizer
-from nemo_gym._util.moved_names import find_moved_names
+from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig
 from nemo_gym.global_config import CONFIG_PATHS_KEY_NAME, HF_TOKEN_KEY_NAME, GlobalConfigDictParser
 from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
@@ -224,4 +224,4 @@ def _prepare_command(config_paths: Sequence[str]) -> str:
 
 
 if not TYPE_CHECKING:
-    __getattr__ = find_moved_names(__name__)
+    __getattr__ = find_names(__name__)

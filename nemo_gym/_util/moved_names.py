@@ -34,25 +34,25 @@ MOVED: dict[str, dict[str, str]] = {
 """Where names of a module are now: module, home, names."""
 
 
-def find_moved_names(module: str) -> Callable[[str], Any]:
-    """Return a `__getattr__` for `module` that finds its names in `MOVED`, with a DeprecationWarning."""
-    return _find_names(module, MOVED[module], is_deprecated=True)
+def find_names(module: str, homes: Mapping[str, str] | None = None) -> Callable[[str], Any]:
+    """Return a `__getattr__` for `module`, which imports names when they are asked for.
 
-
-def find_names(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a `__getattr__` for `module` that imports names from their `homes`, so that `module` is quick to load."""
-    return _find_names(module, homes, is_deprecated=False)
-
-
-def _find_names(module: str, homes: Mapping[str, str], *, is_deprecated: bool) -> Callable[[str], Any]:
-    home_of = {name: home for home, names in homes.items() for name in names.split()}
+    Names that `MOVED` lists for the module come with a DeprecationWarning. `homes` gives further ones, as `MOVED` does,
+    that are at home in `module` and would make it slow to load.
+    """
+    moved = _index_by_name(MOVED.get(module, {}))
+    known = {**moved, **_index_by_name(homes or {})}
 
     def find_name(name: str) -> Any:
-        home = home_of.get(name)
+        home = known.get(name)
         if home is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        if is_deprecated:
+        if name in moved:
             warnings.warn(f"`{module}.{name}` has moved: import it from `{home}`", DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(home), name)
 
     return find_name
+
+
+def _index_by_name(homes: Mapping[str, str]) -> dict[str, str]:
+    return {name: home for home, names in homes.items() for name in names.split()}

@@ -76,9 +76,10 @@ def test_a_name_that_never_was_is_an_attribute_error(module: str) -> None:
 
 def test_the_warning_points_at_whoever_imports(tmp_path: Path) -> None:
     script = tmp_path / "older.py"
-    script.write_text("from nemo_gym.reward_profile import reward_profile\n")
+    script.write_text("from nemo_gym.prompt import materialize_prompts_cli\nfrom nemo_gym.cli import version\n")
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True)
-    assert f"{script}:1: DeprecationWarning" in done.stderr
+    warned = [line for line in done.stderr.splitlines() if "DeprecationWarning" in line]
+    assert [line.partition(": DeprecationWarning")[0] for line in warned] == [f"{script}:1", f"{script}:2"]
 
 
 def test_a_module_that_names_have_left_does_not_load_the_command_line() -> None:
