@@ -28,8 +28,12 @@ def holds_code(folder: str | os.PathLike[str]) -> bool:
 
 
 def find_server_folder(server_type: str, name: str, roots: Iterable[Path]) -> Path | None:
-    """Return the folder that `import` takes for a server, too: the first of `roots` that holds code of this name."""
-    return next((root / server_type / name for root in roots if holds_code(root / server_type / name)), None)
+    """Return the folder that `import` takes for a server, too: the first of `roots` that holds code of this name.
+
+    Where none does, it is the first folder of this name, so that an error can tell what it lacks.
+    """
+    places = [root / server_type / name for root in roots]
+    return next((place for is_it in (holds_code, Path.is_dir) for place in places if is_it(place)), None)
 
 
 class ServerFolderFinder:
