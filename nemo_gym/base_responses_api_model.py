@@ -60,6 +60,7 @@ from nemo_gym.responses_streaming import (
     validate_streaming_responses_params,
 )
 from nemo_gym.server_utils import BaseServer, SimpleServer
+from nemo_gym.token_id_capture import capture_tokens
 
 LOG = logging.getLogger(__name__)
 
@@ -136,8 +137,14 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             return await self._dispatch_chat(request, validated(adapter, raw))
         content, include_usage = sanitize_streaming_chat_body(raw)
         body = validated(adapter, content)
+
+        async def answer() -> Any:
+            reply = await self._dispatch_answer(self.chat_completions, request, body)
+            await capture_tokens(reply)  # chunks hold them piecemeal
+            return reply
+
         return await self._dispatch_stream(
-            lambda: self._dispatch_answer(self.chat_completions, request, body),
+            answer,
             lambda reply: chat_chunks(reply, include_usage),
             chat_failed,
         )
@@ -169,6 +176,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
+            await capture_tokens(reply)  # the Anthropic dialect has no place for them
             return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
 
         if asked.stream:

@@ -19,6 +19,7 @@ from nemo_gym._capture.metrics import aggregate_model_call_records
 from nemo_gym._capture.records import PAYLOAD_FIELDS, ModelCallRecord, build_model_call_record
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.usage import extract_token_stats
+from nemo_gym._execution.lifespan import at_shutdown
 from nemo_gym._util.keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
@@ -117,13 +118,16 @@ def install_model_call_capture(
 
     `global_config_dict` says whether token ids are captured too.
     """
-    from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_sink
+    from nemo_gym.token_id_capture import TokenIdCaptureConfig, open_token_delivery
 
+    tokens = open_token_delivery(TokenIdCaptureConfig.from_global_config(global_config_dict or {}))
+    if tokens is not None:
+        at_shutdown(app, tokens.close)
     app.add_middleware(
         _CaptureMiddleware,
         store=make_capture_store(config),
         model_ref=None if model_server_name is None else {"type": "responses_api_models", "name": model_server_name},
-        token_sink=open_token_sink(TokenIdCaptureConfig.from_global_config(global_config_dict or {})),
+        tokens=tokens,
     )
 
 

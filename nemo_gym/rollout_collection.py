@@ -13,7 +13,7 @@ import os
 import tempfile
 from asyncio import Semaphore
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -235,7 +235,7 @@ class RolloutCollectionHelper(_MetricsWriter):
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
                 outcome = await play_row(row)
-            if witness is not None and (reason := witness.recorded(outcome)):
+            if witness is not None and (reason := await witness.recorded(outcome)):
                 from nemo_gym.token_id_capture import TooManyMaskedSamples
 
                 raise TooManyMaskedSamples(reason)
@@ -248,7 +248,8 @@ class RolloutCollectionHelper(_MetricsWriter):
             failure = outcome.failure
             raise _error_of(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
-        return iter(asyncio.as_completed([play(row) for row in examples]))
+        plays = [play(row) for row in examples]
+        return iter(asyncio.as_completed(plays if witness is None else _close_after(plays, witness)))
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Collect rollouts from servers that run, into the files of `config`; the scored ones, by task and rollout."""
@@ -341,6 +342,22 @@ def require_same_run(before: Manifest | None, now: Manifest, paths: RunPaths) ->
             f"{paths.output} belongs to a different run:\n" + "\n".join(f"  {line}" for line in changed) + "\n"
             "hint: repeat the original command, choose another output, or run without `--resume` to begin anew"
         )
+
+
+def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[Coroutine[Any, Any, Played]]:
+    """Return `plays`; whichever ends last closes `witness`."""
+    left = len(plays)
+
+    async def close_if_last(play: Awaitable[Played]) -> Played:
+        nonlocal left
+        try:
+            return await play
+        finally:
+            left -= 1
+            if left == 0:
+                await witness.aclose()
+
+    return [close_if_last(play) for play in plays]
 
 
 def observer_for(client: ServerClient) -> Witness | None:

@@ -13,7 +13,6 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._capture.tokens import FrozenTokens, RestartableTokenSource, TokenSource
 from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored
 from nemo_gym._util.aio import in_thread
@@ -30,8 +29,12 @@ from nemo_gym.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym.token_id_capture import (
     MASK_SAMPLE_KEY,
     MaskFractionGuard,
+    RestartableTokenSource,
+    TokenCaptureSnapshot,
     TokenIdCaptureConfig,
+    TokenSource,
     TooManyMaskedSamples,
+    installed_token_source,
     merge_token_capture_into_record,
     open_token_source,
 )
@@ -52,12 +55,31 @@ class TokenTaking:
     def is_for(self, row: Row) -> bool:
         return self.config.all_agents or self.agents.get(str((row.get(AGENT_REF_KEY_NAME) or {}).get("name")), False)
 
+    async def freeze(self, rollout_id: str) -> TokenCaptureSnapshot:
+        """Take the tokens of a rollout; a source that fails costs the sample its tokens, not the run the sample."""
+        try:
+            return await self.source.freeze(rollout_id)
+        except Exception as error:
+            LOG.warning("the tokens of rollout %r could not be taken", rollout_id, exc_info=True)
+            reason = f"the tokens could not be taken: {error!r}"
+            return TokenCaptureSnapshot(rollout_id, incomplete=True, incomplete_reasons=[reason])
+
+    async def drop(self, rollout_id: str, snapshot_id: str, version: int) -> None:
+        """Delete tokens that a row holds, or that belong to a failure; what stays behind costs room, nothing else."""
+        try:
+            if not await self.source.drop(rollout_id, snapshot_id=snapshot_id, version=version):
+                LOG.warning("the tokens of rollout %r are kept: its source holds more than was taken", rollout_id)
+        except Exception:
+            LOG.warning("the tokens of rollout %r could not be dropped", rollout_id, exc_info=True)
+
 
 class RolloutObserver:
     """Watches the rollouts of one run."""
 
     def __init__(self, capture_dirs: Sequence[Path], tokens: TokenTaking | None) -> None:
         self._capture_dirs, self._tokens = capture_dirs, tokens
+        self._snapshots: dict[str, tuple[str, int]] = {}
+        """The id and version of what was taken for rows that are not recorded yet."""
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> "RolloutObserver | None":
@@ -67,20 +89,32 @@ class RolloutObserver:
 
     async def begin(self, row: Row) -> None:
         """Forget what an earlier attempt under the same id has left, be it of this run or of another."""
-        await in_thread(self._forget, row)
+        await in_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
+        rollout_id, tokens = maybe_rollout_id_from_run_body(row), self._tokens
+        if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
+            await tokens.source.restart(rollout_id)
 
     async def complete(self, outcome: Outcome) -> Outcome:
         """`outcome` with everything that was observed; also one that failed, for that is when it is looked for."""
-        return await in_thread(self._completed, outcome)
+        rollout_id, tokens = maybe_rollout_id_from_run_body(outcome.row), None
+        wants_tokens = self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row)
+        if self._tokens is not None and wants_tokens and rollout_id is not None:
+            tokens = await self._tokens.freeze(rollout_id)
+            self._snapshots[rollout_id] = (tokens.snapshot_id, tokens.version)
+        return await in_thread(self._completed, outcome, tokens)
 
-    def recorded(self, outcome: Outcome) -> str | None:
+    async def recorded(self, outcome: Outcome) -> str | None:
         """The row is kept, so its tokens need not be kept twice; the reason to stop if too many rows lack them."""
         tokens = self._tokens
         if tokens is None or not tokens.is_for(outcome.row):
             return None
         rollout_id = maybe_rollout_id_from_run_body(outcome.row)
         if rollout_id is not None:
-            _drop(tokens.source, rollout_id)
+            taken = self._snapshots.pop(rollout_id, None)
+            if taken is None:
+                failed = await tokens.freeze(rollout_id)
+                taken = (failed.snapshot_id, failed.version)
+            await tokens.drop(rollout_id, *taken)
         if not isinstance(outcome, Scored):
             return None
         try:
@@ -89,14 +123,16 @@ class RolloutObserver:
             return str(error)
         return None
 
-    def _forget(self, row: Row) -> None:
-        clear_model_call_captures_for_rollouts([row], self._capture_dirs)
-        rollout_id = maybe_rollout_id_from_run_body(row)
-        tokens = self._tokens
-        if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
-            tokens.source.restart(rollout_id)
+    async def aclose(self) -> None:
+        """Close the token source, unless it was installed: then it is its owner's."""
+        if self._tokens is None or self._tokens.source is installed_token_source():
+            return
+        try:
+            await self._tokens.source.close()
+        except Exception:
+            LOG.warning("the token source could not be closed", exc_info=True)
 
-    def _completed(self, outcome: Outcome) -> Outcome:
+    def _completed(self, outcome: Outcome, tokens: TokenCaptureSnapshot | None) -> Outcome:
         record = {**_identity(outcome.row), **(outcome.result or {})}
         if not isinstance(outcome, Scored):
             record.setdefault(NG_FAILURE_CLASS_KEY, outcome.failure.kind)
@@ -107,35 +143,14 @@ class RolloutObserver:
             merge_model_call_capture_into_record(record, self._capture_dirs, include_payloads=not is_redacted(record))
             note_length_of_last_call(record, record[MODEL_CALL_CAPTURE_KEY]["calls"])
             attach_trajectory(outcome.row, record)
-        if self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row):
-            merge_token_capture_into_record(
-                record,
-                _frozen(self._tokens.source, rollout_id),
-                rebuild_response=self._tokens.config.rebuild_response,
-            )
+        if self._tokens is not None and tokens is not None:
+            merge_token_capture_into_record(record, tokens, rebuild_response=self._tokens.config.rebuild_response)
         return replace(outcome, result=record)
 
 
 def _identity(row: Row) -> Row:
     """What a row and its result have in common."""
     return {key: value for key, value in row.items() if key == AGENT_REF_KEY_NAME or key.startswith("_ng_")}
-
-
-def _frozen(source: TokenSource, rollout_id: str) -> FrozenTokens:
-    try:
-        return source.freeze(rollout_id)
-    except Exception as error:
-        # A source may be the user's own class: what it raises costs the sample its tokens, not the run the sample.
-        LOG.warning("the tokens of rollout %r could not be taken", rollout_id, exc_info=True)
-        return FrozenTokens(rollout_id, [], [f"the tokens could not be taken: {error!r}"])
-
-
-def _drop(source: TokenSource, rollout_id: str) -> None:
-    try:
-        source.drop(rollout_id)
-    except Exception:
-        # As in _frozen: what stays behind costs room, nothing else.
-        LOG.warning("the tokens of rollout %r could not be dropped", rollout_id, exc_info=True)
 
 
 def _token_taking(config: Mapping[str, Any] | DictConfig) -> TokenTaking | None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from nemo_gym import rollout_collection
-from nemo_gym._capture.tokens import FileTokenStore
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
@@ -17,7 +16,7 @@ from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper, 
 from nemo_gym.rollout_observability import TrajectoryRecord
 from nemo_gym.rollout_observer import RolloutObserver
 from nemo_gym.testing import reply, running, scripted_model
-from nemo_gym.token_id_capture import TooManyMaskedSamples
+from nemo_gym.token_id_capture import TokenCaptureStore, TokenEntry, TooManyMaskedSamples
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 AGENT = (
@@ -160,21 +159,26 @@ async def test_too_many_rows_without_tokens_end_a_run(monkeypatch, tmp_path):
         await played(monkeypatch, config, "one")
 
 
-class BrokenSource(FileTokenStore):
+class BrokenSource(TokenCaptureStore):
     """A store of a user's own that fails at both ends."""
 
     def __init__(self) -> None: ...
 
-    def put(self, rollout_id: str, record: dict[str, Any]) -> None: ...
+    async def begin_call(self, rollout_id: str, model_call_id: str) -> None: ...
 
-    def mark_incomplete(self, rollout_id: str, reason: str) -> None: ...
+    async def put(self, entry: TokenEntry) -> None: ...
 
-    def restart(self, rollout_id: str) -> None: ...
+    async def mark_incomplete(self, rollout_id: str, model_call_id: str = "") -> None: ...
 
-    def freeze(self, rollout_id: str) -> Any:
+    async def explain_incomplete(self, rollout_id: str, model_call_id: str, reason: str) -> None: ...
+
+    async def restart(self, rollout_id: str) -> None: ...
+
+    async def freeze(self, rollout_id: str) -> Any:
         raise ConnectionError("the store is away")
 
-    drop = freeze
+    async def drop(self, rollout_id: str, *, snapshot_id: str, version: int) -> bool:
+        raise ConnectionError("the store is away")
 
 
 async def test_a_token_source_that_fails_costs_the_tokens_and_not_the_rollout(monkeypatch):

@@ -27,7 +27,8 @@ class Exchange:
 
     rollout_id: str
     dialect: Dialect
-    token_capture: bool
+    token_context: Any = None
+    """None if the tokens of the answer are not wanted."""
     model_call_id: str = field(default_factory=lambda: uuid4().hex)
     started_at: float = field(default_factory=time.time)
     started: float = field(default_factory=time.perf_counter)

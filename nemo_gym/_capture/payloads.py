@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The items in a model's answer, and the token ids that they carry.
+"""The items in a model's answer, and what tells them apart.
 
 Bodies come from other people's servers, so every look inside tolerates another shape and then finds nothing.
 """
@@ -12,18 +12,6 @@ from nemo_gym._util.json_shapes import as_list, as_mapping
 
 TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 OPTIONAL_TOKEN_FIELDS = ("routed_experts",)
-
-
-def token_bundles(response: Any) -> list[dict[str, Any]]:
-    """The complete sets of token ids and log-probs in an answer, each with what identifies the item that carries it."""
-    bundles = []
-    for index, item in enumerate(answer_items(response)):
-        if all(isinstance(item.get(name), list) for name in TOKEN_FIELDS):
-            tokens = {
-                name: item[name] for name in (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS) if item.get(name) is not None
-            }
-            bundles.append({"item_index": index, "item_keys": sorted(item_keys(item)), **tokens})
-    return bundles
 
 
 def answer_items(response: Any) -> list[dict[str, Any]]:

@@ -9,7 +9,7 @@ account   the journal's counts: requested = scored + failed + not played
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,8 +48,11 @@ class Witness(Protocol):
     async def complete(self, outcome: Outcome) -> Outcome:
         """`outcome` with what was observed."""
 
-    def recorded(self, outcome: Outcome) -> str | None:
+    async def recorded(self, outcome: Outcome) -> str | None:
         """`outcome` was recorded; the reason to give the run up, if there is one now."""
+
+    async def aclose(self) -> None:
+        """The collection is over."""
 
 
 def witnessed(player: Player, witness: Witness) -> Play:
@@ -105,12 +108,15 @@ async def collect(
     )
     play = player.play if witness is None else witnessed(player, witness)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
-    async with aclosing(dispatch(rows, play, limiter, control)) as outcomes:
+    async with (
+        aclosing(witness) if witness is not None else nullcontext(),
+        aclosing(dispatch(rows, play, limiter, control)) as outcomes,
+    ):
         async for outcome in outcomes:
             journal.record(outcome)
             journal.most_in_flight = limiter.most_in_flight
             on_outcome(outcome)
-            if witness is not None and (reason := witness.recorded(outcome)):
+            if witness is not None and (reason := await witness.recorded(outcome)):
                 control.abort(reason)
             if settings.give_up_on_endpoint and (reason := endpoint.note(outcome)):
                 control.abort(reason)

@@ -18,7 +18,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from nemo_gym._capture.asgi import _WRITERS, CaptureMiddleware
 from nemo_gym._capture.store import CaptureStore
-from nemo_gym._capture.tokens import FileTokenStore
+from nemo_gym.token_id_capture import TokenCaptureStore, TokenDelivery, current_capture_context, delivery
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 MODEL_REF = {"type": "responses_api_models", "name": "policy_model"}
@@ -301,35 +301,64 @@ async def test_a_disk_that_cannot_be_written_does_not_fail_the_call(tmp_path: Pa
 async def test_tokens_go_to_the_sink_only_when_the_path_asks_for_them(tmp_path: Path):
     app = FastAPI()
     app.post("/v1/responses")(lambda: {"output": [{"type": "message", **TOKENS}]})
-    sink = FileTokenStore(tmp_path)
-    async with client_for(CaptureMiddleware(app, token_sink=sink)) as client:
+    sink = TokenCaptureStore(tmp_path)
+    async with client_for(CaptureMiddleware(app, tokens=TokenDelivery(sink))) as client:
         await client.post("/ng-rollout/1-0/v1/responses", json={})
         await client.post("/ng-rollout/2-0/training-token-capture/v1/responses", json={})
-    assert sink.freeze("1-0").records == []
-    (record,) = sink.freeze("2-0").records
-    assert record.pop("model_call_id")
-    assert record == {"item_index": 0, "item_keys": [], **TOKENS}
+    assert (await sink.freeze("1-0")).entries == []
+    snapshot = await sink.freeze("2-0")
+    (entry,) = snapshot.entries
+    assert (snapshot.complete, entry.rollout_id) == (True, "2-0")
+    assert entry.model_call_id
+    assert entry.model_dump(include=set(TOKENS)) == TOKENS
+
+
+async def test_without_a_sink_the_tokens_stay_where_they_are():
+    contexts: list[Any] = []
+    app = FastAPI()
+    app.post("/v1/responses")(lambda: contexts.append(current_capture_context()))
+    async with client_for(CaptureMiddleware(app, tokens=TokenDelivery())) as client:
+        reply = await client.post("/ng-rollout/1-0/training-token-capture/v1/responses", json={})
+    assert (reply.status_code, contexts) == (200, [None])
+
+
+async def test_the_tokens_of_a_cancelled_call_are_marked_by_the_time_the_server_is_down(tmp_path: Path):
+    started = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    tokens = TokenDelivery(TokenCaptureStore(tmp_path))
+    path = "/ng-rollout/1-0/training-token-capture/v1/responses"
+    call = asyncio.create_task(exchange(CaptureMiddleware(app, tokens=tokens), [], path))
+    await started.wait()
+    call.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await call
+    await tokens.close()
+    (reason,) = (await TokenCaptureStore(tmp_path).freeze("1-0")).incomplete_reasons
+    assert "cancelled" in reason
 
 
 @pytest.mark.parametrize(("body", "reason"), [({}, "no token ids"), ({"fail_with": 500}, "upstream_error")])
 async def test_an_answer_without_tokens_makes_the_rollout_incomplete(tmp_path: Path, body: Any, reason: str):
-    sink = FileTokenStore(tmp_path)
-    async with client_for(CaptureMiddleware(model_app(), token_sink=sink)) as client:
+    sink = TokenCaptureStore(tmp_path)
+    async with client_for(CaptureMiddleware(model_app(), tokens=TokenDelivery(sink))) as client:
         await client.post("/ng-rollout/1-0/training-token-capture/v1/responses", json=body)
-    (noted,) = sink.freeze("1-0").incomplete_reasons
+    (noted,) = (await sink.freeze("1-0")).incomplete_reasons
     assert reason in noted
 
 
-async def test_a_sink_that_raises_does_not_fail_the_call(caplog: pytest.LogCaptureFixture):
-    class Broken:
-        def put(self, rollout_id: str, record: dict[str, Any]) -> None: ...
-
-        def mark_incomplete(self, rollout_id: str, reason: str) -> None:
+async def test_a_sink_that_raises_does_not_fail_the_call(monkeypatch, caplog: pytest.LogCaptureFixture):
+    class Broken(TokenCaptureStore):
+        async def mark_incomplete(self, rollout_id: str, model_call_id: str = "") -> None:
             raise KeyError(rollout_id)
 
-        def close(self) -> None: ...
+        begin_call = explain_incomplete = mark_incomplete  # type: ignore[assignment]
 
-    async with client_for(CaptureMiddleware(model_app(), token_sink=Broken())) as client:
+    monkeypatch.setattr(delivery, "MARK_DELAYS_S", (0,))
+    async with client_for(CaptureMiddleware(model_app(), tokens=TokenDelivery(Broken("unused")))) as client:
         reply = await client.post("/ng-rollout/1-0/training-token-capture/v1/responses", json={})
     assert reply.status_code == 200
     assert "token sink failed" in caplog.text

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Items and token ids are found in every dialect, and a strange body holds nothing."""
+"""Items are found in every dialect, and a strange body holds nothing."""
 
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._capture.payloads import answer_items, item_keys, token_bundles
+from nemo_gym._capture.payloads import answer_items, item_keys
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-10, 10) | st.floats(allow_nan=False) | st.text(max_size=5),
@@ -24,21 +24,6 @@ json_values = st.recursive(
 )
 
 
-TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
-
-
-def test_token_ids_are_found_on_output_items():
-    response = {"output": [{"type": "reasoning"}, {"type": "message", "id": "m", **TOKENS, "routed_experts": "abc"}]}
-    expected = {"item_index": 1, "item_keys": ["id:m"], **TOKENS, "routed_experts": "abc"}
-    assert token_bundles(response) == [expected]
-
-
-def test_token_ids_are_found_on_chat_messages():
-    message = {"role": "assistant", "tool_calls": [{"id": "call_1"}, {"id": "call_2"}], **TOKENS}
-    (bundle,) = token_bundles({"choices": [{"message": message}]})
-    assert bundle == {"item_index": 0, "item_keys": ["id:call_2"], **TOKENS}
-
-
 def test_the_same_text_is_recognised_as_a_chat_message_and_as_an_output_item():
     chat = {"role": "assistant", "content": "four\n"}
     item = {"type": "message", "id": "msg_1", "content": [{"type": "output_text", "text": "four"}]}
@@ -48,12 +33,7 @@ def test_the_same_text_is_recognised_as_a_chat_message_and_as_an_output_item():
     assert item_keys({"type": "message", "content": ""}) == set()
 
 
-def test_a_bundle_that_lacks_a_field_is_no_bundle():
-    assert token_bundles({"output": [{"prompt_token_ids": [1], "generation_token_ids": [2]}]}) == []
-
-
 @settings(max_examples=100, deadline=None)
 @given(body=json_values)
 def test_no_shape_of_body_is_an_error(body: Any):
     assert all(isinstance(item, dict) for item in answer_items(body))
-    token_bundles(body)

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The way of a call's tokens from the model server to its sink.
+
+A call has a context, which names its rollout and its sink. A model server may call `capture_tokens` with its answer;
+for one that does not, the middleware reads the answer as it leaves. A sink is someone else's code: what it raises never
+fails the model call, but marks the rollout incomplete.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from nemo_gym._capture.asgi import RecordedAnswer
+from nemo_gym._util.aio import in_thread
+from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
+from nemo_gym.token_id_capture.records import TokenEntry, read_token_entries
+
+LOG = logging.getLogger(__name__)
+
+SINK_TIMEOUT_S = 60.0
+"""How long one call of a sink may take; the model's answer waits for it."""
+MARK_DELAYS_S = (0.0, 0.5, 2.0)
+"""The waits before each attempt to mark a rollout incomplete: a mark that is lost is training on half a rollout."""
+
+
+# --- the sink and the source of this process --------------------------------------------------------------------------
+
+
+@dataclass
+class _Installed:
+    sink: TokenSink | None = None
+    source: TokenSource | None = None
+
+
+_INSTALLED = _Installed()
+
+
+def install_token_sink(sink: TokenSink | None) -> None:
+    """Make `sink` the one that the model servers of this process put tokens into; None takes it away.
+
+    It goes before what the config says. Whoever installs a sink closes it.
+    """
+    _INSTALLED.sink = sink
+
+
+def installed_token_sink() -> TokenSink | None:
+    return _INSTALLED.sink
+
+
+def install_token_source(source: TokenSource | None) -> None:
+    """Make `source` the one that collections of this process take tokens from; None takes it away.
+
+    It goes before what the config says. Whoever installs a source closes it.
+    """
+    _INSTALLED.source = source
+
+
+def installed_token_source() -> TokenSource | None:
+    return _INSTALLED.source
+
+
+# --- the call that is being answered ----------------------------------------------------------------------------------
+
+
+@dataclass
+class CaptureContext:
+    """The model call whose tokens are wanted."""
+
+    sink: TokenSink
+    rollout_id: str
+    model_call_id: str
+    is_settled: bool = field(default=False, compare=False)
+    """Its tokens were put, or the rollout was marked incomplete."""
+
+
+_CONTEXT: ContextVar[CaptureContext | None] = ContextVar("nemo_gym_token_capture", default=None)
+
+
+def set_token_sink(
+    sink: TokenSink | None, rollout_id: str = "", model_call_id: str = ""
+) -> Token[CaptureContext | None]:
+    """Send the tokens of the call that is being answered to `sink` until `reset_token_sink`; None discards them."""
+    return _CONTEXT.set(None if sink is None else CaptureContext(sink, rollout_id, model_call_id))
+
+
+def reset_token_sink(token: Token[CaptureContext | None]) -> None:
+    """Undo `set_token_sink`."""
+    _CONTEXT.reset(token)
+
+
+def current_capture_context() -> CaptureContext | None:
+    """Return the call that is being answered; None if its tokens are not wanted."""
+    return _CONTEXT.get()
+
+
+async def register_call_intent(context: CaptureContext | None = None) -> None:
+    """Tell a sink that wants to know it (`begin_call`) that the model is about to be called."""
+    context = context or _CONTEXT.get()
+    begin_call = getattr(context.sink, "begin_call", None) if context is not None else None
+    if context is not None and begin_call is not None:
+        failure = await _try(lambda: begin_call(context.rollout_id, context.model_call_id))
+        if failure is not None:
+            await _mark(context, f"begin_call of the token sink failed: {failure}")
+
+
+async def capture_tokens(answer: Any, context: CaptureContext | None = None) -> bool:
+    """Put the tokens of a model's answer into the sink; False if there are none, or no sink.
+
+    An answer without tokens marks the rollout incomplete.
+    """
+    context = context or _CONTEXT.get()
+    if context is None:
+        return False
+    try:
+        entries = await in_thread(read_token_entries, answer, context.rollout_id, context.model_call_id)
+        reason = "the answer holds no token ids"
+    except ValidationError as error:
+        entries, reason = [], f"the token ids of the answer are not valid: {error.errors()[0]['msg']}"
+    for entry in entries:
+        if not await commit_entry(entry, context):
+            return False
+    if not entries:
+        await _mark(context, reason)
+    return bool(entries)
+
+
+async def commit_entry(entry: TokenEntry, context: CaptureContext | None = None) -> bool:
+    """Put `entry` into the sink; where that fails, mark the rollout incomplete and return False."""
+    context = context or _CONTEXT.get()
+    if context is None:
+        return False
+    sink = context.sink
+    failure = await _try(lambda: sink.put(entry))
+    if failure is not None:
+        await _mark(context, f"put of the token sink failed: {failure}")
+        return False
+    context.is_settled = True
+    return True
+
+
+async def _mark(context: CaptureContext, reason: str) -> None:
+    """Mark the rollout of a call incomplete, with the reason where the sink takes one."""
+    context.is_settled = True
+    sink, rollout_id, call_id = context.sink, context.rollout_id, context.model_call_id
+    LOG.info("the tokens of rollout %r are incomplete: call %s: %s", rollout_id, call_id, reason)
+    explain = getattr(sink, "explain_incomplete", None)
+    if explain is not None:
+        await _try(lambda: explain(rollout_id, call_id, reason))
+    for delay_s in MARK_DELAYS_S:
+        await asyncio.sleep(delay_s)
+        failure = await _try(lambda: sink.mark_incomplete(rollout_id, call_id))
+        if failure is None:
+            return
+    LOG.error(
+        "rollout %r lacks the tokens of call %s, and the token sink could not be told: %s.\n"
+        "hint: do not train on this rollout",
+        rollout_id,
+        call_id,
+        failure,
+    )
+
+
+async def _try(call: Callable[[], Awaitable[Any]]) -> str | None:
+    """Call a sink, within the deadline; log and return what went wrong."""
+    try:
+        async with asyncio.timeout(SINK_TIMEOUT_S) as deadline:
+            await call()
+    except Exception as error:
+        LOG.warning("the token sink failed: %r", error, exc_info=True)
+        return f"no answer within {SINK_TIMEOUT_S:g} s" if deadline.expired() else repr(error)
+    return None
+
+
+# --- the calls of a model server --------------------------------------------------------------------------------------
+
+
+class TokenDelivery:
+    """Hands the tokens of a model server's calls to its sink, also of calls whose caller is gone."""
+
+    def __init__(self, sink: TokenSink | None = None) -> None:
+        self.sink = sink
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def has_sink(self) -> bool:
+        """Return whether tokens have anywhere to go."""
+        return installed_token_sink() is not None or self.sink is not None
+
+    @asynccontextmanager
+    async def open_call(self, rollout_id: str, model_call_id: str) -> AsyncIterator[CaptureContext | None]:
+        """Announce a call to the sink and yield its context; None if there is no sink."""
+        installed = installed_token_sink()
+        token = set_token_sink(self.sink if installed is None else installed, rollout_id, model_call_id)
+        try:
+            await register_call_intent()
+            yield current_capture_context()
+        finally:
+            reset_token_sink(token)
+
+    def start_delivery(self, context: CaptureContext, call: "Future[RecordedAnswer]") -> asyncio.Task[None]:
+        """Deliver the tokens of `call` as soon as its answer is read, even if nobody waits for it."""
+        task = asyncio.create_task(self._deliver(context, call))
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    async def close(self) -> None:
+        """Finish what is under way, then close the sink."""
+        while self._under_way:
+            await asyncio.wait(self._under_way)
+        sink = self.sink
+        if sink is not None:
+            await _try(sink.close)
+
+    async def _deliver(self, context: CaptureContext, call: "Future[RecordedAnswer]") -> None:
+        answer = await asyncio.wrap_future(call)
+        if answer.failure is not None:
+            await _mark(context, answer.failure)
+        elif not context.is_settled:
+            await capture_tokens(answer.response, context)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The token ids and log-probs of one model call, and those of all calls of a rollout.
+
+How an answer is read, in each dialect and streamed or not, is in `nemo_gym._capture.payloads`.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from nemo_gym._capture.payloads import OPTIONAL_TOKEN_FIELDS, TOKEN_FIELDS, answer_items
+
+TOKEN_ENTRY_RECORD_SCHEMA_VERSION = 1
+
+ALL_TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
+
+
+class TokenEntry(BaseModel):
+    """The tokens of one answer of a model. Fields that another version wrote are kept."""
+
+    model_config = ConfigDict(extra="allow", protected_namespaces=())
+
+    schema_version: int = TOKEN_ENTRY_RECORD_SCHEMA_VERSION
+    rollout_id: str
+    model_call_id: str
+    model: str = ""
+    prompt_token_ids: list[int]
+    generation_token_ids: list[int]
+    generation_log_probs: list[float]
+    """One for each of `generation_token_ids`."""
+    routed_experts: Any = None
+    output_items: list[dict[str, Any]] = Field(default_factory=list)
+    """What the model answered, without the arrays."""
+    token_item_index: int | None = None
+    """Which of `output_items` carried the arrays."""
+    created_at: float = 0.0
+    """Unix time in seconds."""
+
+    @field_validator("schema_version")
+    @classmethod
+    def _refuse_newer(cls, version: int) -> int:
+        if version > TOKEN_ENTRY_RECORD_SCHEMA_VERSION:
+            raise ValueError(
+                f"the token entry has schema version {version}; "
+                f"versions up to {TOKEN_ENTRY_RECORD_SCHEMA_VERSION} can be read.\n"
+                "hint: use the version of nemo_gym that wrote it, or a newer one"
+            )
+        return version
+
+    @model_validator(mode="after")
+    def _require_equal_lengths(self) -> Self:
+        ids, log_probs = len(self.generation_token_ids), len(self.generation_log_probs)
+        if ids != log_probs:
+            raise ValueError(f"generation_token_ids holds {ids} tokens, but generation_log_probs {log_probs}")
+        return self
+
+
+@dataclass(frozen=True)
+class TokenCaptureSnapshot:
+    """The tokens of one rollout once nothing can be added any more."""
+
+    rollout_id: str
+    entries: list[TokenEntry] = field(default_factory=list)
+    incomplete: bool = False
+    snapshot_id: str = ""
+    """With `version`, what `drop` is told to delete."""
+    version: int = 0
+    incomplete_reasons: list[str] = field(default_factory=list)
+    """Where the source knows them."""
+
+    @property
+    def complete(self) -> bool:
+        return bool(self.entries) and not self.incomplete
+
+
+def extract_token_fields(value: Any) -> dict[str, Any] | None:
+    """Return the token fields of an output item, of a chat message, or of an answer; None unless all three are there.
+
+    Of an answer with several such items, the fields of the last are returned.
+    """
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    candidates = [value] if isinstance(value, Mapping) else []
+    for item in (*candidates, *reversed(answer_items(value))):
+        if all(isinstance(item.get(name), list) for name in TOKEN_FIELDS):
+            return {name: item[name] for name in ALL_TOKEN_FIELDS if item.get(name) is not None}
+    return None
+
+
+def read_token_entries(answer: Any, rollout_id: str, model_call_id: str) -> list[TokenEntry]:
+    """Return one entry for each item of a model's answer that carries tokens. Raises ValidationError for bad ones."""
+    if isinstance(answer, BaseModel):
+        answer = answer.model_dump()
+    items = answer_items(answer)
+    model = answer.get("model") if isinstance(answer, dict) else None
+    output_items = [{name: item[name] for name in item if name not in ALL_TOKEN_FIELDS} for item in items]
+    return [
+        TokenEntry(
+            rollout_id=rollout_id,
+            model_call_id=model_call_id,
+            model=model if isinstance(model, str) else "",
+            output_items=output_items,
+            token_item_index=index,
+            created_at=time.time(),
+            **fields,
+        )
+        for index, item in enumerate(items)
+        if (fields := extract_token_fields(item)) is not None
+    ]
