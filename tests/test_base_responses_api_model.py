@@ -22,6 +22,7 @@ from nemo_gym.openai_utils import (
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.testing import build_server, reasoning, reply, running, tool_call
+from nemo_gym.token_id_capture import TokenCaptureStore
 
 COMPLETION = {
     "id": "c",
@@ -234,3 +235,41 @@ def test_capture_stands_outside_of_everything_else():
 async def test_the_rollout_prefix_is_understood_without_observability():
     async with running(model=Parrot) as client:
         assert (await client.post("model", "/ng-rollout/7-0/v1/responses", json={"input": "hei"})).status == 200
+
+
+TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
+
+
+class WithTokens(Parrot):
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        answer = reply("hei").model_dump()
+        answer["output"][-1] |= TOKENS
+        return NeMoGymResponse.model_validate(answer)
+
+    async def chat_completions(
+        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
+    ) -> NeMoGymChatCompletion:
+        message = {**COMPLETION["choices"][0]["message"], **TOKENS}
+        return NeMoGymChatCompletion.model_validate(
+            {**COMPLETION, "choices": [{**COMPLETION["choices"][0], "message": message}]}
+        )
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/responses", {"input": "hei"}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hei"}]}),
+        ("/v1/messages", MESSAGES),
+    ],
+)
+async def test_token_ids_are_captured_in_every_dialect(path, body, stream, tmp_path):
+    config = {"token_id_capture": {"enabled": True, "dir": str(tmp_path)}}
+    async with running(global_config=config, model=WithTokens) as client:
+        await client.post("model", f"/ng-rollout/1-0/training-token-capture{path}", json={**body, "stream": stream})
+    snapshot = await TokenCaptureStore(tmp_path).freeze("1-0")
+    assert snapshot.complete, snapshot.incomplete_reasons
+    (entry,) = snapshot.entries
+    assert entry.model_dump(include=set(TOKENS)) == TOKENS
+    assert "hei" in str(entry.output_items[entry.token_item_index])

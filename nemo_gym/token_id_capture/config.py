@@ -104,7 +104,7 @@ def open_token_source(config: TokenIdCaptureConfig) -> TokenSource | None:
             f"{cannot}, so responses cannot be rebuilt.\n"
             "hint: add these methods, call `install_token_source`, or set `rebuild_response: false`"
         )
-    LOG.warning("%s. Result rows will hold no token ids; they are in the sink alone.", cannot)
+    LOG.warning("%s. Token ids are not put into result rows; they are in the sink alone.", cannot)
     return None
 
 

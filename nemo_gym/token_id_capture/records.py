@@ -76,17 +76,16 @@ class TokenCaptureSnapshot:
         return bool(self.entries) and not self.incomplete
 
 
-def extract_token_fields(value: Any) -> dict[str, Any] | None:
+def extract_token_fields(item: Any) -> dict[str, Any] | None:
     """Return the token fields of an output item, of a chat message, or of an answer; None unless all three are there.
 
     Of an answer with several such items, the fields of the last are returned.
     """
-    if isinstance(value, BaseModel):
-        value = value.model_dump()
-    candidates = [value] if isinstance(value, Mapping) else []
-    for item in (*candidates, *reversed(answer_items(value))):
-        if all(isinstance(item.get(name), list) for name in TOKEN_FIELDS):
-            return {name: item[name] for name in ALL_TOKEN_FIELDS if item.get(name) is not None}
+    if isinstance(item, BaseModel):
+        item = item.model_dump()
+    for holder in (*([item] if isinstance(item, Mapping) else []), *reversed(answer_items(item))):
+        if all(isinstance(holder.get(name), list) for name in TOKEN_FIELDS):
+            return {name: holder[name] for name in ALL_TOKEN_FIELDS if holder.get(name) is not None}
     return None
 
 

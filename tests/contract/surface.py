@@ -5,7 +5,7 @@ What is stated is what the specification states, no more: a model may have furth
 parameters as long as they have defaults. Names that the package does not have yet are not listed.
 """
 
-from tests.contract import surface_config, surface_runs, surface_servers, surface_wire
+from tests.contract import surface_config, surface_runs, surface_servers, surface_tokens, surface_wire
 from tests.contract.shapes import Name
 
 SURFACE: dict[str, tuple[Name, ...]] = {
@@ -26,7 +26,12 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.rollout_correlation": surface_runs.ROLLOUT_CORRELATION,
     "nemo_gym.rollout_reverification": surface_runs.ROLLOUT_REVERIFICATION,
     "nemo_gym.rollout_observability": surface_runs.ROLLOUT_OBSERVABILITY,
-    "nemo_gym.token_id_capture": surface_runs.TOKEN_ID_CAPTURE,
+    "nemo_gym.token_id_capture": surface_tokens.TOKEN_ID_CAPTURE,
+    "nemo_gym.token_id_capture.config": surface_tokens.TOKEN_ID_CAPTURE[:1],
+    "nemo_gym.token_id_capture.protocols": surface_tokens.TOKEN_PROTOCOLS,
+    "nemo_gym.token_id_capture.records": surface_tokens.TOKEN_RECORDS,
+    "nemo_gym.token_id_capture.store": surface_tokens.TOKEN_STORE,
+    "nemo_gym.token_id_capture.delivery": surface_tokens.TOKEN_DELIVERY,
     "nemo_gym.prompt": surface_runs.PROMPT,
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,

@@ -210,22 +210,6 @@ ROLLOUT_OBSERVABILITY = (
     function("join_model_call_observations", "bundle, calls"),
 )
 
-TOKEN_ID_CAPTURE = (
-    model(
-        "TokenIdCaptureConfig",
-        enabled=OPTIONAL,
-        all_agents=OPTIONAL,
-        dir=OPTIONAL,
-        sink=OPTIONAL,
-        sink_kwargs=OPTIONAL,
-        rebuild_response=True,
-        max_mask_fraction=OPTIONAL,
-        mask_fraction_min_samples=50,
-    ),
-    class_("TokenSink", None, function("put", "*args"), function("mark_incomplete", "*args"), function("close", "")),
-    class_("TokenSource", None, function("freeze", "*args"), function("drop", "*args"), function("close", "")),
-)
-
 PROMPT = (
     model("PromptConfig", "user", system=None),
     function("load_prompt_config", "path"),

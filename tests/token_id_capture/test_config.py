@@ -112,7 +112,7 @@ def test_a_sink_that_cannot_be_used_is_named(sink: str, message: str):
 
 def test_a_sink_that_cannot_be_read_is_its_owners_to_read(caplog: pytest.LogCaptureFixture):
     assert open_token_source(TokenIdCaptureConfig(enabled=True, sink=OWN)) is None
-    assert "Result rows will hold no token ids" in caplog.text
+    assert "Token ids are not put into result rows" in caplog.text
 
 
 def test_a_sink_that_cannot_be_read_cannot_rebuild_responses():

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of token-id capture."""
+
+from tests.contract.shapes import OPTIONAL, class_, constant, coroutine, dataclass_, function, model
+
+_SINK_METHODS = (
+    coroutine("put", "entry"),
+    coroutine("mark_incomplete", "rollout_id, model_call_id=''"),
+    coroutine("close", ""),
+)
+_SOURCE_METHODS = (
+    coroutine("freeze", "rollout_id"),
+    coroutine("drop", "rollout_id, *, snapshot_id, version"),
+    coroutine("close", ""),
+)
+
+TOKEN_PROTOCOLS = (class_("TokenSink", None, *_SINK_METHODS), class_("TokenSource", None, *_SOURCE_METHODS))
+
+TOKEN_RECORDS = (
+    constant("TOKEN_FIELDS", ("prompt_token_ids", "generation_token_ids", "generation_log_probs")),
+    constant("TOKEN_ENTRY_RECORD_SCHEMA_VERSION", 1),
+    model(
+        "TokenEntry",
+        "rollout_id model_call_id prompt_token_ids generation_token_ids generation_log_probs",
+        schema_version=1,
+        model="",
+        routed_experts=None,
+        output_items=[],
+        token_item_index=None,
+        created_at=0.0,
+    ),
+    dataclass_(
+        "TokenCaptureSnapshot",
+        "rollout_id",
+        entries=OPTIONAL,
+        incomplete=OPTIONAL,
+        snapshot_id=OPTIONAL,
+        version=OPTIONAL,
+    ),
+    function("extract_token_fields", "item"),
+)
+
+TOKEN_STORE = (
+    class_(
+        "TokenCaptureStore",
+        "dir",
+        coroutine("begin_call", "rollout_id, model_call_id"),
+        *_SINK_METHODS,
+        *_SOURCE_METHODS,
+    ),
+    function("clear_token_captures_for_rollouts", "rows, dirs"),
+)
+
+TOKEN_DELIVERY = (
+    class_("CaptureContext", "sink, rollout_id, model_call_id"),
+    function("set_token_sink", "sink, rollout_id=..., model_call_id=..."),
+    function("reset_token_sink", "token"),
+    function("current_capture_context", ""),
+    coroutine("register_call_intent", ""),
+    coroutine("capture_tokens", "answer"),
+    coroutine("commit_entry", "entry"),
+    function("install_token_sink", "sink"),
+    function("installed_token_sink", ""),
+    function("install_token_source", "source"),
+    function("installed_token_source", ""),
+)
+
+TOKEN_ID_CAPTURE = (
+    model(
+        "TokenIdCaptureConfig",
+        enabled=False,
+        all_agents=False,
+        dir=None,
+        sink=None,
+        sink_kwargs={},
+        rebuild_response=True,
+        max_mask_fraction=None,
+        mask_fraction_min_samples=50,
+    ),
+    *TOKEN_PROTOCOLS,
+    *TOKEN_RECORDS,
+    *TOKEN_STORE,
+    *TOKEN_DELIVERY,
+)
