@@ -86,8 +86,6 @@ LOG = logging.getLogger(__name__)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_NUM_TRIES = 3
-# Longer than servers may take to start: whoever waits for a server that does not is stopped with all others.
-_WHILE_STARTING = http.RetryPolicy(unsent=1000, repeatable=MAX_NUM_TRIES)
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
@@ -102,9 +100,8 @@ async def request(
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
-    A call that never reached the server is tried again a few times; one that may have run there is repeated only if
-    its method or `_idempotent` says that this is harmless. Error statuses are returned, not raised. `_bounded_s` says
-    within how many seconds the caller himself ends the call, with the reading of its answer.
+    A call that never reached the server is tried again, longer while servers start; one that may have run there only if
+    its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
         kwargs["data"] = right_sized(http.json_body(body))  # held until the answer is there
@@ -115,7 +112,7 @@ async def request(
         get_global_aiohttp_client(),
         method,
         url,
-        policy=_WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
+        policy=http.WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
         **kwargs,

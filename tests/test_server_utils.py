@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+import threading
 import urllib.request
 from pathlib import Path
 from unittest.mock import AsyncMock, MagicMock
@@ -319,3 +320,20 @@ async def test_a_server_is_built_with_a_mocked_client_and_called_directly():
 def test_patch_sites_of_other_peoples_tests_exist():
     for name in ("get_global_config_dict", "get_first_server_config_dict", "OmegaConf", "DictConfig", "ClientResponse"):
         assert hasattr(server_utils, name)
+
+
+async def test_servers_that_start_together_wait_for_each_other(monkeypatch):
+    policies = []
+
+    async def send(*_, policy, **__):
+        policies.append(policy)
+
+    monkeypatch.setattr(server_utils.http, "send", send)
+    monkeypatch.setattr(server_utils, "get_global_aiohttp_client", lambda: None)
+    monkeypatch.setattr(server_utils, "starting", threading.Event())
+    await server_utils.request("GET", "http://x/")
+    server_utils.starting.set()
+    await server_utils.request("GET", "http://x/")
+    usual, patient = policies
+    assert usual.unsent < patient.unsent
+    assert usual.repeatable == patient.repeatable == 3

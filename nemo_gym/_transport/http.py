@@ -53,6 +53,10 @@ class RetryPolicy:
     repeatable: int = 3
 
 
+WHILE_STARTING = RetryPolicy(unsent=40)
+"""For calls of servers that start, to others that start beside them: about two minutes."""
+
+
 def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
     """A session that sends cookies only as passed and keeps idle connections alive."""
 
