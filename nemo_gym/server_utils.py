@@ -461,9 +461,7 @@ class HeadServer(BaseServer):
         from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
         server = listening.uvicorn_server(head_server.setup_webserver(), where.host, where.port, quiet_signals=True)
-        thread = Thread(target=server.run, kwargs={"sockets": [sock]}, name="head-server", daemon=True)
-        thread.start()
-        return server, thread, head_server
+        return server, listening.serve_in_thread(server, sock, name="head-server"), head_server
 
     def setup_webserver(self) -> FastAPI:
         """The app, with a new run token in the user's token file."""

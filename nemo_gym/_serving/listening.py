@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -66,6 +67,23 @@ class AnnouncingServer(uvicorn.Server):
             self.should_exit = True
         if self.started and self.on_ready is not None:
             self.on_ready()
+
+
+def serve_in_thread(server: AnnouncingServer, sock: socket.socket, name: str) -> threading.Thread:
+    """Serve in a daemon thread; return when the server listens, or could not start."""
+    is_decided = threading.Event()
+
+    def serve() -> None:
+        try:
+            server.run(sockets=[sock])
+        finally:
+            is_decided.set()
+
+    server.on_ready = is_decided.set
+    thread = threading.Thread(target=serve, name=name, daemon=True)
+    thread.start()
+    is_decided.wait()
+    return thread
 
 
 class OwnedServer(AnnouncingServer):
