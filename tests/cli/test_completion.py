@@ -62,7 +62,7 @@ def test_bash_completes_with_the_script_it_is_given():
     script = f"""
         PATH={BIN}:$PATH
         source <(gym --show-completion bash)
-        COMP_WORDS=(gym env start --resources-server example_m); COMP_CWORD=4
+        COMP_WORDS=(gym env start --resources-server example_mu); COMP_CWORD=4
         _gym_completion
         echo "${{COMPREPLY[*]}}"
     """

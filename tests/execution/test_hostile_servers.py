@@ -106,7 +106,7 @@ def test_nothing_outlives_the_servers_when_they_are_killed(gym):
     port = gym.ports["math_with_code"]
     post(port, "/execute_python", {"code": "import os\nos.fork()"})
     below = psutil.Process(gym.process.pid).children(recursive=True)
-    assert len(below) > 4
+    assert len(below) > 3, "a sandbox, its worker and what the code has forked"
     gym.process.kill()
     until(lambda: not any(is_alive(process) for process in below), "all processes of the servers are gone")
 
