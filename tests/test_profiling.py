@@ -2,6 +2,8 @@
 """The profiler: the files that it writes, and the server that it is attached to."""
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -146,7 +148,14 @@ def test_an_attached_server_answers_stats_and_writes_its_profile_when_it_ends(tm
 
 def test_a_lifespan_of_the_app_still_runs(tmp_path: Path):
     seen: list[str] = []
-    app = FastAPI(on_startup=[lambda: seen.append("up")], on_shutdown=[lambda: seen.append("down")])
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        seen.append("up")
+        yield
+        seen.append("down")
+
+    app = FastAPI(lifespan=lifespan)
     Profiler(name="s", base_profile_dir=tmp_path).attach(app)
     with TestClient(app):
         assert seen == ["up"]
