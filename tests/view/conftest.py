@@ -135,14 +135,18 @@ def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     profile = f"--user-data-dir={tmp_path_factory.mktemp('profile')}"
     command = [CHROMIUM, *BROWSER_FLAGS, profile, "--remote-debugging-port=0", "about:blank"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    reader = threading.Thread(target=process.stderr.read, daemon=True)
     try:
         said = next((line for line in process.stderr if "DevTools listening on " in line), "")
         assert said, f"{CHROMIUM} ended with {process.wait()}"
-        threading.Thread(target=process.stderr.read, daemon=True).start()  # a full pipe would stop it
+        reader.start()  # a full pipe would stop it
         yield said.split()[-1]
     finally:
         process.terminate()
         process.wait(60)
+        if reader.ident is not None:
+            reader.join(60)
+        process.stderr.close()
 
 
 @pytest.fixture(scope="module")
