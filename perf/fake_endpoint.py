@@ -35,6 +35,8 @@ from perf.fake_replies import write_chat, write_response
 
 _JSON_HEAD = b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n%scontent-length: %d\r\n\r\n"
 _CUT_OFF = b'{"id":"resp_0","object":"response","output":[{"type":'
+_SAYS_NOTHING = {"id": "resp_0", "created_at": 0, "model": "m", "status": "completed", "output": [], "choices": []}
+_OPTIONS = {"object": "response", "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 _BACKLOG = 16_384
 
 
@@ -47,12 +49,15 @@ class Settings:
     """What it says in the end."""
     tool_rounds: int = 1
     """How many tool results it asks for before it answers, if tools are offered."""
+    scripts: dict[str, list[Any]] = field(default_factory=dict)
+    """What it says turn by turn, texts and pairs of tool and arguments, by the last line of the first message."""
     latency_ms: float = 0.0
     """How long an answer takes; the median if `latency_sigma` spreads it."""
     latency_sigma: float = 0.0
     """Spread of a log-normal latency; 0: always the same."""
     faults: dict[str, float] = field(default_factory=dict)
-    """Probability of each fault: an HTTP status, `reset` (no reply), `hang` (never one), `garbage` (JSON cut off)."""
+    """Probability of each fault: an HTTP status, `reset` (no reply), `hang` (never one), `garbage` (JSON cut off),
+    `empty` (a whole reply that says nothing)."""
     marked_faults: dict[str, str] = field(default_factory=dict)
     """The fault that every request which holds a text meets, by that text."""
     seed: int = 0
@@ -182,6 +187,8 @@ def _faulty(kind: str, delay_s: float) -> Answer:
             return Answer(None, delay_s)
         case "hang":
             return Answer(None, never=True)
+        case "empty":
+            return Answer(reply({**_SAYS_NOTHING, **_OPTIONS}), delay_s)
         case "garbage":
             return Answer(raw_reply(_CUT_OFF), delay_s)
         case status:

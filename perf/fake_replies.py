@@ -17,12 +17,14 @@ def write_response(request: dict[str, Any], settings: "Settings", number: int) -
     """A Responses object."""
     tools, items = request.get("tools") or [], request["input"]
     results = sum(item.get("type") == "function_call_output" for item in items) if isinstance(items, list) else 0
-    if tools and results < settings.tool_rounds:
-        name, arguments = call_of(tools[0])
+    turn = find_turn(items, settings.scripts) if settings.scripts else None
+    answer = turn if isinstance(turn, str) else settings.answer
+    if isinstance(turn, list) or (turn is None and tools and results < settings.tool_rounds):
+        name, arguments = (turn[0], orjson.dumps(turn[1]).decode()) if isinstance(turn, list) else call_of(tools[0])
         call = {"call_id": f"call_{number}", "name": name, "arguments": arguments}
         output = {"type": "function_call", "id": f"fc_{number}", **call, "status": "completed"}
     else:
-        text = {"type": "output_text", "text": settings.answer, "annotations": []}
+        text = {"type": "output_text", "text": answer, "annotations": []}
         message: dict[str, Any] = {"role": "assistant", "status": "completed", "content": [text]}
         output = {"type": "message", "id": f"msg_{number}", **message}
     return {
@@ -45,6 +47,15 @@ def write_response(request: dict[str, Any], settings: "Settings", number: int) -
             "total_tokens": 120,
         },
     }
+
+
+def find_turn(items: Any, scripts: dict[str, list[Any]]) -> str | list[Any] | None:
+    """Return what the script of this conversation says next; None if it has ended, or there is none."""
+    if not isinstance(items, list) or not isinstance(first := items[0].get("content"), str):
+        return None
+    turns = scripts.get(first.rpartition("\n")[2])
+    said = sum(item.get("type") == "function_call" or item.get("role") == "assistant" for item in items)
+    return turns[said] if turns and said < len(turns) else None
 
 
 def write_chat(request: dict[str, Any], settings: "Settings", number: int) -> dict[str, Any]:
