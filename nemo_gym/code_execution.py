@@ -21,6 +21,7 @@ from typing import Any, Literal
 
 from nemo_gym._execution.errors import PoolClosed as PoolClosed
 from nemo_gym._execution.errors import PoolFull as PoolFull
+from nemo_gym._execution.errors import SandboxLost as SandboxLost
 from nemo_gym._execution.errors import SandboxUnavailable as SandboxUnavailable
 from nemo_gym._execution.errors import WorkerDied
 from nemo_gym._execution.lifespan import at_shutdown
@@ -99,8 +100,26 @@ class _Trial:
     hides_files: bool
 
 
-# The code itself cannot end its sandbox, as far as we know; if a second one is lost too, it found a way.
+@dataclass(frozen=True)
+class Harness:
+    """Code that tests a program, with a function of its own that is called instead of one of the program's."""
+
+    source: str
+    entry_points: Sequence[str] | None = None
+    """The names that it takes from the program. None: those that it uses and that nobody else defines."""
+    given: str = ""
+    """Code that the program and the harness may both rely on; the program has its names."""
+    is_apart: bool = False
+    """Whether it runs in a process of its own, and gets nothing but plain values from the program's.
+
+    In the program's process, a program that is out to deceive the harness can.
+    """
+
+
+# The code itself cannot end its sandbox, as far as we know; what did may be over by the second time.
 _SANDBOXES_FOR_ONE = 2
+# What this machine's import system must find from inside: a module of Python, and one that may be a shared library.
+_FIRST_PROGRAM = "import difflib, _lsprof; print('works')"
 
 
 class CodePool:
@@ -161,14 +180,23 @@ class CodePool:
         arguments: Sequence[Any] = (),
         *,
         prelude: str = "",
+        harness: Harness | None = None,
         timeout_s: float | None = None,
     ) -> CodeResult:
         """Run a program, then call a function that it defines, or a method of its class `Solution`.
 
-        Arguments and result pass as JSON, so a tuple comes back as a list.
+        With a `harness` it is a function of that. Arguments and result pass as JSON, so a tuple comes back as a list.
+        The program is not `__main__`, and knows neither the harness nor the arguments before it came to its end.
         """
-        request = {"op": "call", "source": source, "function": function, "arguments": list(arguments)}
-        result = await self._once({**request, "stdin": "", "prelude": prelude}, timeout_s)
+        tests = harness or Harness("")
+        request = {"op": "call", "source": source, "prelude": prelude, "given": tests.given, "is_apart": tests.is_apart}
+        task = {
+            "function": function,
+            "arguments": list(arguments),
+            "harness": None if harness is None else harness.source,
+            "entry_points": None if tests.entry_points is None else list(tests.entry_points),
+        }
+        result = await self._once(request, timeout_s, task)
         return _with_value(result, function) if result.status == "ok" else result
 
     async def open_session(self) -> "CodeSession":
@@ -204,15 +232,20 @@ class CodePool:
     ) -> None:
         await self.aclose()
 
-    async def _once(self, request: dict[str, Any], timeout_s: float | None) -> CodeResult:
-        """Run something in a sandbox, and in another one if the first is lost, which need not be the code's fault."""
+    async def _once(
+        self, request: dict[str, Any], timeout_s: float | None, task: dict[str, Any] | None = None
+    ) -> CodeResult:
+        """Run something in a sandbox, and in another one if the first is lost; SandboxLost if that is, too."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
+        cause = ""
         for _ in range(_SANDBOXES_FOR_ONE):
             async with self._slots()[0].lend() as worker:
-                with suppress(WorkerDied):
-                    return await _ask(worker, request, limit_s)
+                try:
+                    return await _ask(worker, request, limit_s, task)
+                except WorkerDied as error:
+                    cause = str(error)
         self._refuse_if_closed()
-        return _lost(limit_s)
+        raise SandboxLost(cause)
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
@@ -250,7 +283,11 @@ class CodePool:
             )
         trial = await self._try("rlimits")
         if trial.problem is not None:
-            raise SandboxUnavailable(f"cannot run model-written code: {problem}; and with limits only: {trial.problem}")
+            raise SandboxUnavailable(
+                f"cannot run model-written code: {problem}; and with limits only: {trial.problem}\n"
+                "hint: install the package `bubblewrap`; if a module cannot be imported, use an interpreter whose "
+                "files every user may read"
+            )
         files = "sees no files but the system's" if trial.hides_files else "can read this machine's files"
         LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
         return "rlimits"
@@ -270,7 +307,7 @@ class CodePool:
         except (SandboxUnavailable, OSError) as error:
             return _Trial(str(error), False)
         try:
-            result = await _ask(worker, {"op": "run", "source": "print('works')", "stdin": "", "prelude": ""}, 30.0)
+            result = await _ask(worker, {"op": "run", "source": _FIRST_PROGRAM, "stdin": "", "prelude": ""}, 30.0)
         except WorkerDied as error:
             return _Trial(str(error), False)
         finally:
@@ -302,7 +339,7 @@ class CodeSession:
             try:
                 return await _ask(self._worker, {"op": "cell", "source": source}, limit_s)
             except WorkerDied:
-                return _lost(limit_s)
+                return CodeResult("killed", "", "", None, limit_s, state_lost=True)
 
     @property
     def is_usable(self) -> bool:
@@ -323,21 +360,19 @@ def installed_packages() -> list[str]:
     return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
 
 
-async def _ask(worker: SandboxWorker, request: dict[str, Any], timeout_s: float) -> CodeResult:
+async def _ask(
+    worker: SandboxWorker, request: dict[str, Any], timeout_s: float, task: dict[str, Any] | None = None
+) -> CodeResult:
+    """Return how the code ended; WorkerDied if it was not the code that ended, or hung, but what is around it."""
     try:
-        answer = await worker.ask({**request, "timeout_s": timeout_s}, patience_for(timeout_s))
-    except WorkerDied as error:
-        LOG.warning("a sandbox for model-written code is replaced: %s", error)
-        raise
-    except TimeoutError:
-        LOG.warning("a sandbox for model-written code is replaced: it did not answer in time")
-        return _lost(timeout_s)
+        answer = await worker.ask({**request, "timeout_s": timeout_s}, patience_for(timeout_s), task)
+        if answer.get("is_lost"):
+            raise WorkerDied("the kernel killed it because the machine ran out of memory")
+    except (WorkerDied, TimeoutError) as error:
+        cause = str(error) if isinstance(error, WorkerDied) else "a sandbox did not answer in time"
+        LOG.warning("a sandbox for model-written code is replaced: %s", cause)
+        raise WorkerDied(cause) from error
     return CodeResult(**{name: answer[name] for name in CodeResult.__dataclass_fields__ if name in answer})
-
-
-def _lost(timeout_s: float) -> CodeResult:
-    """Of code that took its sandbox down."""
-    return CodeResult("killed", "", "", None, timeout_s, state_lost=True)
 
 
 def _with_value(result: CodeResult, function: str) -> CodeResult:

@@ -38,7 +38,8 @@
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
-    │   └── ToolCrashed                                    a tool's server error that is to count as one
+    │   ├── ToolCrashed                                    a tool's server error that is to count as one
+    │   └── SandboxLost                                    code whose sandbox was killed; `nemo_gym.code_execution`
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
                                                            flavours live in `nemo_gym._transport.errors`
 

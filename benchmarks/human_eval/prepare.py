@@ -23,11 +23,12 @@ def prepare(revision: str | None = None) -> Path:
 
 def _row(row: Row) -> Row:
     entry_point = row["entry_point"]
-    given = f"{given_by(row['prompt'], entry_point)}\n\n{row['test']}"
+    given = given_by(row["prompt"], entry_point)
+    tests = unit_tests(given, row["test"], [f"check({entry_point})"], [entry_point])
     return {
         "prompt": row["prompt"].strip("\n"),
         "entry_point": entry_point,
-        "verifier_metadata": {"unit_tests": unit_tests(given, [f"check({entry_point})"])},
+        "verifier_metadata": {"unit_tests": tests},
         "hash_id": row["task_id"],
         "dataset": "human_eval",
         "source": REPO_ID,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MBPP: short Python functions to be written from a sentence and three assertions, which are also the tests."""
 
+import ast
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,8 +10,8 @@ from benchmarks._loading import Row, hub_rows, write_rows
 
 REPO_ID = "google-research-datasets/mbpp"
 COLUMNS = {
-    "full": ("task_id", "text", "test_list", "test_setup_code"),
-    "sanitized": ("task_id", "prompt", "test_list", "test_imports"),
+    "full": ("task_id", "text", "code", "test_list", "test_setup_code"),
+    "sanitized": ("task_id", "prompt", "code", "test_list", "test_imports"),
 }
 
 
@@ -31,11 +32,23 @@ def _row(row: Row, task: str, given: str) -> Row:
     return {
         "task": _unix(task).strip(),
         "tests": "\n".join(tests),
-        "verifier_metadata": {"unit_tests": unit_tests(_unix(given), tests)},
+        "verifier_metadata": {
+            "unit_tests": unit_tests(_unix(given), "", tests, tested_names(_unix(row["code"]), tests))
+        },
         "hash_id": f"mbpp-{row['task_id']}",
         "dataset": "mbpp",
         "source": REPO_ID,
     }
+
+
+def tested_names(solution: str, tests: Sequence[str]) -> list[str] | None:
+    """Return the names of a solution that its tests use, such as its function; None if it cannot be told."""
+    try:
+        defined = [one.name for one in ast.parse(solution).body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
+    except SyntaxError:
+        return None
+    used = {node.id for test in tests for node in ast.walk(ast.parse(test.strip())) if isinstance(node, ast.Name)}
+    return [name for name in dict.fromkeys(defined) if name in used] or None
 
 
 def _unix(text: str) -> str:

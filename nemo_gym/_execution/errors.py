@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong with pools of workers, apart from what the work itself does."""
 
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, RolloutFailure
 
 
 class PoolFull(GymError):
@@ -28,3 +28,17 @@ class WorkerDied(GymError):
 
 class SandboxUnavailable(GymError):
     """No sandbox for untrusted code can be started on this machine."""
+
+
+class SandboxLost(RolloutFailure):
+    """The sandboxes around a piece of code ended from outside, so nothing is known about the code."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            "sandbox_lost",
+            f"model-written code could not be run to its end: {cause}, twice.\n"
+            "hint: see what ends processes on this machine (the kernel log says if memory ran out), let fewer programs "
+            "run at a time, and play the rollout again with `--resume`",
+            True,
+        )
+        self.args = (cause,)

@@ -33,11 +33,12 @@ class Channel:
             return False
         return False
 
-    async def ask(self, question: bytes) -> bytes:
-        """The answer to a question; EOFError or OSError if the other side is gone, or this one is closed."""
+    async def ask(self, *questions: bytes) -> bytes:
+        """The one answer to questions; EOFError or OSError if the other side is gone, or this one is closed."""
         self._is_asking = True
         try:
-            await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
+            for question in questions:
+                await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
             (length,) = _LENGTH.unpack(await _exactly(self._sock, _LENGTH.size))
             return await _exactly(self._sock, length)
         finally:

@@ -121,12 +121,18 @@ class SandboxWorker:
         """Whether it waits for a request, alive and clean."""
         return self._is_between_requests and self._channel.is_quiet
 
-    async def ask(self, request: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The answer to a request. If there is none, or what ran left traces, the sandbox is not used again."""
+    async def ask(
+        self, request: Mapping[str, Any], timeout_s: float, task: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The answer to a request. If there is none, or what ran left traces, the sandbox is not used again.
+
+        `task` is what the sandbox must not know before the code of the request has run.
+        """
+        messages = [json.dumps(message).encode() for message in (request, task) if message is not None]
         self._is_between_requests = False
         try:
             async with asyncio.timeout(timeout_s):
-                answer: dict[str, Any] = json.loads(await self._channel.ask(json.dumps(request).encode()))
+                answer: dict[str, Any] = json.loads(await self._channel.ask(*messages))
         except (EOFError, OSError) as error:
             if isinstance(error, TimeoutError):
                 raise

@@ -7,7 +7,7 @@ does harm is one that fails.
 
 import json
 import logging
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, PrivateAttr, model_validator
@@ -21,7 +21,7 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.code_execution import CodePool, Limits
+from nemo_gym.code_execution import CodePool, Harness, Limits
 from nemo_gym.reward_profile import compute_mean_rewards_by
 from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.code_gen.checking import check, extract_code
@@ -43,6 +43,10 @@ class CodeGenResourcesServerConfig(BaseResourcesServerConfig):
     """Log how every unit test went."""
     reasoning_format_penalty: float = Field(0.0, ge=0)
     """What a response loses whose messages hold reasoning tags; in proportion, if only some of them do."""
+    harness_process: Literal["auto", "separate", "shared"] = "auto"
+    """Where a harness runs: `separate`, in a process of its own that gets nothing but plain values from the program's;
+    `shared`, in the program's process, where a program that is out to deceive it can. `auto`: separate for tasks that
+    name their `entry_points`, shared for others."""
 
 
 class UnitTests(BaseModel):
@@ -54,7 +58,11 @@ class UnitTests(BaseModel):
     """What a program prints; or, with `fn_name`, what the function returns, as JSON."""
     fn_name: str | None = None
     harness: str | None = None
-    """Code that runs after the program, in the same sandbox; `fn_name` is then a function of it."""
+    """Code that tests the program, run after it; `fn_name` is then a function of it."""
+    entry_points: list[str] | None = None
+    """With `harness`: the names that it takes from the program, all others being its own."""
+    given: str = ""
+    """With `harness`: code whose names the program may use without defining them."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> "UnitTests":
@@ -98,7 +106,7 @@ class CodeGenVerifyResponse(CodeGenVerifyRequest, BaseVerifyResponse):
     """The program in it; None if there is none."""
     result: list[bool | int] | None = None
     """A value for each unit test up to the first that failed: true, or -2 (wrong answer), -3 (took too long),
-    -4 (error). For all tests -1 (its sandbox did not answer), should that ever be."""
+    -4 (error)."""
     metadata: dict[str, Any] | None = None
     """Of a failure: `error_code`, `error_message`, and the unit test it is about."""
     unit_tests_time_taken: float | None = None
@@ -134,8 +142,8 @@ class CodeGenResourcesServer(SimpleResourcesServer):
         if code is not None:
             tests = body.verifier_metadata.unit_tests
             timeout_s = self.config.unit_test_timeout_secs
-            program = code if tests.harness is None else f"{code}\n\n{tests.harness}"
-            report = await check(self._pool, program, tests.inputs, tests.outputs, tests.fn_name, timeout_s)
+            harness = self._harness_of(tests)
+            report = await check(self._pool, code, tests.inputs, tests.outputs, tests.fn_name, timeout_s, harness)
             passed = report.has_passed
             extras = {
                 "result": report.result,
@@ -153,6 +161,13 @@ class CodeGenResourcesServer(SimpleResourcesServer):
             reasoning_format_violation_rate=violations,
             difficulty=body.verifier_metadata.difficulty,
         )
+
+    def _harness_of(self, tests: UnitTests) -> Harness | None:
+        if tests.harness is None:
+            return None
+        choice = self.config.harness_process
+        is_apart = tests.entry_points is not None if choice == "auto" else choice == "separate"
+        return Harness(tests.harness, tests.entry_points, tests.given, is_apart)
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
         """The mean reward of every difficulty, each task counting alike."""

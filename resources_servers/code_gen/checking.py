@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a program against its unit tests, one by one until the first that fails, and say how each of them went.
 
-The program runs in a sandbox and never sees what is expected of it: answers are compared here.
+The program runs in a sandbox and never sees what is expected of it: answers are compared here, or by a harness.
 """
 
 import asyncio
@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from nemo_gym.code_execution import CodePool, CodeResult
+from nemo_gym.code_execution import CodePool, CodeResult, Harness
 
-GLOBAL_TIMEOUT, WRONG_ANSWER, TIME_LIMIT, RUNTIME_ERROR = -1, -2, -3, -4
+WRONG_ANSWER, TIME_LIMIT, RUNTIME_ERROR = -2, -3, -4
 MESSAGES = {
-    GLOBAL_TIMEOUT: "Global Timeout",
     WRONG_ANSWER: "Wrong Answer",
     TIME_LIMIT: "Time Limit Exceeded",
     RUNTIME_ERROR: "Runtime Error",
@@ -57,16 +56,27 @@ class Report:
 
 
 async def check(
-    pool: CodePool, code: str, inputs: Sequence[str], outputs: Sequence[str], fn_name: str | None, timeout_s: float
+    pool: CodePool,
+    code: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    fn_name: str | None,
+    timeout_s: float,
+    harness: Harness | None = None,
 ) -> Report:
-    """Run `code` against each test: as a program that reads and prints, or by calling its function `fn_name`."""
+    """Run `code` against each test: as a program that reads and prints, or by calling the function `fn_name`.
+
+    That is a function of the code, or of the harness that tests it. SandboxLost says nothing about the code.
+    """
     result: list[bool | int] = []
     elapsed_s = 0.0
     for given, expected in zip(inputs, outputs, strict=True):
-        ran = await _run(pool, code, given, fn_name, timeout_s)
+        if fn_name is None:
+            ran = await pool.run(code, stdin=given, prelude=PRELUDE, timeout_s=timeout_s)
+        else:
+            arguments = [json.loads(line) for line in given.split("\n")]
+            ran = await pool.call(code, fn_name, arguments, prelude=PRELUDE, harness=harness, timeout_s=timeout_s)
         elapsed_s += ran.elapsed_s
-        if ran.exit_code is None:  # its sandbox had to be given up
-            return Report([GLOBAL_TIMEOUT] * len(inputs), _failure(GLOBAL_TIMEOUT, given, expected), elapsed_s)
         outcome = await _outcome(ran, expected, is_call=fn_name is not None)
         result.append(outcome)
         if outcome is not True:
@@ -102,13 +112,6 @@ def same_value(value: Any, expected: Any) -> bool:
         elif not _same_scalar(one, other):
             return False
     return True
-
-
-async def _run(pool: CodePool, code: str, given: str, fn_name: str | None, timeout_s: float) -> CodeResult:
-    if fn_name is None:
-        return await pool.run(code, stdin=given, prelude=PRELUDE, timeout_s=timeout_s)
-    arguments = [json.loads(line) for line in given.split("\n")]
-    return await pool.call(code, fn_name, arguments, prelude=PRELUDE, timeout_s=timeout_s)
 
 
 async def _outcome(ran: CodeResult, expected: str, *, is_call: bool) -> bool | int:

@@ -14,10 +14,7 @@ from fastapi import FastAPI
 
 from nemo_gym import PARENT_DIR
 from nemo_gym.code_execution import CodePool, Limits, PoolClosed, PoolFull, SandboxUnavailable, installed_packages
-
-# A program that tells by its name that it runs; a sandbox that only starts has processes, too.
-NAME = "sleeps-in-a-box"
-SLEEP = f"import ctypes, time; ctypes.CDLL(None).prctl(15, b'{NAME}'); time.sleep"
+from tests.support.sandbox_processes import SLEEP, busy_sandboxes, is_alive, kill_the_sandbox, sandboxes, soon
 
 
 @pytest.fixture
@@ -39,15 +36,6 @@ async def test_a_program_whose_sandbox_is_killed_runs_again_in_another(caplog):
         await kill_the_sandbox()
         assert (await running).stdout == "done\n"
     assert "is replaced" in caplog.text
-
-
-async def test_a_program_that_loses_two_sandboxes_is_at_fault():
-    async with CodePool(workers=1) as pool:
-        running = asyncio.ensure_future(pool.run(f"{SLEEP}(60)", timeout_s=60))
-        for _ in range(2):
-            await kill_the_sandbox()
-        assert (await running).status == "killed"
-        assert (await pool.run("print(1)")).stdout == "1\n"
 
 
 async def test_a_session_whose_sandbox_is_killed_is_lost():
@@ -173,48 +161,5 @@ def test_nothing_outlives_a_killed_server(isolation, tmp_path):
     asyncio.run(soon(lambda: [entry.name for entry in tmp_path.iterdir()] == ["app.py"]))
 
 
-async def kill_the_sandbox():
-    for sandbox in await soon(busy_sandboxes):
-        sandbox.kill()
-        await soon(lambda sandbox=sandbox: not is_alive(sandbox))
-
-
-def busy_sandboxes():
-    """Those in which a program sleeps."""
-    return [sandbox for sandbox in sandboxes() if any(map(sleeps, processes_below(sandbox)))]
-
-
-def sleeps(process):
-    try:
-        return process.name() == NAME
-    except psutil.NoSuchProcess:
-        return False
-
-
-def processes_below(process):
-    try:
-        return process.children(recursive=True) if is_alive(process) else []
-    except psutil.NoSuchProcess:
-        return []
-
-
 def enough(processes, count):
     return processes if len(processes) >= count and is_alive(processes[-1]) else None
-
-
-def is_alive(process):
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def sandboxes():
-    return set(psutil.Process().children())
-
-
-async def soon(look):
-    async with asyncio.timeout(30):
-        while not (seen := look()):  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.01)
-    return seen

@@ -90,6 +90,11 @@ def confine(rules: Rules, prepared: Prepared) -> None:
     filter_calls(own_signals_only=not rules.has_own_pids)
 
 
+def hide_from_others() -> None:
+    """In a child that is confined: keep other processes of the same user out of our memory and file descriptors."""
+    _prctl(PR_SET_DUMPABLE, 0)
+
+
 def kill_all(rules: Rules) -> bool:
     """Kill and collect every process of the code; False if some are left."""
     give_up = time.monotonic() + KILL_PATIENCE_S

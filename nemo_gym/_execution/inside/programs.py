@@ -2,7 +2,8 @@
 """What a child does with the code it was given: run it as a program, call a function of it, or run it cell by cell.
 
 The code shares this process, so nothing here can be trusted once it runs: all a child can do is to report, and the
-report is about nobody but itself.
+report is about nobody but itself. What is to be called, and the number that an answer must carry, are sent only after
+the program came to its end, so that it cannot answer in advance.
 """
 
 import ast
@@ -10,56 +11,129 @@ import atexit
 import builtins
 import contextlib
 import io
-import json
 import linecache
 import os
 import struct
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType, TracebackType
 from typing import Any
 
-REPORT_FD = 3
+from nemo_gym._execution.inside import harness, remote_objects
+from nemo_gym._execution.inside.containment import hide_from_others
+from nemo_gym._execution.inside.private_copies import BUILTINS, decode_json, encode_json
+
+# The functions below keep to these, whatever the code puts in their place.
+__builtins__ = BUILTINS  # type: ignore[assignment]
+
+REPORT_FD, PROGRAM_FD = 3, 4
+PROGRAM_MODULE = "solution"
+MEMORY_STATUS = 2
 FILE_NAME = "main.py"
 MAX_VALUE_CHARS = 20_000
 LENGTH = struct.Struct(">Q")
 
 # Kept here because the code may put others in their place.
 _exit, _write, _read, _getpid = os._exit, os.write, os.read, os.getpid
+_TRACERS = (sys.settrace, sys.setprofile)
 
 
-def become_program(request: dict[str, Any]) -> None:
-    """Do what `request` asks for, and end the process."""
+def become_program(request: dict[str, Any], key: str) -> None:
+    """Do what `request` asks for, and end the process. `key` proves that an answer is ours."""
     status = 1
     try:
         _new_streams()
         if request["op"] == "session":
             _run_cells()
             status = 0
+        elif request["op"] == "run":
+            names = _new_module("__main__")
+            exec(request["prelude"], names)
+            status = _finish(_guarded(lambda: _execute(request["source"], names)))
+        elif request["op"] == "test":
+            status = _test_program_apart(request["prelude"], key)
         else:
-            status = _run(request)
+            status = _call_program(request, key)
     except BaseException as error:
         _print_error(error)
     finally:
         _exit(status)
 
 
-def _run(request: dict[str, Any]) -> int:
-    names = _new_main()
-    exec(request["prelude"], names)
+def _call_program(request: dict[str, Any], key: str) -> int:
+    """Run the program; then call a function of it, run a harness on it, or let another process use what it defines."""
+    own_pid = _getpid()
+    names = _new_module(PROGRAM_MODULE)
+    exec(f"{request['prelude']}\n{request['given']}", names)
     given = dict(names)
-    status = _guarded(lambda: _execute(request["source"], names))
-    if status == 0 and request["op"] == "call":
-        own = {name: value for name, value in names.items() if value is not given.get(name)}
-        status = _guarded(lambda: _report_result(_call(own, request["function"], request["arguments"])))
+    serves = request["op"] == "serve"
+    status = _guarded(lambda: _execute_to_its_end(request["source"], names), reports=not serves)
+    if _getpid() != own_pid:
+        return status  # a fork that the program made
+    own = {name: value for name, value in names.items() if value is not given.get(name)}
+    if serves and status == 0:
+        remote_objects.serve(REPORT_FD, own, remote_objects.classes_in(given, PROGRAM_MODULE), _print_error)
+    elif serves:
+        remote_objects.say_failed(REPORT_FD, for_memory=status == MEMORY_STATUS)
+    elif status == 0:
+        task = _receive_task(key)
+        status = _guarded(lambda: _answer(key, task, _perform(task, given, own, names)))
     return _finish(status)
+
+
+def _perform(task: dict[str, Any], given: dict[str, Any], own: dict[str, Any], names: dict[str, Any]) -> Any:
+    if task["harness"] is None:
+        return _call(own, task["function"], task["arguments"])
+    for forget in _TRACERS:
+        forget(None)  # which would follow the harness, too
+
+    def share(defined: Mapping[str, Any]) -> None:
+        # A row that does not say what is tested may have helpers for the program in its harness.
+        for name, value in defined.items() if task["entry_points"] is None else ():
+            if name != task["function"]:
+                names.setdefault(name, value)
+
+    return harness.run("tests", task, given, own, share)
+
+
+def _test_program_apart(prelude: str, key: str) -> int:
+    """Run a harness on a program that runs in another process."""
+    hide_from_others()
+    names = _new_module(PROGRAM_MODULE)
+    sys.path.remove(os.getcwd())  # where the program writes
+    exec(prelude, names)
+
+    def test() -> None:
+        program = remote_objects.Program(PROGRAM_FD, PROGRAM_MODULE)
+        task = _receive_task(key)
+        _answer(key, task, harness.run(PROGRAM_MODULE, task, names, program, program.share_classes))
+
+    return _guarded(test)
+
+
+def _receive_task(key: str) -> dict[str, Any]:
+    """Say that the program came to its end, and return what to do with it."""
+    _report({"ran": key})
+    task: dict[str, Any] = decode_json(_receive().decode())
+    return task
+
+
+def _answer(key: str, task: dict[str, Any], result: Any) -> None:
+    _report({"key": key, "nonce": task["nonce"], "value": encode_json(result)})
 
 
 def _execute(source: str, names: dict[str, Any]) -> None:
     _remember(source)
     exec(compile(source, FILE_NAME, "exec", dont_inherit=True), names)
+
+
+def _execute_to_its_end(source: str, names: dict[str, Any]) -> None:
+    try:
+        _execute(source, names)
+    except SystemExit as ending:
+        raise RuntimeError("the program ended itself before it could be tested") from ending
 
 
 def _call(names: dict[str, Any], function: str, arguments: list[Any]) -> Any:
@@ -74,11 +148,10 @@ def _call(names: dict[str, Any], function: str, arguments: list[Any]) -> Any:
 
 def _run_cells() -> None:
     """Run one piece of code after the other in the same names, until nobody sends any more."""
-    names = _new_main()
+    names = _new_module("__main__")
     own_pid = os.getpid()
     while True:
-        (size,) = LENGTH.unpack(_exactly(LENGTH.size))
-        source = _exactly(size).decode()
+        source = _receive().decode()
         value: list[str] = []
         status = _guarded(lambda source=source, value=value: _run_cell(source, names, value))  # type: ignore[misc]
         for stream in (sys.stdout, sys.stderr):
@@ -100,17 +173,17 @@ def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
             value.append(repr(result)[:MAX_VALUE_CHARS])
 
 
-def _guarded(action: Callable[[], None]) -> int:
+def _guarded(action: Callable[[], None], *, reports: bool = True) -> int:
     """Run code; whatever it raises is printed as Python would, and becomes an exit status."""
     try:
         action()
     except SystemExit as ending:
         return _status_of(ending)
     except BaseException as error:
-        if isinstance(error, MemoryError):
+        if isinstance(error, MemoryError) and reports:
             _report({"memory": True})
         _print_error(error)
-        return 1
+        return MEMORY_STATUS if isinstance(error, MemoryError) and not reports else 1
     return 0
 
 
@@ -149,15 +222,17 @@ def _finish(status: int) -> int:
     return status
 
 
-def _new_main() -> dict[str, Any]:
-    main = ModuleType("__main__")
-    main.__dict__.update(__file__=FILE_NAME, __builtins__=builtins)
-    for name in [name for name in sys.modules if name.partition(".")[0] == "nemo_gym"]:
-        del sys.modules[name]
-    sys.modules["__main__"] = main
+def _new_module(name: str) -> dict[str, Any]:
+    """Return the names of a new module for the code, which finds nothing of this package."""
+    module = ModuleType(name)
+    module.__dict__.update(__file__=FILE_NAME, __builtins__=builtins)
+    for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "nemo_gym"]:
+        del sys.modules[loaded]
+    sys.modules["__main__"] = ModuleType("__main__")
+    sys.modules[name] = module
     sys.argv[:] = [FILE_NAME]
     sys.path.insert(0, os.getcwd())
-    return main.__dict__
+    return module.__dict__
 
 
 def _new_streams() -> None:
@@ -180,13 +255,14 @@ def _remember(source: str) -> None:
 
 
 def _report(report: dict[str, Any]) -> None:
-    data = json.dumps(report).encode() + b"\n"
+    data = encode_json(report).encode() + b"\n"
     while data:
         data = data[_write(REPORT_FD, data) :]
 
 
-def _report_result(result: Any) -> None:
-    _report({"value": json.dumps(result)})
+def _receive() -> bytes:
+    (size,) = LENGTH.unpack(_exactly(LENGTH.size))
+    return _exactly(size)
 
 
 def _exactly(size: int) -> bytes:

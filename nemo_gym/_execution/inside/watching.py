@@ -6,10 +6,11 @@ import json
 import os
 import select
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._execution.inside.containment import Prepared, Rules, exceeded, waited_s
+from nemo_gym._execution.inside.containment import Prepared, Rules, exceeded, processes, waited_s
 
 CHECK_INTERVAL_S = 0.02
 CHUNK_BYTES = 1 << 16
@@ -31,6 +32,8 @@ class Child:
     stdout: int
     stderr: int
     report: int
+    key: str
+    """What it was started with, to prove that a report is its own and not the code's."""
     written: dict[int, bytearray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,7 +81,9 @@ def watch(
             return "output"
         now = time.monotonic()
         if now >= deadline:
-            extension = min(waited_s(child.pid) - waited_before, MAX_EXTENSION * timeout_s)
+            # The work may be done in a process that the child has started.
+            waited = max(waited_s(pid) for pid in (child.pid, *processes(rules)))
+            extension = min(waited - waited_before, MAX_EXTENSION * timeout_s)
             deadline = begin + timeout_s + extension
             if now >= deadline:
                 return "timeout"
@@ -108,6 +113,13 @@ def take_rest(child: Child, rules: Rules) -> None:
                 child.written[fd] += piece
 
 
+def count_oom_kills() -> int:
+    """Return how many processes of this machine the kernel has killed so far for lack of memory."""
+    with contextlib.suppress(OSError, StopIteration), open("/proc/vmstat", "rb") as counters:
+        return next(int(line.split()[1]) for line in counters if line.startswith(b"oom_kill "))
+    return 0
+
+
 def size_of(child: Child) -> int:
     """How much the child has written."""
     return sum(map(len, child.written.values()))
@@ -115,7 +127,7 @@ def size_of(child: Child) -> int:
 
 def outcome(child: Child, rules: Rules, cause: str | None, exit_code: int | None) -> dict[str, Any]:
     """How a run ended, in the words of the answer."""
-    report = _report_of(child)
+    report = {name: value for said in reports_of(child) for name, value in said.items()}
     if cause is None and size_of(child) > rules.max_output_bytes:
         cause = "output"
     if cause is None and report.get("memory"):
@@ -133,12 +145,10 @@ def outcome(child: Child, rules: Rules, cause: str | None, exit_code: int | None
     }
 
 
-def _report_of(child: Child) -> dict[str, Any]:
-    """All that the child said about itself; what makes no sense is left out, for it may come from anyone."""
-    said: dict[str, Any] = {}
+def reports_of(child: Child) -> Iterator[dict[str, Any]]:
+    """Yield all that the child said about itself; what makes no sense is left out, for it may come from anyone."""
     for line in bytes(child.written[child.report]).splitlines():
         with contextlib.suppress(ValueError, RecursionError):
-            one = json.loads(line)
-            if isinstance(one, dict):
-                said.update(one)
-    return said
+            report = json.loads(line)
+            if isinstance(report, dict):
+                yield report

@@ -10,6 +10,7 @@ import gc
 import importlib
 import json
 import os
+import secrets
 import signal
 import site
 import socket
@@ -20,6 +21,7 @@ from typing import Any
 
 from nemo_gym._execution.inside import containment, programs, watching
 from nemo_gym._execution.inside.containment import Prepared, Rules
+from nemo_gym._execution.inside.import_folders import FIRST_FD, open_import_folders
 from nemo_gym._execution.inside.watching import Child, ServerGone
 
 LENGTH = struct.Struct(">Q")
@@ -44,12 +46,13 @@ def main(control_fd: int) -> None:
     for name in settings["preload"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
+    import_fds = open_import_folders() if rules.uid is not None else 0
     for folder in rules.folders:
         containment.empty(folder)  # of caches that modules wrote while they were loaded
     gc.collect()
     gc.freeze()
     prepared = containment.prepare(rules)
-    zygote = Zygote(control, rules, prepared)
+    zygote = Zygote(control, rules, prepared, import_fds)
     try:
         _send(control, {"has_file_rules": rules.has_own_pids or prepared.file_rules is not None})
         while True:
@@ -62,8 +65,8 @@ def main(control_fd: int) -> None:
 class Zygote:
     """One piece of code at a time, or one session."""
 
-    def __init__(self, control: socket.socket, rules: Rules, prepared: Prepared) -> None:
-        self._control, self._rules, self._prepared = control, rules, prepared
+    def __init__(self, control: socket.socket, rules: Rules, prepared: Prepared, import_fds: int) -> None:
+        self._control, self._rules, self._prepared, self._import_fds = control, rules, prepared, import_fds
         self._session: Child | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -72,17 +75,49 @@ class Zygote:
         if request["op"] == "end_session":
             self._end_session()
             return {"is_clean": self._clean()}
-        answer = self._cell(request) if request["op"] == "cell" else self._run(request)
+        if request["op"] == "cell":
+            answer = self._cell(request)
+        else:
+            oom_kills = watching.count_oom_kills()
+            answer = self._run(request)
+            # The code is what the kernel kills first; whether it was at fault, nobody knows.
+            may_be_killed = answer["status"] in ("killed", "error")
+            answer["is_lost"] = may_be_killed and watching.count_oom_kills() > oom_kills
         if self._session is None:
             answer["is_clean"] = self._clean()
         return {"is_clean": True, "elapsed_s": time.monotonic() - begin, **answer}
 
     def _run(self, request: dict[str, Any]) -> dict[str, Any]:
-        child = self._start(request, request["stdin"])
+        child = self._start(request, request.get("stdin", ""))
         try:
+            if request["op"] == "call":
+                return self._call(child, request["timeout_s"])
             return self._ended(child, self._watch(child, request["timeout_s"]))
         finally:
             child.close()
+
+    def _call(self, child: Child, timeout_s: float) -> dict[str, Any]:
+        """Wait until the program ran, say then what to call and a number, and take no value that comes without it.
+
+        What to call is the server's second message, which is not read before the program has a process of its own.
+        """
+        begin = time.monotonic()
+        cause = self._watch(child, timeout_s, until_report=True)
+        task = _receive(self._control)
+        nonce = secrets.token_hex(16)
+        said = list(watching.reports_of(child))
+        if said == [{"ran": child.key}] and cause is None:
+            with contextlib.suppress(OSError):  # it ended since
+                _send_message(child.report, json.dumps({**task, "nonce": nonce}).encode())
+        elif child.written[child.report] and {"memory": True} not in said:
+            cause = cause or "killed"  # the code tried to speak for us
+        if cause is None:
+            used_s = time.monotonic() - begin - containment.waited_s(child.pid)
+            cause = self._watch(child, max(timeout_s - used_s, 0.0))
+        answer = self._ended(child, cause)
+        proof = {"key": child.key, "nonce": nonce}
+        verdicts = (said for said in watching.reports_of(child) if proof.items() <= said.items())
+        return {**answer, "value": next(verdicts, {}).get("value")}
 
     def _cell(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a cell of the session, which is started if there is none; `state_lost` says whether it survived."""
@@ -111,7 +146,7 @@ class Zygote:
         """Send a cell and wait for its end; one that takes too long is interrupted before it is killed."""
         source = request["source"].encode(errors="replace")
         try:
-            _send_all(child.report, LENGTH.pack(len(source)) + source)
+            _send_message(child.report, source)
         except OSError:
             return "killed"
         cause = self._watch(child, request["timeout_s"], until_report=True)
@@ -152,30 +187,45 @@ class Zygote:
         # A child that does not read must not hold us up.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_PATIENCE_S, 0))
         report, report_theirs = ours.detach(), theirs.detach()
-        child_fds = (stdin_fd, out_theirs, err_theirs, report_theirs)
+        child_fds: tuple[int, ...] = (stdin_fd, out_theirs, err_theirs, report_theirs)
+        key = secrets.token_hex(16)
         pid = os.fork()
         if pid == 0:
             try:
-                _take_over(child_fds, self._rules, self._prepared)
-                programs.become_program(request)
+                if request.get("is_apart"):
+                    request, child_fds = _fork_program(request, child_fds)
+                _take_over(child_fds, self._rules, self._prepared, self._import_fds)
+                programs.become_program(request, key if request["op"] != "serve" else "")
             except OSError as error:
                 os.write(2, f"cannot confine the code: {error}\n".encode())
             finally:
                 os._exit(1)
         for fd in child_fds:
             os.close(fd)
-        return Child(pid, os.pidfd_open(pid), out, err, report)
+        return Child(pid, os.pidfd_open(pid), out, err, report, key)
 
 
-def _take_over(fds: tuple[int, ...], rules: Rules, prepared: Prepared) -> None:
-    """In the child: hold nothing but its own streams, and be confined."""
+def _fork_program(request: dict[str, Any], fds: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
+    """In a child that shall test a program: start another process for that, which has a socket to us but not ours.
+
+    Returns what each of the two is to do, and the file descriptors it needs for that.
+    """
+    tests, program = (end.detach() for end in socket.socketpair())
+    if os.fork() == 0:
+        return {**request, "op": "serve"}, (*fds[:3], program)
+    return {"op": "test", "prelude": request["prelude"]}, (*fds, tests)
+
+
+def _take_over(fds: tuple[int, ...], rules: Rules, prepared: Prepared, import_fds: int) -> None:
+    """In the child: hold nothing but its own streams and folders to import from, and be confined."""
     os.setsid()
     # None of them has one of the first three numbers, so no step overwrites what a later one needs.
     for number, fd in enumerate(fds):
         os.dup2(fd, number, inheritable=number <= 2)
     os.chdir(rules.folders[0])
     containment.confine(rules, prepared)
-    os.closerange(len(fds), 1 << 16)
+    os.closerange(len(fds), FIRST_FD)
+    os.closerange(FIRST_FD + import_fds, 1 << 16)
 
 
 def _receive(control: socket.socket) -> Any:
@@ -198,10 +248,10 @@ def _send(control: socket.socket, message: Any) -> None:
     control.sendall(LENGTH.pack(len(data)) + data)
 
 
-def _send_all(fd: int, data: bytes) -> None:
+def _send_message(fd: int, data: bytes) -> None:
     os.set_blocking(fd, True)
     try:
-        _write_all(fd, data)
+        _write_all(fd, LENGTH.pack(len(data)) + data)
     finally:
         os.set_blocking(fd, False)
 
