@@ -95,6 +95,11 @@ class SessionStore(Generic[T]):
         self._drop_stale()
         return iter(list(self._entries))
 
+    def items(self) -> list[tuple[str, T]]:
+        """Return all sessions with their state, the one unused longest first; this does not count as use."""
+        self._drop_stale()
+        return [(session_id, state) for session_id, (_, state) in self._entries.items()]
+
     def __len__(self) -> int:
         self._drop_stale()
         return len(self._entries)
