@@ -86,6 +86,7 @@ NODE = "class Node:\n    def __init__(self, value, *below): self.value, self.bel
             {},
         ),
         ("def f(x): return x\nabs = None", "def test(): return abs(f(-1)) == 1", {}),
+        ("def f(): return 1", "def test(): return f() == 1", {"given": "from __future__ import annotations"}),
         ("LIMIT = 3\ndef f(): return LIMIT", "def test(): return f() == LIMIT", {"entry_points": ["f", "LIMIT"]}),
     ],
 )

@@ -66,9 +66,12 @@ def _call_program(request: dict[str, Any], key: str) -> int:
     """Run the program; then call a function of it, run a harness on it, or let another process use what it defines."""
     own_pid = _getpid()
     names = _new_module(PROGRAM_MODULE)
-    exec(f"{request['prelude']}\n{request['given']}", names)
+    for code in (request["prelude"], request["given"]):
+        exec(compile(code, FILE_NAME, "exec", dont_inherit=True), names)
     given = dict(names)
     serves = request["op"] == "serve"
+    if serves:
+        remote_objects.wait_for_start(REPORT_FD)
     status = _guarded(lambda: _execute_to_its_end(request["source"], names), reports=not serves)
     if _getpid() != own_pid:
         return status  # a fork that the program made
@@ -101,6 +104,7 @@ def _perform(task: dict[str, Any], given: dict[str, Any], own: dict[str, Any], n
 def _test_program_apart(prelude: str, key: str) -> int:
     """Run a harness on a program that runs in another process."""
     hide_from_others()
+    remote_objects.let_start(PROGRAM_FD)
     names = _new_module(PROGRAM_MODULE)
     sys.path.remove(os.getcwd())  # where the program writes
     exec(prelude, names)

@@ -23,6 +23,16 @@ def classes_in(names: Mapping[str, Any], module_name: str) -> dict[str, type]:
     return {name: one for name, one in names.items() if isinstance(one, type) and one.__module__ == module_name}
 
 
+def let_start(fd: int) -> None:
+    """In the process of the tests: say that it is out of reach, so that the program may run."""
+    _send(fd, b"")
+
+
+def wait_for_start(fd: int) -> None:
+    """In the process of the program: wait until the tests are out of its reach."""
+    _receive(fd)
+
+
 def say_failed(fd: int, *, for_memory: bool = False) -> None:
     """In the process of the program: say that it failed, and has said why."""
     _send(fd, PlainValues({}, id, id).encode(["failed", for_memory]))
