@@ -36,6 +36,7 @@
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
     ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym.ray_utils`
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
+    ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   ├── ToolCrashed                                    a tool's server error that is to count as one
@@ -113,6 +114,17 @@ class PortInUseError(GymError, OSError):
 
 class NoHeadServerError(GymError, ValueError):
     """No head server answers where one should, so nobody knows which servers run."""
+
+
+class HandlerExit(GymError):
+    """Code of a server raised SystemExit, KeyboardInterrupt or CancelledError: that ends its call, not the process."""
+
+    def __init__(self, raised: str) -> None:
+        super().__init__(raised)
+        self.raised = raised
+
+    def __str__(self) -> str:
+        return f"the server's code raised {self.raised}, which ended this call without a result"
 
 
 class JudgeError(GymError):

@@ -34,7 +34,7 @@ from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstance
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
 from nemo_gym._transport import calls, http, local, replies
-from nemo_gym._transport.failures import HEADER, FailureKind, decoded
+from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
 from nemo_gym._transport.replies import unmade_cookies as unmade_cookies
@@ -125,10 +125,9 @@ async def raise_for_status(response: ClientResponse) -> None:
         await replies.raise_for_status(response)
 
 
-def failure_message(response: ClientResponse) -> str | None:
+def read_failure(response: ClientResponse) -> Failure | None:
     """Return what the server that failed first says of it, with the line of code; None if `response` does not tell."""
-    failure = decoded(response.headers.get(HEADER))
-    return failure.message if failure else None
+    return decoded(response.headers.get(HEADER))
 
 
 async def get_response_json(response: ClientResponse) -> Any:

@@ -23,7 +23,15 @@ from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, readable
-from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded, failure_of, known_kind
+from nemo_gym._transport.failures import (
+    HEADER,
+    Failure,
+    FailureKind,
+    decoded,
+    error_of_exit,
+    failure_of,
+    known_kind,
+)
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
@@ -176,8 +184,8 @@ class Player:
         try:
             reply = await self._post(row[AGENT_REF_KEY_NAME]["name"], row)
             body = await reply.read()
-        except Exception as error:
-            return _Ending(_of_error(error, boundary))
+        except BaseException as raised:
+            return _Ending(_of_error(error_of_exit(raised), boundary))
         if reply.status >= 400:
             reason, first_cause = http.client.responses.get(reply.status, ""), reply.headers.get(HEADER, "")
             error_reply = ServerResponseError("POST", boundary, reply.status, reason, body, first_cause)

@@ -16,6 +16,7 @@ from nemo_gym._serving.direct import DirectHandler
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
 from nemo_gym._serving.route import RAISED, GymRoute, JsonHandler
 from nemo_gym._serving.session import SessionCookieMiddleware
+from nemo_gym._transport.failures import error_of_exit
 
 _OWN = (ErrorsAsJson, BodyLimit, SessionCookieMiddleware)
 
@@ -116,8 +117,8 @@ class _ShortWay:
         scope["endpoint"], scope["path_params"] = route.endpoint, {}
         try:
             reply = await route.json_handler.reply(scope, receive, send)
-        except Exception as error:
-            scope[RAISED] = error  # raised again where FastAPI expects it
+        except BaseException as raised:
+            scope[RAISED] = error_of_exit(raised)  # raised again where FastAPI expects it
             return await self.app(scope, receive, send)
         return await reply(scope, receive, send)
 

@@ -19,6 +19,7 @@ from nemo_gym._serving.guard import BodyTooLarge, JsonOf
 from nemo_gym._serving.route import RAISED, GymRoute, Plan, parsed, serialised, validated
 from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
 from nemo_gym._transport import http, local
+from nemo_gym._transport.failures import error_of_exit
 from nemo_gym._transport.handed import (
     HANDED,
     HandedResponse,
@@ -128,8 +129,8 @@ class DirectHandler:
             if isinstance(result, Response) and not isinstance(result, JsonOf):
                 return await self._sent(call, session, request, result)
             return HandedResponse(call.method, call.url, self._content(result), session)
-        except Exception as error:
-            return await self._raised(call, session, error)
+        except BaseException as raised:
+            return await self._raised(call, session, error_of_exit(raised))
 
     def _session(self, cookies: Mapping[str, Any] | None) -> OpenSession:
         if isinstance(cookies, UnmadeCookies):

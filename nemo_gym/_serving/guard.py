@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._transport.failures import HEADER, FailureKind, failure_of
+from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._util.seldom import Seldom
 from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
@@ -46,10 +46,11 @@ class ErrorsAsJson:
 
         try:
             await self.app(scope, receive, watched_send)
-        except Exception as error:
+        except BaseException as raised:
+            error = error_of_exit(raised)
             self._say(scope, error)
             if started:
-                raise  # part of a reply is out: only a broken connection tells the client
+                raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
             reply = json_reply(500, describe(error, self._server_name))
             verifies = split_rollout_prefix(scope["path"]).rest == "/verify"
             kind: FailureKind = "verifier" if verifies else self._kind

@@ -58,7 +58,9 @@ def build(spec: InlineSpec) -> Any:
         raise
     except SystemExit as error:
         raise ServerDied(spec.name, f"exited with code {error.code or 0} while it was loaded", _lines(error)) from error
-    except Exception as error:
+    except BaseException as error:
+        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+            raise  # the user's
         raise ServerDied(spec.name, "could not be loaded", _lines(error)) from error
 
 

@@ -8,7 +8,7 @@ path and query parameters, `Depends`, streams, forms, is left to FastAPI as it i
 
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nemo_gym._transport.failures import error_of_exit
 
 _OTHER_INJECTIONS = (
     "websocket_param_name",
@@ -60,6 +62,20 @@ class GymRoute(APIRoute):
         plan = _plan_for(self)
         if plan is not None:
             self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return FastAPI's handler; what leaves it is an ordinary error, also in a task that a middleware has made."""
+        handle = super().get_route_handler()
+
+        async def handle_exits(request: Request) -> Response:
+            try:
+                return await handle(request)
+            except Exception:
+                raise
+            except BaseException as raised:
+                raise error_of_exit(raised) from raised
+
+        return handle_exits
 
 
 def _plan_for(route: APIRoute) -> Plan | None:

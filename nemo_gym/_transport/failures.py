@@ -5,6 +5,7 @@ A server that fails puts it into a header of its error reply; the next server pa
 whoever asked for the rollout learns of the first cause and not of the last symptom.
 """
 
+import asyncio
 import json
 import traceback
 from dataclasses import asdict, dataclass
@@ -15,7 +16,7 @@ from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply
-from nemo_gym.errors import JudgeError, RolloutFailure, ServerCallError
+from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerCallError
 
 FailureKind = Literal[
     "model_endpoint",
@@ -32,6 +33,8 @@ KEY_REFUSED = ("401", "403")
 """Causes that say: the endpoint does not let this user in."""
 NOT_THERE = ("refused", "unknown host", "TLS")
 """Causes that say: nobody, or somebody else, answers at the URL."""
+EXITED = "exit"
+"""The cause that says: a server's code tried to leave its process."""
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
 _MESSAGE_LIMIT = 2000
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
@@ -59,6 +62,11 @@ class Failure:
         """Whether nobody, or somebody else, answers at the URL of the model."""
         return self.kind == "model_endpoint" and self.cause in NOT_THERE
 
+    @property
+    def has_exited(self) -> bool:
+        """Whether a server's code tried to leave its process: no answer of any kind."""
+        return self.cause == EXITED
+
     def encoded(self) -> str:
         """As a header value."""
         return json.dumps({**asdict(self), "message": self.message[:_MESSAGE_LIMIT]})
@@ -84,6 +92,8 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
         return Failure("timeout", _place(error) or boundary, True, str(error) or "the deadline passed")
     if isinstance(error, ServerUnreachable):
         return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
+    if isinstance(error, HandlerExit):
+        return Failure(own_kind, boundary, False, error_and_place(error), EXITED)
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
@@ -93,6 +103,22 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
         return Failure(_kind_at(place), place, False, str(error))
     return Failure(own_kind, boundary, False, error_and_place(error))
+
+
+def error_of_exit(raised: BaseException) -> Exception:
+    """Return what someone's code raised as an error that ends one call only.
+
+    Raise it instead if it is no one's mistake: the running task is being cancelled, or its coroutine closed.
+    """
+    if isinstance(raised, Exception):
+        return raised
+    task = asyncio.current_task()
+    is_cancelled = isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling() > 0)
+    if is_cancelled or isinstance(raised, GeneratorExit):
+        raise raised
+    error = HandlerExit(repr(raised)).with_traceback(raised.__traceback__)
+    error.__cause__ = raised
+    return error
 
 
 def error_and_place(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from pydantic import Field
 from nemo_gym import component_search_roots
 from nemo_gym._checks.contract import Check, check
 from nemo_gym._config.overrides import override_token
+from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym.cli import render
 from nemo_gym.cli.check_subject import ANY_MODEL, Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
 from nemo_gym.cli.env_config import Kind, named_config
@@ -112,10 +113,10 @@ def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
 def _check_logged(config: DictConfig, shipped: Shipped, missing_model: StoodIn | None) -> Checked:
     """Check one server; what it prints is of interest only where something is wrong."""
     if config.get(NEMO_GYM_LOG_DIR_KEY_NAME) or config.get(VERBOSE_KEY_NAME):
-        return asyncio.run(_check_server(config, shipped, missing_model))
+        return run_beside_servers(_check_server(config, shipped, missing_model), asyncio.new_event_loop)
     with tempfile.TemporaryDirectory() as folder:
         config[NEMO_GYM_LOG_DIR_KEY_NAME] = folder
-        checked = asyncio.run(_check_server(config, shipped, missing_model))
+        checked = run_beside_servers(_check_server(config, shipped, missing_model), asyncio.new_event_loop)
         log = Path(folder) / f"{shipped.name}.log"
         text = log.read_text(encoding="utf-8") if log.is_file() and not checked.is_fine else ""
     if "Traceback" in text:

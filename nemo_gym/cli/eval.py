@@ -30,6 +30,8 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.resume import can_resume, what_is_left
 from nemo_gym._rollouts.types import Row
+from nemo_gym._serving.event_loop import run_beside_servers
+from nemo_gym._transport.failures import error_and_place
 from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
@@ -45,7 +47,7 @@ from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -107,18 +109,22 @@ def run(overrides: list[str]) -> int:
     # On its way out Python would search all that is left for cycles: most of a second, for nothing.
     atexit.register(gc.freeze)
     paths = RunPaths.of(settings.output_jsonl_fpath)
-    import uvloop
-
     with exporting(config, rollouts_too=settings.upload_rollouts) as export:
-        if settings.rollout_collection_driver:
-            return uvloop.run(_drive(config, settings, paths, export))
-        with run_lock(paths):
-            try:
-                return uvloop.run(_run(config, settings, paths, export))
-            except asyncio.CancelledError:
-                return _INTERRUPTED
-            finally:
-                paths.materialized_draft.unlink(missing_ok=True)  # there if the run did not begin
+        try:
+            if settings.rollout_collection_driver:
+                return run_beside_servers(_drive(config, settings, paths, export))
+            with run_lock(paths):
+                try:
+                    return run_beside_servers(_run(config, settings, paths, export))
+                except asyncio.CancelledError:
+                    return _INTERRUPTED
+                finally:
+                    paths.materialized_draft.unlink(missing_ok=True)  # there if the run did not begin
+        except SystemExit as raised:
+            raise GymError(
+                f"the run was left by {error_and_place(raised)} before its rollouts were accounted for\n"
+                "hint: raise an ordinary exception there; then run the same command again with `--resume`"
+            ) from raised
 
 
 async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
@@ -213,8 +219,9 @@ def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> 
     if control.abort_reason is not None:
         render.error(f"the run was given up.\n{control.abort_reason}")
         return 1
-    if counts.not_played:
-        render.note(f"{counts.not_played} of {counts.requested} rollouts were not played.")
+    not_played = counts.requested - counts.scored - counts.failed
+    if not_played:
+        render.note(f"{not_played} of {counts.requested} rollouts were not played.")
         render.note("hint: run the same command again with `--resume`")
         return _INTERRUPTED if control.is_stopping else 1
     allowed = settings.failures_allowed(counts.requested)

@@ -20,6 +20,7 @@ from nemo_gym._rollouts.lock import run_lock
 from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row, Scored, key_of
+from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
@@ -51,9 +52,7 @@ def reverify(overrides: list[str]) -> int:
     leave_out_players(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(RolloutReverificationConfig, plain)
-    import uvloop
-
-    return uvloop.run(_reverify(config, settings))
+    return run_beside_servers(_reverify(config, settings))
 
 
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:

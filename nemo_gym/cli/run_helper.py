@@ -20,6 +20,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback, reachable_url
 from nemo_gym.cli import render
@@ -160,8 +161,7 @@ class _Run:
 
     def _work(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._serve())
+            run_beside_servers(self._serve(), lambda: self._loop)
         except SystemExit as error:
             code = error.code or 0
             self._tell_end(GymError(f"a server that shares this process exited with code {code}.\n{_OWN_PROCESS}"))

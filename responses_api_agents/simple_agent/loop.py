@@ -29,7 +29,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient, failure_message, get_response_model, unmade_cookies
+from nemo_gym.server_utils import ServerClient, get_response_model, read_failure, unmade_cookies
 
 MAX_SILENT_REPLIES = 3
 """How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
@@ -279,13 +279,15 @@ class Toolbox:
         self._cookies.add(reply.cookies)
         text = await _text_of(reply)
         if not reply.ok and reply.status >= 500:
-            self._note_crash(call.name, reply.status, failure_message(reply) or text)
+            self._note_crash(call.name, reply, text)
         return text, None if reply.ok else f"http_{reply.status}"
 
-    def _note_crash(self, tool: str, status: int, message: str) -> None:
+    def _note_crash(self, tool: str, reply: ClientResponse, text: str) -> None:
+        failure = read_failure(reply)
         # A traceback ends with what matters.
-        crash = {"tool": tool, "status": status, "message": message[-_CRASH_CHARACTERS:]}
-        if self._tool_errors == "fail":
+        message = (failure.message if failure else text)[-_CRASH_CHARACTERS:]
+        crash = {"tool": tool, "status": reply.status, "message": message}
+        if self._tool_errors == "fail" or (failure is not None and failure.has_exited):
             raise ToolCrashed(**crash)
         self._crashes.append(crash)
 

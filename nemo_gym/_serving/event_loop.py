@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run a program on an event loop that it shares with servers, whose code may try to end the process."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from nemo_gym._transport.failures import error_and_place
+
+LOG = logging.getLogger(__name__)
+T = TypeVar("T")
+
+
+def run_beside_servers(
+    main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+) -> T:
+    """Run `main` to its end, as `asyncio.run` does, on uvloop unless told otherwise.
+
+    SystemExit and KeyboardInterrupt of any other task stop an event loop. Here they are logged, and the loop goes on:
+    whoever waits for that task gets the exception.
+    """
+    import uvloop
+
+    with asyncio.Runner(loop_factory=loop_factory or uvloop.new_event_loop) as runner:
+        task = runner.get_loop().create_task(main)
+        while not task.done():
+            try:
+                runner.run(_wait_for(task))
+            except (SystemExit, KeyboardInterrupt) as raised:
+                # Ctrl-C cancels `task` first.
+                if task.done() or task.cancelling():
+                    raise
+                LOG.error(
+                    "a task of a server in this process raised %s; it ends, and all else goes on",
+                    error_and_place(raised),
+                )
+        return task.result()
+
+
+async def _wait_for(task: asyncio.Task[Any]) -> None:
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,))
+        raise
