@@ -23,6 +23,7 @@ from nemo_gym._serving.guard import JsonOf, describe, json_reply
 from nemo_gym._serving.route import parsed, unfit_request, validated
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, failure_of
+from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
 from nemo_gym._wire.errors import InvalidModelReply
 from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
@@ -123,8 +124,13 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             asked = validate_streaming_responses_params(params)
         except ValidationError as error:
             raise unfit_request(error, params) from error
+
+        async def answer() -> Any:
+            reply = await self._dispatch_answer(self.responses, request, asked)
+            return _require_answer(reply, explain_unanswered_response(reply))
+
         return await self._dispatch_stream(
-            lambda: self._dispatch_answer(self.responses, request, asked),
+            answer,
             lambda reply: responses_events(reply, Restore(names, ())),
             lambda message: map(str.encode, synthesize_responses_failure_sse(message, model=asked.model)),
         )
@@ -141,7 +147,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         async def answer() -> Any:
             reply = await self._dispatch_answer(self.chat_completions, request, body)
             await capture_tokens(reply)  # chunks hold them piecemeal
-            return reply
+            return _require_answer(reply, explain_unanswered_completion(reply))
 
         return await self._dispatch_stream(
             answer,
@@ -177,6 +183,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
             await capture_tokens(reply)  # the Anthropic dialect has no place for them
+            _require_answer(reply, explain_unanswered_response(reply))
             return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
 
         if asked.stream:
@@ -227,6 +234,16 @@ def _name_unfit_reply(error: ValidationError) -> InvalidModelReply:
         f"what the model endpoint sent is no {error.title}: {problems}\n"
         "hint: look at the endpoint's reply; a proxy or another API version may have changed its fields"
     )
+
+
+def _require_answer(reply: Any, reason: str | None) -> Any:
+    """Return `reply`; InvalidModelReply if there is a `reason` why it is no answer.
+
+    For dialects in which nobody can tell that from an empty answer. Elsewhere the caller sees what the handler sent.
+    """
+    if reason is not None:
+        raise InvalidModelReply(f"the model's reply is no answer: {reason}")
+    return reply
 
 
 @cache

@@ -19,6 +19,9 @@ from starlette.responses import JSONResponse
 from nemo_gym._util import aio
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
+from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.chat import NeMoGymChatCompletion
+from nemo_gym._wire.response import NeMoGymResponse
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
@@ -37,7 +40,10 @@ async def call_judge(
     try:
         response = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         await raise_for_status(response)
-        return response_model.model_validate(await _reply(response))
+        answer = response_model.model_validate(await _reply(response))
+        if reason := _explain_unanswered(answer):
+            raise JudgeError(f"judge {server_name!r} gave no answer at {url_path}: {reason}")
+        return answer
     except JudgeError:
         raise
     except Exception as error:
@@ -96,6 +102,12 @@ def _body_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[s
     arguments = signature.bind_partial(*args, **kwargs).arguments
     candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
     return next((value for value in candidates if isinstance(value, BaseModel)), None)
+
+
+def _explain_unanswered(reply: BaseModel) -> str | None:
+    if isinstance(reply, NeMoGymResponse):
+        return explain_unanswered_response(reply)
+    return explain_unanswered_completion(reply) if isinstance(reply, NeMoGymChatCompletion) else None
 
 
 async def _reply(response: Any) -> Any:

@@ -16,6 +16,8 @@ from pydantic import BaseModel
 from nemo_gym._wire import convert_from_chat as from_chat
 from nemo_gym._wire import convert_params, convert_think
 from nemo_gym._wire import convert_to_chat as to_chat
+from nemo_gym._wire.answers import explain_unanswered_completion as explain_unanswered_completion
+from nemo_gym._wire.answers import explain_unanswered_response as explain_unanswered_response
 from nemo_gym._wire.chat import NeMoGymChatCompletion, NeMoGymChoice
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
 from nemo_gym._wire.convert_from_chat import usage_detail as _usage_detail  # noqa: F401  litellm_model imports it

@@ -164,7 +164,7 @@ class Crooked(Parrot):
     ("content", "expected", "said"),
     [
         ("no message", 502, "choices.0.message: Field required"),
-        ("no choices", 502, "without choices"),
+        ("no choices", 502, "it has no choices"),
         ("two", 422, "n=2"),
         ("bad", 422, "valid number"),
     ],

@@ -13,6 +13,7 @@ import orjson
 from pydantic import BaseModel
 
 from nemo_gym._wire import convert_parts
+from nemo_gym._wire.answers import explain_unanswered_completion
 from nemo_gym._wire.convert_plain import field, plain
 from nemo_gym._wire.errors import InvalidModelReply
 from nemo_gym._wire.items import (
@@ -147,11 +148,12 @@ def other_item(message: Message) -> BaseModel:
 
 
 def first_choice(completion: BaseModel | Mapping[str, Any]) -> Any:
-    """The choice that is the reply. A success without choices is a failure of the endpoint, not an empty answer."""
-    if choices := field(completion, "choices"):
-        return choices[0]
+    """Return the choice that is the reply; InvalidModelReply if the completion is no answer."""
+    reason = explain_unanswered_completion(completion)
+    if reason is None:
+        return field(completion, "choices")[0]
     raise InvalidModelReply(
-        "the model endpoint sent a chat completion without choices.\n"
+        f"the model endpoint sent a chat completion that is no answer: {reason}.\n"
         "hint: the endpoint failed or refused while reporting success; its log says why",
         orjson.dumps(plain(completion), default=repr).decode()[:2000],
     )

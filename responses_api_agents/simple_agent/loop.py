@@ -29,6 +29,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
+from nemo_gym.responses_converter import explain_unanswered_response
 from nemo_gym.server_utils import ServerClient, get_response_model, read_failure, unmade_cookies
 
 MAX_SILENT_REPLIES = 3
@@ -140,10 +141,10 @@ async def parsed(kind: type[ModelT], reply: ClientResponse, server: str, path: s
 
 
 async def model_reply(reply: ClientResponse, server: str, path: str) -> NeMoGymResponse:
-    """What a model answered. A reply in which the provider reports an error is a failure, not an empty answer."""
+    """Return what a model answered; InvalidReply if the reply is no answer, such as one that reports an error."""
     answer = await parsed(NeMoGymResponse, reply, server, path)
-    if answer.error is not None:
-        raise InvalidReply(server, path, f"it reports an error: {answer.error.message}", _start_of(await reply.read()))
+    if reason := explain_unanswered_response(answer):
+        raise InvalidReply(server, path, f"it is no answer: {reason}", _start_of(await reply.read()))
     return answer
 
 

@@ -11,41 +11,47 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponse
-from nemo_gym.responses_converter import InvalidModelReply
+from nemo_gym.responses_converter import (
+    InvalidModelReply,
+    explain_unanswered_completion,
+    explain_unanswered_response,
+)
 
 _SHOWN = 2000
 
 
 def chat_completion(reply: Mapping[str, Any], endpoint: str) -> NeMoGymChatCompletion:
-    """`reply` as a chat completion. A success without choices is a failure of the endpoint, not an empty answer."""
-    require_choices(reply, endpoint)
+    """Return `reply` as a chat completion; InvalidModelReply if it is none, or no answer."""
+    require_completion(reply, endpoint)
     try:
         return NeMoGymChatCompletion.model_validate(reply)
     except ValidationError as error:
         raise _not_a("chat completion", reply, endpoint, error) from error
 
 
-def require_choices(reply: Mapping[str, Any], endpoint: str) -> None:
-    """Raise unless `reply` has at least one choice."""
-    if isinstance(reply.get("choices"), list) and reply["choices"]:
-        return
-    raise InvalidModelReply(
-        f"the endpoint {endpoint} reported success but sent no choices.\n"
-        "hint: it failed or refused without saying so; its own log says why",
-        shown(reply),
-    )
+def require_completion(reply: Mapping[str, Any], endpoint: str) -> None:
+    """Raise unless `reply`, a chat completion, is an answer."""
+    if reason := explain_unanswered_completion(reply):
+        raise _no_answer(reply, endpoint, reason)
 
 
 def response(reply: Mapping[str, Any], endpoint: str) -> NeMoGymResponse:
-    """`reply` as a response. One that says that it failed is an error, although it came with status 200."""
-    if reply.get("status") == "failed":
-        raise InvalidModelReply(
-            f"the endpoint {endpoint} sent a response that failed: {reply.get('error')}", shown(reply)
-        )
+    """Return `reply` as a response; InvalidModelReply if it is none, or no answer."""
     try:
-        return NeMoGymResponse.model_validate(reply)
+        answer = NeMoGymResponse.model_validate(reply)
     except ValidationError as error:
         raise _not_a("response", reply, endpoint, error) from error
+    if reason := explain_unanswered_response(reply):
+        raise _no_answer(reply, endpoint, reason)
+    return answer
+
+
+def _no_answer(reply: Mapping[str, Any], endpoint: str, reason: str) -> InvalidModelReply:
+    return InvalidModelReply(
+        f"the endpoint {endpoint} reported success, but its reply is no answer: {reason}.\n"
+        "hint: it failed or refused without saying so; its own log says why",
+        shown(reply),
+    )
 
 
 def _not_a(kind: str, reply: Mapping[str, Any], endpoint: str, error: ValidationError) -> InvalidModelReply:

@@ -242,14 +242,14 @@ class VLLMModel(SimpleResponsesAPIModel):
     ) -> NeMoGymChatCompletion:
         """`reply` with its reasoning in the text and its tokens on the message."""
         endpoint = f"{getattr(client, 'base_url', '')}{path}"
-        replies.require_choices(reply, endpoint)
+        replies.require_completion(reply, endpoint)
         reply = {**reply, "choices": [self._with_reasoning_in_text(choice) for choice in reply["choices"]]}
         if self.config.return_token_id_information:
             reply = await tokens.with_token_bundle(reply, lambda: self._tokenize(client, to_tokenize))
         return replies.chat_completion(reply, endpoint)
 
     def _with_reasoning_in_text(self, choice: dict[str, Any]) -> dict[str, Any]:
-        message = choice.get("message") or {}
+        message = choice["message"]
         if self.config.uses_reasoning_parser:
             return {
                 **choice,

@@ -91,7 +91,8 @@ def as_chat_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
 
 def _as_chat_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     chat = {name: value for name, value in choice.items() if name not in ("text", "logprobs", "prompt_token_ids")}
-    chat["message"] = {"role": "assistant", "content": choice.get("text")}
+    text = choice.get("text")
+    chat["message"] = None if text is None else {"role": "assistant", "content": text}
     if logprobs := choice.get("logprobs"):
         pairs = zip(logprobs["tokens"], logprobs["token_logprobs"], strict=True)
         content = [{"token": token, "logprob": value, "bytes": None, "top_logprobs": []} for token, value in pairs]

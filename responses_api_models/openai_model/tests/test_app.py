@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from nemo_gym.server_utils import ServerClient
-from nemo_gym.testing import build_server, running
+from nemo_gym.testing import build_server, message, running
 from responses_api_models.openai_model.app import SimpleModelServer, SimpleModelServerConfig
 from tests.support.fake_openai import (
     FakeOpenAI,
@@ -103,7 +103,7 @@ async def test_no_more_requests_are_under_way_than_allowed():
         most = max(most, under_way)
         await release.wait()
         under_way -= 1
-        return {**REPLY, "output": []}
+        return REPLY
 
     model._client = MagicMock(spec=NeMoGymAsyncOpenAI)
     model._client.create_response = slow
@@ -168,7 +168,7 @@ REPLY = {
     "created_at": 1.0,
     "model": "m",
     "object": "response",
-    "output": [],
+    "output": [message("2").model_dump()],
     "parallel_tool_calls": True,
     "tool_choice": "auto",
     "tools": [],

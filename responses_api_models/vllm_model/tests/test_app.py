@@ -545,19 +545,17 @@ async def test_a_busy_endpoint_is_asked_again_and_a_broken_one_given_up():
         (cut_off(chat("2")), "unexpected end of data"),
         (without_choices(), "no choices"),
         (of_json({"error": {"message": "quota"}}), "quota"),
-        (of_json({"choices": [{"index": 0, "finish_reason": "stop"}]}), "no chat completion"),
+        (of_json({"choices": [{"index": 0, "finish_reason": "stop"}]}), "no message"),
         (of_json(["not", "an", "object"]), "expected an object"),
     ],
 )
 @pytest.mark.parametrize("tokens", [True, False])
 async def test_a_bad_reply_is_an_error_naming_the_endpoint_and_never_an_empty_answer(reply, words, tokens):
-    if tokens and words == "no chat completion":
-        words = "no token ids"
     async with FakeOpenAI(reply) as fake, served(fake, return_token_id_information=tokens) as client:
         status, answer = await ask(client)
     assert status == 500
     assert words in answer
-    assert f"{fake.base_url}/chat/completions" in answer or words == "no token ids"
+    assert f"{fake.base_url}/chat/completions" in answer
 
 
 # --- /v1/completions --------------------------------------------------------------------------------------------------
