@@ -7,6 +7,7 @@ this module's name, so that pickles and tracebacks show where to import them fro
 
 import asyncio
 import logging
+import math
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -16,7 +17,7 @@ from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._config.secrets import MASK, is_secret_key
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
-from nemo_gym._transport.deadline import within
+from nemo_gym._transport.deadline import find_earliest_end, within
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.seldom import Seldom
@@ -258,7 +259,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def _call(self, method: str, url: str, **kwargs: Any) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
-        give_up_at = asyncio.get_running_loop().time() + self.timeout_s
+        # A pause that outlasts whoever waits for the answer would only hide why there is none.
+        callers_end = find_earliest_end()
+        give_up_at = min(asyncio.get_running_loop().time() + self.timeout_s, callers_end or math.inf)
         try:
             response, reply = await within(
                 self.timeout_s, method, url, self._good_answer(method, url, give_up_at, headers=headers, **kwargs)

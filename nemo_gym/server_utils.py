@@ -234,6 +234,8 @@ class ServerClient(BaseModel):
         path = self._with_rollout_prefix(address, url_path)
         app = local.hosted_app(address.host, address.port)
         if app is None or not calls.TAKEN.issuperset(kwargs):
+            if (headers := calls.with_seconds_left(kwargs.get("headers"))) is not None:
+                kwargs["headers"] = headers
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
         reply: ClientResponse = await calls.call_app(app, method, address.base_url, path, server=where, **kwargs)

@@ -20,6 +20,8 @@ HISTOGRAM = "histogram"
 _HISTOGRAM_BINS = 10
 # Sums of squares of larger numbers would overflow.
 _LARGE = 1e150
+# A division by a power of two is exact.
+_HUGE_UNIT = 2.0**600
 
 Number = int | float
 
@@ -48,11 +50,18 @@ def warn_of_broken(broken: Counter[str]) -> None:
 
 
 def mean(values: Sequence[Number]) -> float:
-    """The exact mean, rounded once."""
+    """Return the exact mean, rounded once; NaN if infinities cancel each other out."""
     try:
         return math.fsum(values) / len(values)
     except OverflowError:
         return math.fsum(value / len(values) for value in values)
+    except ValueError:
+        return math.nan
+
+
+def unit_of(values: Sequence[Number]) -> float:
+    """Return what to divide `values` by so that their squares and sums don't overflow: 1, or a power of two."""
+    return 1.0 if max(-min(values), max(values)) <= _LARGE else _HUGE_UNIT
 
 
 def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 import orjson
 
-from nemo_gym._metrics.describe import Number
+from nemo_gym._metrics.describe import Number, mean, unit_of
 
 Curve = Sequence[float]
 
@@ -28,7 +28,10 @@ def pass_curve(scores: Sequence[Number]) -> Curve:
 
 def average_curve(scores: Sequence[Number]) -> Curve:
     """pass@1[avg-of-k]: the mean of the first k."""
-    return [total / k for k, total in enumerate(accumulate(scores), 1)]
+    curve = [total / k for k, total in enumerate(accumulate(scores), 1)]
+    if not curve or math.isfinite(curve[-1]):
+        return curve
+    return [mean(scores[:k]) for k in range(1, len(scores) + 1)]  # their sum is too large
 
 
 def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve:
@@ -54,13 +57,13 @@ def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve
 def spread_curve(scores: Sequence[Number]) -> Curve:
     """The sample standard deviation of the first k; 0 for k = 1."""
     curve: list[float] = []
-    centre, squares = 0.0, 0.0
+    centre, squares, unit = 0.0, 0.0, unit_of(scores) if scores else 1.0
     for k, score in enumerate(scores, 1):
         # Welford's update: one pass, and no difference of two large sums.
-        step = score - centre
+        step = score / unit - centre
         centre += step / k
-        squares += step * (score - centre)
-        curve.append(math.sqrt(squares / (k - 1)) if k > 1 else 0.0)
+        squares += step * (score / unit - centre)
+        curve.append(math.sqrt(squares / (k - 1)) * unit if k > 1 else 0.0)
     return curve
 
 

@@ -5,6 +5,7 @@ Rows are planned rollouts (materialized inputs), results are finished ones; they
 whatever their order. Nothing is read or written here.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -113,7 +114,7 @@ def _reward_summary(rewards: Sequence[Number], pass_threshold: float | None) -> 
     average = mean(rewards)
     return {
         "avg_reward": average,
-        "std_reward": mean([(reward - average) ** 2 for reward in rewards]) ** 0.5,
+        "std_reward": math.dist(rewards, [average] * len(rewards)) / math.sqrt(len(rewards)),
         "min_reward": min(rewards),
         "max_reward": max(rewards),
         "total_samples": len(rewards),

@@ -4,12 +4,12 @@
 Whether the difference between two files means anything is computed as `gym eval compare` does it.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
+from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.blocks import Block
 from nemo_gym._reports.conversation import Rollout
 from nemo_gym._reports.groups import group_rows, scored_rewards
@@ -158,8 +158,8 @@ def _match(task: int, before: _Task, after: _Task) -> TaskMatch:
     return TaskMatch(
         task=task,
         task_label=before.label,
-        baseline_mean=_mean(before.rewards),
-        run_mean=_mean(after.rewards),
+        baseline_mean=mean(before.rewards),
+        run_mean=mean(after.rewards),
         n_baseline=len(before.rewards),
         n_run=len(after.rewards),
         baseline_row=before.row,
@@ -189,7 +189,3 @@ def _note(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> str:
 
 def _asks(index: Index, row: int) -> str:
     return preview_of(index.read(row))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return math.fsum(values) / len(values)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rollouts of each task together: a few numbers per task, in arrays, for any number of tasks."""
 
-import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.facts import FAILED, SCORED
 from nemo_gym._reports.preview import Preview
@@ -79,7 +79,7 @@ def describe_group(columns: Columns, rows: Sequence[int]) -> TaskGroup:
         n_rollouts=len(rows),
         n_scored=len(rewards),
         n_failed=sum(1 for row in rows if columns.flags[row] & FAILED),
-        mean_reward=math.fsum(rewards) / len(rewards) if rewards else None,
+        mean_reward=mean(rewards) if rewards else None,
         min_reward=min(rewards, default=None),
         max_reward=max(rewards, default=None),
         pass_rate=sum(reward >= PASS_REWARD for reward in rewards) / len(rewards) if rewards else None,
@@ -110,5 +110,6 @@ def _value(columns: Columns, rows: "array[int]", sort: str) -> tuple[float, ...]
     rewards = scored_rewards(columns, rows)
     if not rewards:
         return ()
-    mean = math.fsum(rewards) / len(rewards)
-    return (sum(reward >= PASS_REWARD for reward in rewards) / len(rewards), mean) if sort == "pass_rate" else (mean,)
+    average = mean(rewards)
+    pass_rate = sum(reward >= PASS_REWARD for reward in rewards) / len(rewards)
+    return (pass_rate, average) if sort == "pass_rate" else (average,)

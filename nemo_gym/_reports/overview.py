@@ -4,7 +4,6 @@
 Made of the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between two calls.
 """
 
-import math
 import random
 from array import array
 from collections import Counter
@@ -14,6 +13,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
+from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.facts import CUT_OFF, SCORED, TOOL_ERROR
 from nemo_gym._reports.failures import FailureCount, count_failures, failed_rollouts
@@ -237,7 +237,7 @@ def _rates(by_task: Iterable[tuple[int, list[float]]]) -> Iterator[tuple[float, 
     for row, rewards in by_task:
         if rewards:
             n = len(rewards)
-            yield sum([reward >= PASS_REWARD for reward in rewards]) / n, math.fsum(rewards) / n, row, n
+            yield sum([reward >= PASS_REWARD for reward in rewards]) / n, mean(rewards), row, n
 
 
 def _task_rate(columns: Columns, pass_rate: float, mean_reward: float, row: int, n: int) -> TaskRate:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nemo_gym._metrics.describe import Number
+from nemo_gym._metrics.describe import Number, mean
 from nemo_gym._reports.groups import PASS_REWARD
 from nemo_gym._reports.histogram import Histogram, histogram_of
 from nemo_gym._reports.preview import preview_of
@@ -98,9 +98,9 @@ def rank_tasks(
 
 def _ranked(task: int, rewards: Sequence[Number], threshold: float) -> RankedTask:
     n = len(rewards)
-    mean = math.fsum(rewards) / n
-    std = 0.0 if min(rewards) == max(rewards) else math.dist(rewards, [mean] * n) / math.sqrt(n)
-    return RankedTask(task, n, mean, std, sum(reward >= threshold for reward in rewards) / n)
+    average = mean(rewards)
+    std = 0.0 if min(rewards) == max(rewards) else math.dist(rewards, [average] * n) / math.sqrt(n)
+    return RankedTask(task, n, average, std, sum(reward >= threshold for reward in rewards) / n)
 
 
 def _prompt_of(row: Mapping[str, Any]) -> str:

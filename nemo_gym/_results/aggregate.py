@@ -173,7 +173,8 @@ def _aggregate(
     # A server may mean something else by a name; then it alone knows how sure its number is.
     theirs = own.get("agent_metrics") or {}
     for name, values in field_means(agent.runs, [len(runs) for _, runs in tasks]):
-        if math.isclose(theirs.get(f"mean/{name}", math.nan), values.mean, rel_tol=1e-9, abs_tol=1e-12):
+        their_mean = theirs.get(f"mean/{name}")
+        if isinstance(their_mean, int | float) and math.isclose(their_mean, values.mean, rel_tol=1e-9, abs_tol=1e-12):
             measured[f"mean/{name}"] = interval_of_mean(values.per_task, binary=values.binary), values.n
     return AgentAggregate(
         agent=agent.agent,

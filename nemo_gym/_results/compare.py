@@ -6,15 +6,15 @@ task in both, are reported and take no part.
 """
 
 import hashlib
-import math
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import orjson
 
+from nemo_gym._metrics.describe import mean
 from nemo_gym._results.intervals import Interval, interval_of_mean, t_quantile
 from nemo_gym._results.rows import ResultsError, count_of, planned_lines
 from nemo_gym._results.runs import are_binary, read_runs, rewards_of
@@ -55,7 +55,7 @@ class RunRewards:
 
     def overall(self) -> Interval:
         binary = all(are_binary(rewards) for rewards in self.tasks.values())
-        return interval_of_mean([_mean(rewards) for rewards in self.tasks.values()], binary=binary)
+        return interval_of_mean([mean(rewards) for rewards in self.tasks.values()], binary=binary)
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def compare_rewards(
             f"{baseline.path!r} and {run.path!r} have no task in common ({len(different)} indices stand for different "
             f"tasks).\nhint: compare runs over the same input file"
         )
-    before, after = ([_mean(one.tasks[task]) for task in paired] for one in (baseline, run))
+    before, after = ([mean(one.tasks[task]) for task in paired] for one in (baseline, run))
     differences = [second - first for first, second in zip(before, after, strict=True)]
     interval = interval_of_mean(differences)
     resampled = 1 < len(paired) <= _MOST_RESAMPLED
@@ -203,8 +203,8 @@ def compare_rewards(
         baseline=baseline.path,
         run=run.path,
         n_paired=len(paired),
-        baseline_mean=_mean(before),
-        run_mean=_mean(after),
+        baseline_mean=mean(before),
+        run_mean=mean(after),
         difference=interval.estimate,
         ci95=bootstrap_interval(differences, resamples, seed) if resampled else _t_bounds(interval),
         ci95_method="bootstrap" if resampled else "t",
@@ -256,8 +256,3 @@ def _content(row: Row) -> bytes:
 
 def _differs(first: bytes | None, second: bytes | None) -> bool:
     return first is not None and second is not None and first != second
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return math.fsum(listed) / len(listed)

@@ -12,7 +12,7 @@ from itertools import accumulate
 from operator import add
 from typing import Any
 
-from nemo_gym._metrics.describe import Number
+from nemo_gym._metrics.describe import Number, mean
 from nemo_gym._metrics.pass_at_k import Curve, average_curve, majority_curve, pass_curve, spread_curve
 from nemo_gym._metrics.pass_majority import NO_ANSWER, PER_SAMPLE_AGGREGATE, STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS
 from nemo_gym._results.intervals import Interval, interval_of_mean
@@ -54,7 +54,7 @@ def curve_metrics(
 
 def interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
     """Return the mean over tasks of their means: every task counts alike, however many of its rollouts were scored."""
-    return interval_of_mean([math.fsum(of_task) / len(of_task) for of_task in values], binary=binary)
+    return interval_of_mean([mean(of_task) for of_task in values], binary=binary)
 
 
 def headline_intervals(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
@@ -91,16 +91,18 @@ def _add_spread(metrics: dict[str, Any], name: str, per_run: Sequence[float]) ->
 
 
 def _means(curves: Iterable[Curve]) -> list[float]:
-    return [_PERCENT * (math.fsum(values) / len(values)) for values in _by_k(curves)]
+    return [_PERCENT * mean(values) for values in _by_k(curves)]
 
 
 def _averages_by_k(scores: Sequence[Sequence[Number]]) -> list[Sequence[float]]:
     """The mean of the first k scores, for k = 1, 2, …: of every task that has so many."""
-    if len(set(map(len, scores))) > 1:
-        return _by_k(map(average_curve, scores))
-    # Where all have equally many, sums of columns are the sums of all tasks at once.
-    totals = accumulate(_by_k(scores), lambda total, column: [*map(add, total, column)])
-    return [[value / k for value in total] for k, total in enumerate(totals, 1)]
+    if len(set(map(len, scores))) == 1:
+        # Where all have equally many, sums of columns are the sums of all tasks at once.
+        totals = accumulate(_by_k(scores), lambda total, column: [*map(add, total, column)])
+        averages = [[value / k for value in total] for k, total in enumerate(totals, 1)]
+        if all(map(math.isfinite, averages[-1])):
+            return [*averages]
+    return _by_k(map(average_curve, scores))
 
 
 def _by_k(curves: Iterable[Curve]) -> list[Sequence[float]]:

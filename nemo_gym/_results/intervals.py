@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
+from nemo_gym._metrics.describe import mean, unit_of
+
 _TAIL = 0.025
 _TINY = 1e-300
 _MOST_STEPS = 500
@@ -28,7 +30,8 @@ class Interval:
 
     def as_json(self) -> dict[str, Any]:
         ci95 = None if self.low is None else [self.low, self.high]
-        return {"estimate": self.estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
+        estimate = self.estimate if math.isfinite(self.estimate) else None
+        return {"estimate": estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
 
 
 def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
@@ -37,8 +40,10 @@ def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: b
     `binary`: the values are shares of passes. The interval then stays within 0 and 1, and where every task passed, or
     none did, it is the exact one for that many equal outcomes: five of five is no proof of always.
     """
-    n = len(per_task)
-    estimate = math.fsum(per_task) / n
+    n, unit = len(per_task), unit_of(per_task)
+    if unit != 1.0:
+        per_task, scale = [value / unit for value in per_task], scale * unit
+    estimate = mean(per_task)
     squares = math.fsum([(value - estimate) ** 2 for value in per_task])
     return interval_of_moments(n, estimate, squares, scale, binary=binary)
 
@@ -48,12 +53,15 @@ def interval_of_moments(
 ) -> Interval:
     """As `interval_of_mean`, of `n` values by their mean and the sum of their squared distances from it."""
     stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
-    low, high = _bounds(estimate, stderr, n, binary)
-    return Interval(scale * estimate, _times(scale, low), _times(scale, high), _times(scale, stderr), n)
+    low, high = (_times(scale, bound) for bound in _bounds(estimate, stderr, n, binary))
+    if low is None or high is None:
+        low, high = None, None
+    return Interval(scale * estimate, low, high, _times(scale, stderr), n)
 
 
 def _times(scale: float, value: float | None) -> float | None:
-    return None if value is None else scale * value
+    """Return the product; None if there is none, or none that a float can hold."""
+    return None if value is None or not math.isfinite(scale * value) else scale * value
 
 
 def _bounds(estimate: float, stderr: float | None, n: int, binary: bool) -> tuple[float | None, float | None]:

@@ -47,7 +47,7 @@ class MetricRow:
 
 def number_text(value: float) -> str:
     """Return a number as people read it."""
-    return f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
@@ -56,7 +56,9 @@ def metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
     names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
     for pattern in _CURVES:
         names += highest_k(confidence, pattern)
-    return [_with_interval(name, confidence[name]) for name in names] + [*_key_rows(entry, confidence, names)]
+    # A number that is too large for a float has no row.
+    known = [name for name in names if confidence[name]["estimate"] is not None]
+    return [_with_interval(name, confidence[name]) for name in known] + [*_key_rows(entry, confidence, names)]
 
 
 def _key_rows(entry: Mapping[str, Any], confidence: Mapping[str, Any], shown: list[str]) -> Iterator[MetricRow]:
@@ -64,7 +66,7 @@ def _key_rows(entry: Mapping[str, Any], confidence: Mapping[str, Any], shown: li
     for name, value in (entry.get("key_metrics") or {}).items():
         if name in shown or type(value) not in (int, float) or name.endswith((f"/{N_SCORED}", f"/{N_TASKS}")):
             continue
-        if name in confidence:
+        if name in confidence and confidence[name]["estimate"] is not None:
             yield _with_interval(name, confidence[name])
         else:  # what a server's own metric rests on, only the server can know
             yield MetricRow(name, value, n_scored=_n_of_part(name, agent_metrics), is_part=True)

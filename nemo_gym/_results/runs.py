@@ -16,7 +16,7 @@ from itertools import accumulate, chain, pairwise, repeat
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from nemo_gym._metrics.describe import Number, describe, describe_fields, labels
+from nemo_gym._metrics.describe import Number, describe, describe_fields, labels, mean
 from nemo_gym._results.incidents import Incidents
 from nemo_gym._results.measure import Fields, Measures, Values, picker
 from nemo_gym._results.rows import Place, SeenKeys, agent_of, key_at, reward_of, sized_lines, stripped
@@ -170,10 +170,10 @@ def _describe(values: Values) -> tuple[float, ...]:
     ordered = sorted(values)
     if ordered[0] < -_LARGE or ordered[-1] > _LARGE:
         return tuple(describe(values).values())
-    mean, middle = math.fsum(ordered) / n, n // 2
+    centre, middle = math.fsum(ordered) / n, n // 2
     median = float(ordered[middle]) if n % 2 else (ordered[middle - 1] + ordered[middle]) / 2
     # The distance from the mean is the root of the sum of squares, all in C.
-    return mean, float(ordered[-1]), float(ordered[0]), median, math.dist(ordered, [mean] * n) / math.sqrt(n - 1)
+    return centre, float(ordered[-1]), float(ordered[0]), median, math.dist(ordered, [centre] * n) / math.sqrt(n - 1)
 
 
 class FieldMeans(NamedTuple):
@@ -209,8 +209,8 @@ def _field_means(column: Sequence[Number], sizes: Sequence[int]) -> FieldMeans:
         per_task: Sequence[float] = column
     else:
         ends = [*accumulate(sizes, initial=0)]
-        per_task = [math.fsum(column[start:end]) / (end - start) for start, end in pairwise(ends)]
-    return FieldMeans(per_task, math.fsum(column) / n, n, are_binary(column))
+        per_task = [mean(column[start:end]) for start, end in pairwise(ends)]
+    return FieldMeans(per_task, mean(column), n, are_binary(column))
 
 
 def _uneven_columns(runs: Sequence[Run], sizes: Sequence[int]) -> Iterator[tuple[str, list[Number], list[int]]]:

@@ -17,7 +17,7 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.play import boundary_of
 from nemo_gym._rollouts.types import Failed, Outcome, Row
-from nemo_gym._transport.failures import Failure, error_and_place
+from nemo_gym._transport.failures import Failure, failure_of
 
 Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
 
@@ -178,7 +178,7 @@ class _UnderWay:
         if task.cancelled():
             outcome: Outcome = Failed(row, _cancelled(row), 1, elapsed_s)
         elif error is not None:
-            outcome = Failed(row, Failure("agent", boundary_of(row), False, error_and_place(error)), 1, elapsed_s)
+            outcome = Failed(row, failure_of(error, "agent", boundary_of(row)), 1, elapsed_s)
         else:
             outcome = task.result()
         self._end(outcome, elapsed_s)

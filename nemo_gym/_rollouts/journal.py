@@ -163,6 +163,7 @@ def failed_row(outcome: Failed) -> Row:
             "retryable": failure.retryable,
             "message": failure.message,
             **({"cause": failure.cause} if failure.cause else {}),
+            **({"traceback": failure.traceback} if failure.traceback else {}),
             "attempts": outcome.attempts,
             "elapsed_s": round(outcome.elapsed_s, 3),
             "at": now(),

@@ -20,7 +20,7 @@ import orjson
 
 from nemo_gym._rollouts.incidents import lift_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
-from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, retry_after_s
+from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, bound_pause, retry_after_s
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, readable
 from nemo_gym._transport.failures import (
@@ -243,7 +243,7 @@ def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
         return None
     unit = (found["unit"] or "").lower()
     scale = 1.0 if not unit else 0.001 if unit.startswith(("ms", "milli")) else 60.0
-    return min(float(found["n"]) * scale, LONGEST_PAUSE_S)
+    return bound_pause(float(found["n"]) * scale)
 
 
 def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:

@@ -5,8 +5,10 @@ The text of a 500 is what a model reads as its tool's output, so it says what ha
 to the log.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -18,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
+from nemo_gym._transport.deadline import CALLERS_END
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._util.seldom import Seldom
@@ -25,6 +29,7 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
 
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = Seldom(every_s=10.0)
+_SECONDS_LEFT = SECONDS_LEFT_HEADER.encode()
 
 
 class ErrorsAsJson:
@@ -38,6 +43,10 @@ class ErrorsAsJson:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
+        for name, value in scope["headers"]:
+            if name == _SECONDS_LEFT:
+                _note_callers_end(value)
+                break
 
         async def watched_send(message: Message) -> None:
             nonlocal started
@@ -73,6 +82,12 @@ class ErrorsAsJson:
         if kept_back is not None:
             more = f" ({kept_back} more like it since the last such line)" if kept_back else ""
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
+
+
+def _note_callers_end(seconds_left: bytes) -> None:
+    """Remember, for what the running task does, when its caller gives up."""
+    with suppress(ValueError):
+        CALLERS_END.set(asyncio.get_running_loop().time() + float(seconds_left))
 
 
 def describe(error: Exception, server_name: str) -> str:

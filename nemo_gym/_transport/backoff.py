@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 60.0
+_SHORTEST_PAUSE_S = 0.1
 
 
 def backoff_s(attempt: int, rng: random.Random) -> float:
@@ -25,10 +26,18 @@ def backoff_s(attempt: int, rng: random.Random) -> float:
 
 
 def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """What the server asks for in `Retry-After` (seconds or a date), bounded; None if it asks for nothing readable."""
+    """Return what the server asks for in `Retry-After` (seconds or a date), bounded; None if it asks for no pause."""
     value = next((headers[name] for name in headers if name.lower() == "retry-after"), None)
     wanted = None if value is None else _seconds(value.strip(), now)
-    return None if wanted is None else min(max(wanted, 0.0), LONGEST_PAUSE_S)
+    return None if wanted is None else bound_pause(wanted)
+
+
+def bound_pause(wanted_s: float) -> float | None:
+    """Return the pause that is made for one that was asked for; None if that is none, such as 0 or a time in the past.
+
+    A server that is overloaded and says "at once" would be called in a tight loop.
+    """
+    return min(wanted_s, LONGEST_PAUSE_S) if wanted_s >= _SHORTEST_PAUSE_S else None
 
 
 def _seconds(value: str, now: datetime) -> float | None:

@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """A call in the words of aiohttp (`json`, `headers`, `timeout`, …), made straight into an app of this process."""
 
+import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
 import aiohttp
 
 from nemo_gym._transport import http, local
-from nemo_gym._transport.deadline import bounded, is_covered
+from nemo_gym._transport.deadline import bounded, find_earliest_end, is_covered
 from nemo_gym._transport.handed import LocalCall
 
 TAKEN = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
 """The keyword arguments of aiohttp that such a call understands."""
 _JSON_HEADERS = {"content-type": http.JSON_CONTENT_TYPE}
+SECONDS_LEFT_HEADER = "x-nemo-gym-seconds-left"
+"""Tells a server in another process when its caller gives up."""
+
+
+def with_seconds_left(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return `headers` with the time that whoever waits for the running call will still wait, if that has an end."""
+    end = find_earliest_end()
+    if end is None:
+        return headers
+    return {**(headers or {}), SECONDS_LEFT_HEADER: f"{end - asyncio.get_running_loop().time():.3f}"}
 
 
 def call_app(

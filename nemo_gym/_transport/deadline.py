@@ -64,6 +64,20 @@ class Deadline:
 
 
 _innermost: ContextVar[Deadline | None] = ContextVar("nemo_gym_deadline", default=None)
+CALLERS_END: ContextVar[float | None] = ContextVar("nemo_gym_callers_end", default=None)
+"""When, by the clock of the event loop, a caller in another process gives up."""
+
+
+def find_earliest_end() -> float | None:
+    """Return when the first of all who wait for the running call gives up; None if nobody does."""
+    ends = [] if (callers := CALLERS_END.get()) is None else [callers]
+    deadline = _innermost.get()
+    while deadline is not None:
+        if not deadline._has_ended:
+            ends.append(deadline.ends_at)
+        outer = deadline._before.old_value
+        deadline = outer if isinstance(outer, Deadline) else None
+    return min(ends, default=None)
 
 
 class _Alarms:

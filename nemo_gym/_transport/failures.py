@@ -37,6 +37,8 @@ EXITED = "exit"
 """The cause that says: a server's code tried to leave its process."""
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
 _MESSAGE_LIMIT = 2000
+_TRACEBACK_LIMIT = 4000
+_HEADER_BYTES = 7000  # aiohttp takes lines of 8,190
 _WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
 
 
@@ -51,6 +53,8 @@ class Failure:
     message: str
     cause: str = ""
     """In a word, for counting: the status that was answered, such as `429`, or the kind of a `Trouble`."""
+    traceback: str = ""
+    """Where a server's own code went wrong, its innermost frames."""
 
     @property
     def is_key_refused(self) -> bool:
@@ -68,8 +72,14 @@ class Failure:
         return self.cause == EXITED
 
     def encoded(self) -> str:
-        """As a header value."""
-        return json.dumps({**asdict(self), "message": self.message[:_MESSAGE_LIMIT]})
+        """Return it as a header value, of a size that HTTP clients accept."""
+        fields = {**asdict(self), "message": self.message[:_MESSAGE_LIMIT]}
+        while len(header := json.dumps(fields)) > _HEADER_BYTES:
+            # A traceback ends with what matters, a message begins with it.
+            name = "traceback" if fields["traceback"] else "message"
+            half = len(fields[name]) // 2
+            fields[name] = fields[name][-half:].partition("\n")[2] if name == "traceback" else fields[name][:half]
+        return header
 
 
 def decoded(header: str | None) -> Failure | None:
@@ -93,7 +103,7 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, ServerUnreachable):
         return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
     if isinstance(error, HandlerExit):
-        return Failure(own_kind, boundary, False, error_and_place(error), EXITED)
+        return Failure(own_kind, boundary, False, error_and_place(error), EXITED, _format_traceback(error))
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
@@ -102,7 +112,12 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
         if _kind_at(place) == "model_endpoint":
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
         return Failure(_kind_at(place), place, False, str(error))
-    return Failure(own_kind, boundary, False, error_and_place(error))
+    return Failure(own_kind, boundary, False, error_and_place(error), traceback=_format_traceback(error))
+
+
+def _format_traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error)).rstrip()
+    return text if len(text) <= _TRACEBACK_LIMIT else "…\n" + text[-_TRACEBACK_LIMIT:].partition("\n")[2]
 
 
 def error_of_exit(raised: BaseException) -> Exception:

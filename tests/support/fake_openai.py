@@ -118,13 +118,13 @@ def _message(text: str) -> dict[str, Any]:
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 
-def rate_limited(retry_after: str = "0") -> Reply:
+def rate_limited(retry_after: str = "0.1") -> Reply:
     return of_json({"error": {"message": "slow down"}}, 429, **{"Retry-After": retry_after})
 
 
 def failing(status: int = 500, message: str = "out of order") -> Reply:
     # Retry-After keeps tests from sitting out the pauses between attempts.
-    return of_json({"error": {"message": message}}, status, **{"Retry-After": "0"})
+    return of_json({"error": {"message": message}}, status, **{"Retry-After": "0.1"})
 
 
 def html_page() -> Reply:

@@ -118,7 +118,7 @@ async def test_no_more_requests_are_under_way_than_allowed():
 
 
 async def test_a_busy_endpoint_is_asked_again_as_it_wishes():
-    async with FakeOpenAI(rate_limited("0"), failing(503), response("2")) as fake, served(fake) as client:
+    async with FakeOpenAI(rate_limited(), failing(503), response("2")) as fake, served(fake) as client:
         status, _ = await ask(client)
     assert status == 200
     assert len(fake.received) == 3
