@@ -21,6 +21,7 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
     """The override tokens that `tokens` (flags, bare words and overrides, mixed freely) stand for."""
     flags = flags_of(command)
     overrides, words, folders, selected = list[str](), list[str](), list[str](), list[tuple[Flag, str]]()
+    given = set[str]()
     rest = iter(tokens)
     for token in rest:
         if token == "--":
@@ -38,8 +39,11 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
                 selected.append((flag, values[0]))
             elif flag.kind == "search_dir":
                 folders.append(values[0])
+            elif flag.kind == "entrypoint" and flag.name in given:
+                raise UsageError(f"flag {name!r} names one server, but is given twice.\nhint: give it once")
             else:
                 overrides += _settings(flag, values)
+                given.add(flag.name)
     overrides += _filled(command.positionals, words)
     search_first(folders)
     return _with_config_paths(_configs(command, selected), overrides)
