@@ -4,6 +4,7 @@
 The head server and the servers that need nothing of their own share this process; the others get a process each.
 """
 
+import asyncio
 import os
 import sys
 import time
@@ -70,6 +71,30 @@ class Served:
     async def first_death(self) -> ServerDied:
         """Wait for the first server process that ends by itself."""
         return await self.running.first_death
+
+    @contextmanager
+    def calling_on_death(self, on_death: Callable[[ServerDied], None]) -> Iterator[None]:
+        """Meanwhile, the first server process that ends by itself is told to `on_death`, once."""
+
+        def tell(task: "asyncio.Task[ServerDied]") -> None:
+            if not task.cancelled():
+                on_death(task.result())
+
+        self.running.first_death.add_done_callback(tell)
+        try:
+            yield
+        finally:
+            self.running.first_death.remove_done_callback(tell)
+
+    @property
+    def has_processes(self) -> bool:
+        """Whether any server has a process of its own, which may die."""
+        return bool(self.running.pids)
+
+    @property
+    def has_lost_one(self) -> bool:
+        """Whether a server process has ended by itself."""
+        return self.running.first_death.done()
 
 
 def plan_launch(config: DictConfig) -> list[ServerPlan]:

@@ -12,7 +12,7 @@ from nemo_gym._results.aggregate import AgentAggregate
 from nemo_gym._results.metric_rows import metric_rows
 from nemo_gym._results.rows import agent_of, reward_of, usage_of
 from nemo_gym._results.running_mean import RunningMean
-from nemo_gym._rollouts.types import Outcome, Row, Scored
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
@@ -60,7 +60,9 @@ class RunSummary:
         self.started_s = self.clock()
 
     def add(self, outcome: Outcome) -> None:
-        """Count a rollout that has ended."""
+        """Count a rollout that has ended; one that was cancelled has not."""
+        if isinstance(outcome, Failed) and outcome.failure.kind == "cancelled":
+            return
         self.ended += 1
         if isinstance(outcome, Scored):
             self.add_earlier(outcome.result)  # which has the keys of the row in it

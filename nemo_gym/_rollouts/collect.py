@@ -37,6 +37,8 @@ class CollectSettings:
     """Give the run up when the model refuses the key of every rollout."""
     endpoint_must_be_there: bool = False
     """Give it up as well when its first calls find nobody at the URL of the model."""
+    hold_failures_s: float = 0.0
+    """How long to keep a failure back in case that a server has died and its death is still to be noticed."""
 
 
 class Witness(Protocol):
@@ -110,7 +112,7 @@ async def collect(
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
     async with (
         aclosing(witness) if witness is not None else nullcontext(),
-        aclosing(dispatch(rows, play, limiter, control)) as outcomes,
+        aclosing(dispatch(rows, play, limiter, control, hold_failures_s=settings.hold_failures_s)) as outcomes,
     ):
         async for outcome in outcomes:
             journal.record(outcome)

@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from nemo_gym._rollouts.control import RunControl
@@ -53,15 +54,22 @@ def rare_collections() -> Iterator[None]:
 
 
 async def dispatch(
-    rows: Iterator[Row], play: Play, limiter: Limiter, control: RunControl, *, cancel_grace_s: float = _CANCEL_GRACE_S
+    rows: Iterator[Row],
+    play: Play,
+    limiter: Limiter,
+    control: RunControl,
+    *,
+    hold_failures_s: float = 0.0,
+    cancel_grace_s: float = _CANCEL_GRACE_S,
 ) -> AsyncGenerator[Outcome, None]:
     """Play `rows` and yield their outcomes as they come.
 
     An error of `rows` is raised once everything that runs has ended and was yielded. A consumer that stops early
     closes the generator (`contextlib.aclosing`), which cancels what runs. A rollout that does not heed its
-    cancellation for `cancel_grace_s` is left behind, as cancelled.
+    cancellation for `cancel_grace_s` is left behind, as cancelled. A failure that a dead server may explain is yielded
+    `hold_failures_s` later, and as cancelled if the run was given up meanwhile.
     """
-    under_way = _UnderWay(rows, play, limiter, control, cancel_grace_s)
+    under_way = _UnderWay(rows, play, limiter, control, hold_failures_s, cancel_grace_s)
     with control.watched_by(under_way.heed_control):
         try:
             under_way.tick()
@@ -71,7 +79,7 @@ async def dispatch(
                 has_more = under_way.start_some()
                 if has_more or under_way.ended:
                     await under_way.turn(has_more)
-                elif under_way.running:
+                elif under_way.running or under_way.held:
                     await under_way.next_event()
                 else:
                     break
@@ -85,12 +93,18 @@ class _UnderWay:
     """The rollouts that run, and those that ended and were not yielded yet."""
 
     def __init__(
-        self, rows: Iterator[Row], play: Play, limiter: Limiter, control: RunControl, cancel_grace_s: float
+        self,
+        rows: Iterator[Row],
+        play: Play,
+        limiter: Limiter,
+        control: RunControl,
+        hold_failures_s: float,
+        cancel_grace_s: float,
     ) -> None:
         self._rows: Iterator[Row] | None = rows
         self._next_row: Row | None = None
         self._play, self._limiter, self._control = play, limiter, control
-        self._cancel_grace_s = cancel_grace_s
+        self._hold_failures_s, self._cancel_grace_s = hold_failures_s, cancel_grace_s
         self._starts_in_a_row = _STARTS_IN_A_ROW
         self._loop = asyncio.get_running_loop()
         self._event: asyncio.Future[None] | None = None
@@ -98,6 +112,8 @@ class _UnderWay:
         self._giving_up: asyncio.TimerHandle | None = None
         self.running = dict[asyncio.Task[Outcome], tuple[Row, float]]()
         self.ended = deque[Outcome]()
+        self.held = deque[Failed]()
+        """Failures that are still to be told, unless it turns out that a server had died."""
         self.rows_error: Exception | None = None
 
     def tick(self) -> None:
@@ -138,6 +154,9 @@ class _UnderWay:
 
     def heed_control(self) -> None:
         """Act on what the control says now."""
+        if self._control.abort_reason is not None:
+            self.ended.extend(replace(failed, failure=_cancelled(failed.row)) for failed in self.held)
+            self.held.clear()
         if self._control.is_cancelling:
             self._cancel_running()
             if self._giving_up is None:
@@ -185,8 +204,17 @@ class _UnderWay:
 
     def _end(self, outcome: Outcome, elapsed_s: float) -> None:
         self._limiter.release(outcome, elapsed_s)
+        if self._hold_failures_s and isinstance(outcome, Failed) and _could_come_of_a_dead_server(outcome):
+            self.held.append(outcome)
+            self._loop.call_later(self._hold_failures_s, self._tell_held)
+            return
         self.ended.append(outcome)
         self._wake()
+
+    def _tell_held(self) -> None:
+        if self.held:
+            self.ended.append(self.held.popleft())
+            self._wake()
 
     def _cancel_running(self) -> None:
         for task in self.running:
@@ -201,6 +229,14 @@ class _UnderWay:
     def _wake(self) -> None:
         if self._event is not None and not self._event.done():
             self._event.set_result(None)
+
+
+def _could_come_of_a_dead_server(failed: Failed) -> bool:
+    """Return whether the failure may be what a caller of a server sees when that server has just died."""
+    failure = failed.failure
+    if failed.result is not None or failure.kind in ("cancelled", "timeout", "model_reply_invalid"):
+        return False
+    return not failure.cause.startswith("4")  # a refusal is an answer, and the dead give none
 
 
 def _cancelled(row: Row) -> Failure:

@@ -111,7 +111,8 @@ class Journal:
         else:
             if outcome.persist:
                 self._failures.append(_line(failed_row(outcome)))
-            self._failed[outcome.failure.kind] += 1
+            if outcome.failure.kind != "cancelled":  # which was not played to an end, and is played again
+                self._failed[outcome.failure.kind] += 1
         self._disk.sync_if_due(self._output, self._failures)
 
     def close(self, status: Status = "finished") -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 GRACE_S = 5.0
+# The other workers serve nobody any more once one has died, and whoever started the server waits to hear of it.
+_GRACE_AFTER_DEATH_S = 1.5
 _WORKER_ENV = "NEMO_GYM_WORKER"
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _MAX_SOCKET_PATH_BYTES = 100
@@ -203,6 +205,7 @@ class _Supervision:
         if self._stop.is_set():
             return 0
         stop.cancel()
+        self._grace_s = min(self._grace_s, _GRACE_AFTER_DEATH_S)
         for worker, process in zip(self._workers, self._processes, strict=True):
             if process.returncode is not None:
                 LOG.error(

@@ -39,6 +39,7 @@ from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
+from nemo_gym.cli.early_end import abort_on_server_death
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
 from nemo_gym.cli.forecast import tell_duration
@@ -65,6 +66,7 @@ from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
     from nemo_gym.cli.prepare import PrepareBenchmarkConfig as PrepareBenchmarkConfig
+    from nemo_gym.launch import Served
 else:
     __getattr__ = find_names(__name__, {"nemo_gym.cli.prepare": "PrepareBenchmarkConfig"})
 
@@ -139,13 +141,16 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
         rare_collections(),
         kept_scores(paths, complete=not todo.resumed) as scores,
     ):
-        async with _client(config, settings) as client:
+        async with _client(config, settings) as (client, served):
             is_playing.set()
             begin = Journal.resume if todo.resumed else Journal.begin
             summary, before = todo.summary, todo.manifest.counts.requested - todo.count
             with begin(paths, todo.manifest) as journal:
                 rows = todo.rows if settings.quiet else await tell_duration(client, todo.rows, todo.count)
-                with shown(summary, limiter, on, before=before) as count:
+                with (
+                    shown(summary, limiter, on, before=before) as count,
+                    abort_on_server_death(served, control) as hold_failures_s,
+                ):
                     counts = await collect(
                         rows,
                         lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
@@ -158,6 +163,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                             settings.fail_on_tool_error,
                             give_up_on_endpoint=True,
                             endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
+                            hold_failures_s=hold_failures_s,
                         ),
                         scores.noting(count),
                         observer_for(client),
@@ -168,7 +174,8 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
             # What a run was given up for is said at the very end.
             for kind, number, example in summary.failure_table()[1:] if control.abort_reason is None else ():
                 render.note(f"{number} × {kind}, for example: {example}")
-            await _report(paths, counts, client, settings, export, scores.rollouts(), todo.requested)
+            ask_for = _agents_to_ask(client, served)
+            await _report(paths, counts, client, settings, export, ask_for, scores.rollouts(), todo.requested)
     return _exit_code(counts, control, settings)
 
 
@@ -180,10 +187,11 @@ async def _drive(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, e
     if settings.input_jsonl_fpath is not None or settings.split is not None:
         source = input_of(settings, config, render.note)
         settings = settings.model_copy(update={"input_jsonl_fpath": source})
-    async with _client(config, settings) as client:
-        await drive(driver, settings, config)
+    async with _client(config, settings) as (client, served):
+        driving = drive(driver, settings, config)
+        await (driving if served is None else served.running.unless_dead(driving))
         counts = driven_counts(paths, named)
-        await _report(paths, counts, client, settings, export, paths.output)
+        await _report(paths, counts, client, settings, export, _agents_to_ask(client, served), paths.output)
     return _exit_code(counts, RunControl(), settings)
 
 
@@ -193,16 +201,12 @@ async def _report(
     client: ServerClient,
     settings: EvalRunConfig,
     export: Export,
+    ask_for: frozenset[str] | None,
     rollouts: Path,
     requested: Requested | None = None,
 ) -> None:
     aggregates: list[AgentAggregate] = []
     if not settings.disable_aggregation:
-        ask_for = None
-        if not settings.no_serve:
-            from nemo_gym.launch import agents_to_ask
-
-            ask_for = agents_to_ask(client.global_config_dict)
         aggregates = await report(
             paths,
             counts,
@@ -215,8 +219,19 @@ async def _report(
     await export(aggregates, paths.output)
 
 
+def _agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[str] | None:
+    """Return the agents that are asked for metrics of their own; None for all."""
+    if served is None:
+        return None
+    if served.has_lost_one:
+        return frozenset()  # who answers may have to ask the dead one
+    from nemo_gym.launch import agents_to_ask
+
+    return agents_to_ask(client.global_config_dict)
+
+
 def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> int:
-    if control.abort_reason is not None:
+    if control.abort_reason is not None and counts.scored < counts.requested:
         render.error(f"the run was given up.\n{control.abort_reason}")
         return 1
     not_played = counts.requested - counts.scored - counts.failed
@@ -296,8 +311,8 @@ async def _find_agents(config: DictConfig, settings: EvalRunConfig) -> list[str]
 
 
 @asynccontextmanager
-async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[ServerClient]:
-    """A client for the servers: those that run, or the config's own, started for as long as it lasts."""
+async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
+    """A client for the servers: those that run, or the config's own, which are started for as long as it lasts."""
     from nemo_gym.http_session import close_global_aiohttp_client
     from nemo_gym.launch import serve_config, wait_for_models
 
@@ -307,13 +322,14 @@ async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[
             if settings.wait_for_model:
                 # Only then: an endpoint may be in reach of the servers and not of this machine.
                 await wait_for_models(client.global_config_dict, render.note, render.count, settings.wait_for_model)
-            yield client
+            yield client, None
         finally:
             await close_global_aiohttp_client()
         return
     make_way(config)
-    async with serve_config(config, render.note, render.count, models_within_s=settings.seconds_for_models(config)):
-        yield ServerClient.load_from_global_config()
+    within_s = settings.seconds_for_models(config)
+    async with serve_config(config, render.note, render.count, models_within_s=within_s) as served:
+        yield ServerClient.load_from_global_config(), served
 
 
 def _allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None:

@@ -25,6 +25,7 @@ from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
 from nemo_gym.cli.checked_config import CheckedParser
+from nemo_gym.cli.early_end import abort_on_server_death
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
@@ -59,9 +60,9 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     from nemo_gym.launch import serve_config
 
     make_way(config)
-    verifiers = verifiers_of(config)
+    verifiers, control = verifiers_of(config), RunControl()
     with screen(quiet=settings.quiet) as on:
-        async with serve_config(config, render.note, render.count):
+        async with serve_config(config, render.note, render.count) as served:
             client = ServerClient.load_from_global_config()
             output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
             keep = settings.resume_from_cache or settings.append
@@ -80,10 +81,16 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
             with run_lock(paths):
                 journal = _begun(plan, paths, inputs, keep=keep and bool(plan.n_done))
                 verify, workers = _verify_with(client, verifiers), settings.num_samples_in_parallel or _DEFAULT_PARALLEL
-                counts = await _score(plan, journal, verify, workers, on)
+                with abort_on_server_death(served, control) as hold_failures_s:
+                    counts = await _score(plan, journal, verify, workers, on, control, hold_failures_s)
             if not settings.disable_aggregation:
-                await report(paths, counts, client, as_json=settings.json_summary)
-    return 0 if counts.scored == counts.requested else 1
+                ask_for = frozenset[str]() if served.has_lost_one else None
+                await report(paths, counts, client, as_json=settings.json_summary, ask_for=ask_for)
+    if counts.scored == counts.requested:
+        return 0
+    if control.abort_reason is not None:
+        render.error(f"the run was given up.\n{control.abort_reason}")
+    return 1
 
 
 async def _score(
@@ -92,12 +99,15 @@ async def _score(
     verify: Callable[[str, Row], Awaitable[Any]],
     workers: int,
     on: Screen | None,
+    control: RunControl,
+    hold_failures_s: float,
 ) -> Counts:
     """Score what is to be scored, into the journal."""
     limiter, summary = FixedLimit(workers), RunSummary(len(plan.todo))
+    settings = CollectSettings(hold_failures_s=hold_failures_s)
     rows = (payload.row for payload in plan.payloads())
     with journal, shown(summary, limiter, on, before=plan.n_done + plan.n_seeds) as count:
-        return await collect(rows, verify, journal, limiter, RunControl(), CollectSettings(), count)
+        return await collect(rows, verify, journal, limiter, control, settings, count)
 
 
 def _begun(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep: bool) -> Journal:

@@ -210,6 +210,36 @@ async def test_a_rollout_that_is_cancelled_before_its_first_step_is_not_lost():
     assert played == []
 
 
+LOST = Failure("tool_server", "/verify", False, "the connection broke", "broken")
+
+
+async def test_a_failure_that_a_dead_server_explains_is_told_as_cancelled_once_the_death_is_known():
+    control = RunControl()
+
+    async def fail(row):
+        asyncio.get_running_loop().call_soon(control.abort, "a server died")
+        return Failed(row, LOST, 1, 0.0)
+
+    outcomes = await collected(rows(1), fail, control=control, hold_failures_s=3600)
+    assert [outcome.failure.kind for outcome in outcomes] == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    ("failure", "hold_s"),
+    [
+        (LOST, 0.01),
+        (Failure("model_endpoint", "/v1/responses", False, "answered 401", "401"), 3600),
+        (Failure("timeout", "/run", True, "no result within 1 s"), 3600),
+    ],
+)
+async def test_a_failure_stays_what_it_is_and_only_what_a_dead_server_would_explain_waits(failure, hold_s):
+    async def fail(row):
+        return Failed(row, failure, 1, 0.0)
+
+    outcomes = await collected(rows(3), fail, hold_failures_s=hold_s)
+    assert [outcome.failure for outcome in outcomes] == [failure] * 3
+
+
 async def test_a_rollout_that_ignores_its_cancellation_is_left_behind_as_cancelled():
     released, control = asyncio.Event(), RunControl()
 

@@ -112,6 +112,13 @@ def test_what_is_not_to_be_recorded_is_counted_all_the_same(tmp_path):
     assert ended.counts == Counts(requested=10, scored=1, failed=1, not_played=8, by_kind={"tool_server": 1})
 
 
+def test_a_cancelled_rollout_counts_as_not_played(tmp_path):
+    paths, journal = begun(tmp_path)
+    record_all(journal, [scored(), failed(failure=Failure("cancelled", "ann/run", True, "stopped"))])
+    assert (journal.counts.failed, journal.counts.not_played) == (0, 9)
+    assert [row["_ng_failure"]["kind"] for row in rows(paths.failures)] == ["cancelled"]
+
+
 def test_a_resumed_run_counts_on_and_appends(tmp_path):
     paths, journal = begun(tmp_path)
     with journal:
