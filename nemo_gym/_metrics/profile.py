@@ -151,7 +151,7 @@ def _require_match(plan: _Plan, measured: Sequence[Measured], allow_partial: boo
     if missing and not allow_partial:
         raise ValueError(
             f"{len(missing)} of {len(plan.agents)} rollouts are missing: {listed(missing)}\n"
-            f"hint: finish the run with --resume, or profile what is there with `+allow_partial_rollouts=true`"
+            f"hint: play what is left with --resume, or profile what is there with `+allow_partial_rollouts=true`"
         )
 
 

@@ -168,7 +168,7 @@ def _require_match(plan: _Plan, runs: Sequence[Run], allow_partial: bool) -> Non
     if missing and not allow_partial:
         raise ResultsError(
             f"{len(runs)} of {len(plan.agents)} rollouts were scored; {len(missing)} are missing: {_listed(missing)}\n"
-            f"hint: finish the run with --resume, or profile what is there with `+allow_partial_rollouts=true`"
+            f"hint: play what is left with --resume, or profile what is there with `+allow_partial_rollouts=true`"
         )
 
 

@@ -17,6 +17,8 @@ from nemo_gym._transport.failures import Failure
 
 _CAUSE_SHOWN = 400
 _FIRST_CALLS_S = 30.0
+# So many refusals in a row end a run, before and after a first rollout was scored.
+_FIRST_REFUSALS, _LATER_REFUSALS = 3, 10
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]*\d[0-9a-fA-F]*\b|\b\d+(?:\.\d+)?")
 
 
@@ -133,18 +135,18 @@ class FailureRateGuard:
         for cause, count in causes.items():
             kinds[cause.kind] += count
         lines.append("failures by kind: " + ", ".join(f"{kind} {count}" for kind, count in kinds.most_common()))
-        lines.append("hint: remove the cause and resume, or allow more with `--max-failure-rate`")
+        lines.append("hint: remove the cause, then play what is left with `--resume`; `--max-failure-rate` allows more")
         return "\n".join(lines)
 
 
 class EndpointGuard:
-    """Says when no rollout can succeed: the model refuses the key, or nobody answers at its URL from the start."""
+    """Says when no rollout can succeed: the model refuses every call, or nobody answers at its URL from the start."""
 
     def __init__(
         self, planned: int, *, must_be_there: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
         """`must_be_there`: nobody has asked the endpoint yet whether it answers."""
-        self._refusals_allowed, self._absences_allowed = min(planned, 10), min(planned, 3)
+        self._planned, self._has_scored = planned, False
         self._refusals = self._absences = 0
         self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if must_be_there else 0.0)
 
@@ -152,26 +154,44 @@ class EndpointGuard:
         """Count a rollout that has ended; the reason to give the run up, if there is one now."""
         if isinstance(outcome, Failed):
             return self.note_failure(outcome.failure)
-        self._refusals, self._ends_s = 0, 0.0
+        self._has_scored, self._refusals, self._ends_s = True, 0, 0.0
         return None
 
     def note_failure(self, failure: Failure) -> str | None:
         """Count a failed attempt; the reason to give the run up, if there is one now."""
         if failure.kind == "cancelled":
             return None
-        self._refusals = self._refusals + 1 if failure.is_key_refused else 0
+        self._refusals = self._refusals + 1 if failure.is_refused else 0
         self._absences += failure.is_not_there
-        if self._refusals >= self._refusals_allowed:
-            return (
-                f"the model's endpoint refuses this key: {self._refusals} calls in a row were answered {failure.cause}."
-                f"\n{failure.message[:_CAUSE_SHOWN]}\n"
-                "hint: correct the key (`--model-api-key`, or `policy_api_key` in env.yaml), and check that it may use "
-                "this model; then run the same command again with `--resume`"
-            )
-        if failure.is_not_there and self._absences >= self._absences_allowed and self._clock() < self._ends_s:
+        if self._refusals >= min(self._planned, _LATER_REFUSALS if self._has_scored else _FIRST_REFUSALS):
+            return self._describe_refusal(failure)
+        if (
+            failure.is_not_there
+            and self._absences >= min(self._planned, _FIRST_REFUSALS)
+            and self._clock() < self._ends_s
+        ):
             return (
                 f"no call has reached the model.\n{failure.message[:_CAUSE_SHOWN]}\n"
                 "hint: then run the same command again with `--resume`; `--wait-for-model SECONDS` waits for a model "
                 "that is still loading"
             )
         return None
+
+    def _describe_refusal(self, failure: Failure) -> str:
+        if failure.cause == "404":
+            what = "has no such model, or is at another URL"
+            hint = (
+                "check the URL (`--model-url`) and the name of the model (`--model`). With the URL corrected, run the "
+                "same command again with `--resume`; another model is another run, which begins without it"
+            )
+        else:
+            what = "refuses this key"
+            hint = (
+                "correct the key (`--model-api-key`, or `policy_api_key` in env.yaml), and check that it may use this "
+                "model; then run the same command again with `--resume`"
+            )
+        calls = "1 call was" if self._refusals == 1 else f"{self._refusals} calls in a row were"
+        return (
+            f"the model's endpoint {what}: {calls} answered {failure.cause}.\n"
+            f"{failure.message[:_CAUSE_SHOWN]}\nhint: {hint}"
+        )

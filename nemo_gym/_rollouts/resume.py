@@ -14,8 +14,8 @@ from nemo_gym._rollouts.journal import repair
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.planned import read_by_repeat
-from nemo_gym._rollouts.types import Key, Row, key_of
-from nemo_gym._transport.failures import KEY_REFUSED, NOT_THERE
+from nemo_gym._rollouts.types import Failed, Key, Row, key_of
+from nemo_gym._transport.failures import NOT_THERE, REFUSED
 from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
 from nemo_gym._util.keys import (
     ATTEMPT_INDEX_KEY_NAME,
@@ -171,26 +171,37 @@ def _read_failures(path: Path, record: _Record, max_attempts: int) -> None:
         before = _fate(key, record, max_attempts)
         if line.row.get(NG_TERMINAL_KEY):
             record.terminal.add(key)
-        if _counts_as_attempt(line.row, kind):
+        if _uses_up_attempt(kind, _cause(line.row)):
             record.attempts.add(key)
         if before == "left" and _fate(key, record, max_attempts) != "left":
             record.given_up[kind] += 1
 
 
-def _counts_as_attempt(row: Row, kind: str) -> bool:
-    """Return whether the failure in `row` uses up one of the rollout's chances.
+def is_given_up(failed: Failed, max_attempts: int) -> bool:
+    """Return whether a resumed run will not play this rollout again."""
+    if not failed.persist:
+        return False
+    before = failed.row.get(ATTEMPT_INDEX_KEY_NAME) or 0
+    attempts = before + _uses_up_attempt(failed.failure.kind, failed.failure.cause)
+    return failed.terminal or attempts >= max_attempts
 
-    Who stops a run does not mean to, and a wrong key or a wrong URL says nothing about the rollout.
+
+def _uses_up_attempt(kind: str, cause: object) -> bool:
+    """Return whether a failure uses up one of the rollout's chances.
+
+    Who stops a run does not mean to, and a wrong key, model or URL says nothing about the rollout.
     """
-    ours = row.get(FAILURE_KEY)
-    if kind == _CANCELLED or not isinstance(ours, dict):
-        return kind != _CANCELLED
-    return not (kind == "model_endpoint" and ours.get("cause") in (*KEY_REFUSED, *NOT_THERE))
+    return kind != _CANCELLED and not (kind == "model_endpoint" and cause in (*REFUSED, *NOT_THERE))
 
 
 def _kind(row: Row) -> str:
     ours = row.get(FAILURE_KEY)
     return str(ours["kind"] if isinstance(ours, dict) and "kind" in ours else row.get(NG_FAILURE_CLASS_KEY))
+
+
+def _cause(row: Row) -> object:
+    ours = row.get(FAILURE_KEY)
+    return ours.get("cause") if isinstance(ours, dict) else None
 
 
 def _keyed(path: Path) -> Iterator[Line]:

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
+import aiohttp
+
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -29,8 +31,8 @@ FailureKind = Literal[
     "cancelled",
 ]
 HEADER = FAILURE_HEADER
-KEY_REFUSED = ("401", "403")
-"""Causes that say: the endpoint does not let this user in."""
+REFUSED = ("401", "403", "404")
+"""Causes that say: the endpoint does not let this user in, or has no such model."""
 NOT_THERE = ("refused", "unknown host", "TLS")
 """Causes that say: nobody, or somebody else, answers at the URL."""
 EXITED = "exit"
@@ -57,9 +59,9 @@ class Failure:
     """Where a server's own code went wrong, its innermost frames."""
 
     @property
-    def is_key_refused(self) -> bool:
-        """Whether the model's endpoint does not let this user in: every other call will fare the same."""
-        return self.kind == "model_endpoint" and self.cause in KEY_REFUSED
+    def is_refused(self) -> bool:
+        """Whether the model's endpoint refuses the user or the model: every other call will fare the same."""
+        return self.kind == "model_endpoint" and self.cause in REFUSED
 
     @property
     def is_not_there(self) -> bool:
@@ -112,7 +114,9 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
         if _kind_at(place) == "model_endpoint":
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
         return Failure(_kind_at(place), place, False, str(error))
-    return Failure(own_kind, boundary, False, error_and_place(error), traceback=_format_traceback(error))
+    refusal = _refusal_by_endpoint(error, own_kind)
+    kind: FailureKind = "model_endpoint" if refusal else own_kind
+    return Failure(kind, boundary, False, error_and_place(error), refusal, _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> str:
@@ -146,6 +150,20 @@ def error_and_place(error: BaseException) -> str:
 def known_kind(kind: str, otherwise: FailureKind) -> FailureKind:
     """Return `kind` if it is one of ours."""
     return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
+
+
+def _refusal_by_endpoint(error: BaseException, own_kind: FailureKind) -> str:
+    """Return the status by which a model's endpoint refused a call that another library made, else nothing.
+
+    aiohttp's errors have `status` and `request_info`, those of openai, and of what is built on it, `status_code` and
+    `request`.
+    """
+    if isinstance(error, aiohttp.ClientResponseError):
+        status, url = error.status, str(error.request_info.real_url) if error.request_info else ""
+    else:
+        status, url = getattr(error, "status_code", 0), str(getattr(getattr(error, "request", None), "url", ""))
+    is_models = own_kind == "model_endpoint" or (url and _kind_at(url) == "model_endpoint")
+    return str(status) if is_models and str(status) in REFUSED else ""
 
 
 def _of_status(error: ServerResponseError) -> Failure:

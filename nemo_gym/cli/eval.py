@@ -28,8 +28,8 @@ from nemo_gym._rollouts.lock import run_lock
 from nemo_gym._rollouts.manifest import Counts, Manifest, git_state, input_identity, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.planned import read_by_repeat
-from nemo_gym._rollouts.resume import can_resume, what_is_left
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.resume import can_resume, is_given_up, what_is_left
+from nemo_gym._rollouts.types import Failed, Outcome, Row
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._transport.failures import error_and_place
 from nemo_gym._util.moved_names import find_names
@@ -131,7 +131,8 @@ def run(overrides: list[str]) -> int:
 
 async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
     todo = _what_to_do(config, settings, paths, await _find_agents(config, settings))
-    control = RunControl()
+    control, max_attempts = RunControl(), _get_max_rollout_attempts()
+    given_up = todo.manifest.counts.failed
     limiter: Limiter = (
         FixedLimit(settings.num_samples_in_parallel) if settings.num_samples_in_parallel else AdaptiveLimit()
     )
@@ -151,6 +152,12 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                     shown(summary, limiter, on, before=before) as count,
                     abort_on_server_death(served, control) as hold_failures_s,
                 ):
+
+                    def note(outcome: Outcome) -> None:
+                        nonlocal given_up
+                        count(outcome)
+                        given_up += isinstance(outcome, Failed) and is_given_up(outcome, max_attempts)
+
                     counts = await collect(
                         rows,
                         lambda agent, row: client.post(agent, "/run", json=row, timeout=_LONGEST_ROLLOUT_S),
@@ -165,7 +172,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                             endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
                             hold_failures_s=hold_failures_s,
                         ),
-                        scores.noting(count),
+                        scores.noting(note),
                         observer_for(client),
                         _attach_trajectory_record,
                     )
@@ -176,7 +183,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                 render.note(f"{number} × {kind}, for example: {example}")
             ask_for = _agents_to_ask(client, served)
             await _report(paths, counts, client, settings, export, ask_for, scores.rollouts(), todo.requested)
-    return _exit_code(counts, control, settings)
+    return _exit_code(counts, control, settings, given_up)
 
 
 async def _drive(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
@@ -230,7 +237,8 @@ def _agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[s
     return agents_to_ask(client.global_config_dict)
 
 
-def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> int:
+def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig, given_up: int = 0) -> int:
+    """Say what is missing of a run, and what can be done about it; `given_up` failures are not played again."""
     if control.abort_reason is not None and counts.scored < counts.requested:
         render.error(f"the run was given up.\n{control.abort_reason}")
         return 1
@@ -241,9 +249,11 @@ def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig) -> 
         return _INTERRUPTED if control.is_stopping else 1
     allowed = settings.failures_allowed(counts.requested)
     if counts.failed > allowed:
+        again = f"{counts.failed - given_up} of them" if given_up < counts.failed else "none of them"
+        why = f" ({given_up} failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS` allows)"
         render.note(
             f"{counts.failed} of {counts.requested} rollouts have no reward ({allowed} may); see the failures file.\n"
-            "hint: `--resume` plays them again; `--allow-failures` accepts some"
+            f"hint: `--resume` plays {again + why if given_up else 'them'} again; `--allow-failures` accepts some"
         )
         return 1
     return 0

@@ -133,20 +133,28 @@ def reasons(guard, *outcomes):
     return [reason for outcome in outcomes if (reason := guard.note(outcome))]
 
 
-@pytest.mark.parametrize(("planned", "needed"), [(500, 10), (4, 4)])
-def test_a_run_whose_key_is_refused_is_given_up_with_the_endpoints_own_words(planned, needed):
-    refused = failed(message="POST http://m/v1/responses answered 401 Unauthorized: no such key", cause="401")
+@pytest.mark.parametrize(("planned", "needed"), [(500, 3), (2, 2)])
+@pytest.mark.parametrize(("status", "hint"), [("401", "correct the key"), ("403", "correct the key"), ("404", "check")])
+def test_a_run_whose_model_refuses_is_given_up_with_the_endpoints_own_words(planned, needed, status, hint):
+    refused = failed(message=f"POST http://m/v1/responses answered {status}: not for you", cause=status)
     guard = EndpointGuard(planned)
     assert reasons(guard, *[refused] * (needed - 1)) == []
     (reason,) = reasons(guard, refused)
-    for part in ("answered 401 Unauthorized: no such key", "hint: correct the key", "--resume"):
+    for part in (f"answered {status}: not for you", f"hint: {hint}", "--resume"):
         assert part in reason
 
 
 @pytest.mark.parametrize("between", [SCORED, failed(cause="429"), failed("verifier")])
 def test_a_run_in_which_some_calls_get_further_goes_on(between):
-    refused = [failed(cause="403")] * 9
+    refused = [failed(cause="403")] * 2
     assert reasons(EndpointGuard(500), *refused, between, *refused) == []
+
+
+@pytest.mark.parametrize("status", ["401", "404"])
+def test_a_run_that_went_well_before_is_given_up_later(status):
+    refused = [failed(cause=status)]
+    assert reasons(EndpointGuard(500), SCORED, *refused * 9) == []
+    assert len(reasons(EndpointGuard(500), SCORED, *refused * 10)) == 1
 
 
 def test_a_tool_or_an_agent_that_says_401_is_not_the_models_key():

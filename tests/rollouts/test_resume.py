@@ -58,7 +58,7 @@ def test_a_rollout_that_failed_is_tried_again_and_says_which_attempt_it_is(tmp_p
     assert left.failure_attempts == 3
 
 
-@pytest.mark.parametrize("cause", ["401", "403", "refused", "unknown host", "TLS"])
+@pytest.mark.parametrize("cause", ["401", "403", "404", "refused", "unknown host", "TLS"])
 def test_a_wrong_key_or_url_uses_up_no_attempt(tmp_path, cause):
     refused = row((0, 1), _ng_failure_class="model_endpoint", _ng_failure={"kind": "model_endpoint", "cause": cause})
     left = what_is_left(run_files(tmp_path, failures=[refused] * 5), 3)
