@@ -36,6 +36,7 @@ from nemo_gym._util.keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
 from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
 from nemo_gym._util.keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
 from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
@@ -276,6 +277,8 @@ def format_almost_server_warning(server_name: str, error: ValidationError) -> st
 def _use(config: DictConfig) -> None:
     global _GLOBAL_CONFIG_DICT
     _GLOBAL_CONFIG_DICT = config
+    KNOWN_SECRETS.add(secrets.secret_values(config))
+    KNOWN_SECRETS.add(secrets.secret_values(os.environ))
     if config.get(VERBOSE_KEY_NAME):
         logging.basicConfig(level=logging.DEBUG)
         logging.getLogger().setLevel(logging.DEBUG)

@@ -15,11 +15,12 @@ from typing import Any
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
 
-from nemo_gym._config.secrets import MASK, is_secret_key
+from nemo_gym._config.secrets import secret_values
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.deadline import find_earliest_end, within
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
+from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.seldom import Seldom
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
@@ -215,7 +216,6 @@ RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
 RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 _INTERNAL_ERROR = 500
 _MAX_INTERNAL_ERRORS = 3
-_SHORTEST_SECRET = 6  # what vLLM and others are given for a key, such as `EMPTY`, is none
 _RNG = random.Random()
 _BUSY_ANSWERS = Seldom(every_s=10.0)
 
@@ -236,6 +236,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
     """Most attempts at one call; after three answers with status 500 it ends earlier."""
     timeout_s: PositiveFloat = 3600.0
     """Deadline of one call, all attempts and pauses together."""
+
+    def model_post_init(self, context: Any) -> None:
+        KNOWN_SECRETS.add(secret_values({"api_key": self.api_key, "headers": self.default_headers}))
 
     async def create_models(self, **kwargs: Any) -> dict[str, Any]:
         return await self._call("GET", f"{self._root}/models", params=kwargs or None)
@@ -269,7 +272,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         except ServerCallError:
             raise
         except (ClientPayloadError, ClientConnectionError) as error:
-            raise ServerUnreachable(method, url, f"the answer broke off: {error!r}") from error
+            raise ServerUnreachable(method, url, f"the answer broke off: {describe_error(error)}") from error
         if isinstance(reply, dict):
             return reply
         found = f"expected an object, got {type(reply).__name__}"
@@ -286,16 +289,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     def _without_secrets(self, error: ServerCallError) -> ServerCallError:
         """Return `error` with the secrets masked that were sent: some endpoints repeat a key that they do not know."""
-        sent = [value.split()[-1] for name, value in self.default_headers.items() if value and is_secret_key(name)]
-        secrets = [secret for secret in (self.api_key, *sent) if len(secret) >= _SHORTEST_SECRET]
 
         def mask(value: Any) -> Any:
-            for secret in secrets:
-                if isinstance(value, bytes):
-                    value = value.replace(secret.encode(), MASK.encode())
-                elif isinstance(value, str):
-                    value = value.replace(secret, MASK)
-            return value
+            if isinstance(value, bytes):
+                return KNOWN_SECRETS.mask_bytes(value)
+            return KNOWN_SECRETS.mask(value) if isinstance(value, str) else value
 
         return type(error)(*map(mask, error.args))
 
@@ -305,7 +303,13 @@ class NeMoGymAsyncOpenAI(BaseModel):
         for attempt in range(1, self.max_attempts + 1):
             # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
             response = await request(
-                method, url, _internal=self.internal, _idempotent=True, _bounded_s=self.timeout_s, **request_kwargs
+                method,
+                url,
+                _internal=self.internal,
+                _idempotent=True,
+                _bounded_s=self.timeout_s,
+                _same_origin=True,
+                **request_kwargs,
             )
             internal_errors += response.status == _INTERNAL_ERROR
             is_last = attempt == self.max_attempts or internal_errors == _MAX_INTERNAL_ERRORS

@@ -49,6 +49,7 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
 from nemo_gym.global_config import AGENT_REF_KEY_NAME, OBSERVABILITY_ENABLED_KEY_NAME, RESPONSE_KEY_NAME
 from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
+from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
 
 if TYPE_CHECKING:
@@ -148,9 +149,11 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
         )
 
     def identity(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with the run before."""
+        """The settings that a resumed run must share with the run before, their secrets masked."""
         asked = {name for name in _IDENTITY_IF_SET if getattr(self, name) is not None}
-        return self.model_dump(mode="json", include={*_IDENTITY, *asked})
+        identity = self.model_dump(mode="json", include={*_IDENTITY, *asked})
+        recursively_hide_secrets(identity)
+        return identity
 
 
 class RolloutAggregationConfig(BaseNeMoGymCLIConfig):

@@ -17,6 +17,7 @@ from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
+from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.model_call_capture import (
     MODEL_CALL_CAPTURE_KEY,
@@ -61,7 +62,7 @@ class TokenTaking:
             return await self.source.freeze(rollout_id)
         except Exception as error:
             LOG.warning("the tokens of rollout %r could not be taken", rollout_id, exc_info=True)
-            reason = f"the tokens could not be taken: {error!r}"
+            reason = f"the tokens could not be taken: {describe_error(error)}"
             return TokenCaptureSnapshot(rollout_id, incomplete=True, incomplete_reasons=[reason])
 
     async def drop(self, rollout_id: str, snapshot_id: str, version: int) -> None:

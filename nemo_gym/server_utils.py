@@ -96,12 +96,14 @@ async def request(
     *,
     _idempotent: bool | None = None,
     _bounded_s: float | None = None,
+    _same_origin: bool = False,
     **kwargs: Any,
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
     A call that never reached the server is tried again, longer while servers start; one that may have run there only if
     its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
+    `_same_origin`: a redirect to another server is an error, because the key would go there too.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
         kwargs["data"] = right_sized(http.json_body(body))  # held until the answer is there
@@ -115,6 +117,7 @@ async def request(
         policy=http.WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
+        same_origin=_same_origin,
         **kwargs,
     )
 

@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym._config.plain_values import NotPlain, plain_value
 from nemo_gym._config.problems import Problems
-from nemo_gym._config.secrets import is_secret_key
+from nemo_gym._util.secret_names import mask_argument
 from nemo_gym.errors import ConfigError
 
 _SHAPE = re.compile(r"(?P<sign>\+{0,2}|~)(?P<key>[^=+~\s][^=\s]*)(?P<rest>=.*)?", re.DOTALL)
@@ -60,9 +60,9 @@ def override_token(key: str, value: Any) -> str:
 
 
 def _message(token: str, reason: str) -> str:
-    key = token.lstrip("+~").partition("=")[0]
-    if is_secret_key(key.split(".")[-1]):
-        return f"cannot read the override of {key!r}: its value does not follow the grammar (not shown: it is a secret)"
+    masked = mask_argument(token)
+    if masked != token:
+        return f"cannot read the override {masked!r}: its value does not follow the grammar (not shown: it is a secret)"
     return f"cannot read the override {token!r}: {reason}"
 
 

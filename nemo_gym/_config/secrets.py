@@ -1,37 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Masks the secrets of a config, by what a key means rather than by the letters it contains.
+"""Finds and masks the secrets of a config, by what a key means rather than by the letters it contains.
 
-Credentials inside URLs are masked wherever they stand. Values that hold a secret under a key with an innocent name
-cannot be told apart from others and stay visible.
+Masked are values under the name of a credential, the values of all headers, and in URLs users, passwords and the
+parameters that are keys, wherever they stand; and each of these values once more where an innocent key repeats it.
 """
 
-import re
+from base64 import b64decode
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
-MASK = "****"
+from nemo_gym._util.known_secrets import MASK as MASK
+from nemo_gym._util.known_secrets import KnownSecrets
+from nemo_gym._util.secret_names import is_headers_key, is_secret_header, read_url_credentials
+from nemo_gym._util.secret_names import is_secret_key as is_secret_key
+from nemo_gym._util.secret_names import mask_url_credentials as mask_url_credentials
 
-_SECRET_KEY = re.compile(
-    r"""(^|_)(api_?keys?|private_keys?|access_keys?(_id)?|signing_keys?|encryption_keys?|token|auth_tokens|credentials?
-         |authorization)$
-        |password|passwd|passphrase|secret""",
-    re.VERBOSE,
-)
-# Pieces of a tokenizer, not credentials.
-_VOCABULARY_TOKEN = re.compile(r"(^|_)(eos|bos|pad|unk|sep|cls|mask|stop|image|think|max|min|num)_token$")
-_URL_CREDENTIALS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*://)[^\s/?#@]+@")
-
-
-def is_secret_key(key: Any) -> bool:
-    """Whether a value under `key` is a secret: `policy_api_key` is, `max_output_tokens` is not."""
-    name = re.sub(r"[-. ]", "_", str(key)).lower()
-    return bool(_SECRET_KEY.search(name)) and not _VOCABULARY_TOKEN.search(name)
+_NOT_SET = (None, "", "???", MASK)
 
 
 def hide_secrets(config: DictConfig | ListConfig | dict[Any, Any] | list[Any]) -> None:
     """Mask every secret of `config`, in place."""
-    _hide(config, secret=False)
+    known = KnownSecrets()
+    known.add(secret_values(config))
+    _hide(config, known, secret=False, headers=False)
 
 
 def masked_yaml(config: DictConfig) -> str:
@@ -41,24 +37,65 @@ def masked_yaml(config: DictConfig) -> str:
     return OmegaConf.to_yaml(copy)
 
 
-def mask_url_credentials(text: str) -> str:
-    """Return `text` with the user and password of every URL in it masked."""
-    return _URL_CREDENTIALS.sub(rf"\g<scheme>{MASK}@", text)
+def secret_values(config: Any) -> list[str]:
+    """Return every secret that `config`, or any other mapping such as the environment, holds."""
+    if isinstance(config, DictConfig | ListConfig):
+        try:
+            config = OmegaConf.to_container(config, resolve=True)
+        except OmegaConfBaseException:  # an interpolation that cannot be resolved: who uses it is told
+            config = OmegaConf.to_container(config)
+    return [value for value in _list_secrets(config, secret=False, headers=False) if not _is_file_name(value)]
 
 
-def _hide(node: Any, *, secret: bool) -> None:
+def _list_secrets(node: Any, *, secret: bool, headers: bool) -> Iterator[str]:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            by_key = secret or is_secret_key(key) or (headers and is_secret_header(key))
+            yield from _list_secrets(value, secret=by_key, headers=headers or is_headers_key(key))
+    elif isinstance(node, list | tuple):
+        for value in node:
+            yield from _list_secrets(value, secret=secret, headers=headers)
+    elif secret and node not in _NOT_SET and not isinstance(node, bool):
+        yield from _credentials_in(str(node))
+    elif isinstance(node, str) and "://" in node:
+        yield from read_url_credentials(node)
+
+
+def _credentials_in(value: str) -> Iterator[str]:
+    """Yield what is secret in the value of a key or a header: all of it, without the word that says of what kind."""
+    scheme, _, rest = value.partition(" ")
+    if scheme.lower() not in ("bearer", "basic", "token"):
+        yield value
+        return
+    yield rest.strip()
+    if scheme.lower() == "basic":
+        with suppress(ValueError):
+            yield b64decode(rest).decode().partition(":")[2]
+
+
+def _is_file_name(value: str) -> bool:
+    """Whether `value` names the file of a secret rather than being one, or is still to be filled in."""
+    return value.startswith("${") or (value.startswith(("/", "~", "./")) and Path(value).expanduser().exists())
+
+
+def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> None:
     if isinstance(node, DictConfig):
         places = list(node.keys()) if not (node._is_none() or node._is_missing() or node._is_interpolation()) else []
     elif isinstance(node, dict):
         places = list(node)
     else:
         places = list(range(len(node)))
+    is_mapping = isinstance(node, DictConfig | dict)
     for place in places:
-        by_key = secret or (isinstance(node, DictConfig | dict) and is_secret_key(place))
+        by_key = secret or (is_mapping and (headers or is_secret_key(place)))
         value = _raw(node, place)
         if isinstance(value, DictConfig | ListConfig | dict | list):
-            _hide(value, secret=by_key)
-        elif (masked := _masked(value, secret=by_key)) != value:
+            _hide(value, known, secret=by_key, headers=headers or (is_mapping and is_headers_key(place)))
+            continue
+        masked = _masked(value, known, secret=by_key)
+        if headers and not is_mapping and isinstance(value, str) and ":" in value:
+            masked = f"{value.partition(':')[0]}: {MASK}"
+        if masked != value:
             node[place] = masked
 
 
@@ -71,8 +108,8 @@ def _raw(node: Any, place: Any) -> Any:
     return child._value() if child is not None and (special or not OmegaConf.is_config(child)) else child
 
 
-def _masked(value: Any, *, secret: bool) -> Any:
+def _masked(value: Any, known: KnownSecrets, *, secret: bool) -> Any:
     """Nothing is hidden where there is nothing to hide: unset values and switches stay visible."""
-    if secret and value not in (None, "", "???") and not isinstance(value, bool):
+    if secret and value not in _NOT_SET and not isinstance(value, bool):
         return MASK
-    return mask_url_credentials(value) if isinstance(value, str) else value
+    return known.mask(mask_url_credentials(value)) if isinstance(value, str) else value

@@ -16,6 +16,7 @@ from nemo_gym._serving.session import SessionCookie as SessionCookie
 from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
+from nemo_gym._util.known_secrets import describe_error
 
 LOG = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class ToolRunner:
             return ToolResult(str(error), is_error=True)
         except Exception as error:
             LOG.exception("tool %r failed", tool.name)
-            return ToolResult(repr(error), is_error=True)
+            return ToolResult(describe_error(error), is_error=True)
         text = await response.text(errors="replace")
         if 200 <= response.status < 300:
             return ToolResult(text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 
 MAX_STEPS, LENGTH = "max_steps", "length"
 # Tuples, because what an agent sends may be of any type, also of one that has no hash.
@@ -61,7 +62,11 @@ def is_cut_by_length(reply: Any) -> bool:
 def well_formed(given: Any) -> list[dict[str, Any]]:
     """Return the tool errors among `given`, which may come from anyone's agent; only the first few."""
     return [
-        {"tool": one["tool"], "status": one["status"], "message": one["message"][-_LONGEST_MESSAGE:]}
+        {
+            "tool": one["tool"],
+            "status": one["status"],
+            "message": KNOWN_SECRETS.mask(one["message"])[-_LONGEST_MESSAGE:],
+        }
         for one in (given if isinstance(given, list) else [])
         if isinstance(one, dict)
         and isinstance(one.get("tool"), str)

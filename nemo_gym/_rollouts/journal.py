@@ -35,6 +35,7 @@ from nemo_gym._util.keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 
 LOG = logging.getLogger(__name__)
 FAILURE_SCHEMA = 1
@@ -110,7 +111,7 @@ class Journal:
             self._scored += 1
         else:
             if outcome.persist:
-                self._failures.append(_line(failed_row(outcome)))
+                self._failures.append(KNOWN_SECRETS.mask_bytes(_line(failed_row(outcome))))
             if outcome.failure.kind != "cancelled":  # which was not played to an end, and is played again
                 self._failed[outcome.failure.kind] += 1
         self._disk.sync_if_due(self._output, self._failures)

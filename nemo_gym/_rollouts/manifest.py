@@ -18,6 +18,7 @@ from typing import Any, Literal
 import orjson
 from pydantic import BaseModel, Field, ValidationError
 
+from nemo_gym._config.secrets import hide_secrets
 from nemo_gym._rollouts.inputs import is_stream
 from nemo_gym._rollouts.paths import RunFileError, write_error
 from nemo_gym._util.files import write_atomically
@@ -191,8 +192,9 @@ _ABSENT = _Absent()
 
 
 def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """As it reads back from the file."""
+    """As it reads back from the file; masked, because an older version may have masked less."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(dict(value), default=str, option=orjson.OPT_NON_STR_KEYS))
+    hide_secrets(plain)
     return plain
 
 

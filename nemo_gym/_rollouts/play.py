@@ -47,6 +47,7 @@ from nemo_gym._util.keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
+from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.errors import GymError, ToolCrashed
 
 _CARRIED_KEYS = (
@@ -272,7 +273,7 @@ def _said_by(result: Row, boundary: str) -> Failure | None:
 def _of_error(error: Exception, boundary: str) -> Failure:
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
         # The connection broke while the reply was read.
-        return Failure("agent", boundary, True, f"the reply broke off: {error!r}")
+        return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")
     return failure_of(error, "agent", boundary)
 
 

@@ -16,8 +16,10 @@ import sys
 import threading
 from collections.abc import MutableMapping
 from pathlib import Path
+from typing import TextIO, cast
 
 from nemo_gym._serving.entrypoint import note_missing_module
+from nemo_gym._util.known_secrets import MaskedStream
 from nemo_gym.errors import GymError
 
 LIFELINE_FD = "NEMO_GYM_LIFELINE_FD"
@@ -69,6 +71,7 @@ def say_ready(ready: int) -> None:
 
 def main() -> None:
     """Run the entrypoint named on the command line, in whose folder this process was started."""
+    sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
     lifeline = take_fd(os.environ, LIFELINE_FD)
     if lifeline is not None:
         end_with_parent(lifeline)

@@ -78,9 +78,14 @@ async def wait_for_endpoints(
 
 async def _probe(session: aiohttp.ClientSession, url: str) -> Trouble | None:
     """Return what keeps `url` from answering; any HTTP status is an answer, unless it is one to the wrong scheme."""
-    probe = URL(f"{url.rstrip('/')}/models" if url.rstrip("/").endswith("/v1") else url)
     try:
-        async with session.get(probe) as response:
+        probe = URL(f"{url.rstrip('/')}/models" if url.rstrip("/").endswith("/v1") else url)
+    except ValueError:
+        return Trouble(
+            "unknown host", "it is no URL that can be called", "write `/`, `@` and `:` of a password as %2F, %40, %3A"
+        )
+    try:
+        async with session.get(probe, allow_redirects=False) as response:
             if response.status != 400 or probe.scheme == "https":
                 return None
             trouble = None
@@ -91,7 +96,9 @@ async def _probe(session: aiohttp.ClientSession, url: str) -> Trouble | None:
     # A server that is spoken to in the wrong scheme says 400, hangs up or waits for more: ask in the other one.
     is_https = probe.scheme == "https"
     try:
-        async with session.get(probe.with_scheme("http" if is_https else "https"), ssl=False) as response:
+        async with session.get(
+            probe.with_scheme("http" if is_https else "https"), ssl=False, allow_redirects=False
+        ) as response:
             return NO_TLS_THERE if is_https else ONLY_TLS_THERE
     except (aiohttp.ClientError, TimeoutError):
         return trouble

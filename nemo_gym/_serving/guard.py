@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
 from nemo_gym._transport.deadline import CALLERS_END
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
+from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._util.seldom import Seldom
 from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
@@ -73,7 +74,7 @@ class ErrorsAsJson:
         # A call that failed is told in a line: its traceback leads to nothing but the call.
         if not isinstance(error, ServerCallError | RolloutFailure):
             where = self._server_name, scope["method"], scope["path"]
-            LOG.log(level, "%s: %s %s failed: %r", *where, error, exc_info=error)
+            LOG.log(level, "%s: %s %s failed: %s", *where, describe_error(error), exc_info=error)
             return
         path = split_rollout_prefix(scope["path"]).rest
         # A wrong key fails every call in the same way, and each caller is told.
@@ -96,9 +97,11 @@ def describe(error: Exception, server_name: str) -> str:
         content = getattr(error, "response_content", None)
         inner = content.decode("utf-8", errors="replace") if isinstance(content, bytes) else error.message
         url = error.request_info.real_url if error.request_info else "an unknown URL"
-        return f"{server_name!r} called {url}, which answered {error.status}: {inner}"
+        return KNOWN_SECRETS.mask(f"{server_name!r} called {url}, which answered {error.status}: {inner}")
     # Our own errors are written for people: what happened, what we know, what to do.
-    return f"{type(error).__name__}: {error}" if isinstance(error, GymError) else repr(error)
+    if isinstance(error, GymError):
+        return KNOWN_SECRETS.mask(f"{type(error).__name__}: {error}")
+    return describe_error(error)
 
 
 class BodyLimit:

@@ -21,6 +21,7 @@ from nemo_gym._serving import binding, listening
 from nemo_gym._serving.logs import SHOWN_LINES, InServer, working_for
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._transport import local
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
 
 _STOP_GRACE_S = 10.0
@@ -65,7 +66,7 @@ def build(spec: InlineSpec) -> Any:
 
 
 def _lines(error: BaseException) -> list[str]:
-    return "".join(traceback.format_exception(error)).splitlines()[-SHOWN_LINES:]
+    return KNOWN_SECRETS.mask("".join(traceback.format_exception(error))).splitlines()[-SHOWN_LINES:]
 
 
 async def build_off_loop(spec: InlineSpec) -> Any:

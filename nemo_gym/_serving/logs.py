@@ -15,6 +15,8 @@ from typing import Any, TextIO
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
+
 SHOWN_LINES = 20
 _current_server: ContextVar[str | None] = ContextVar("nemo_gym_current_server", default=None)
 
@@ -78,6 +80,7 @@ class ServerLogs:
 
     def line(self, name: str, text: str) -> None:
         """One line that the server `name` printed."""
+        text = KNOWN_SECRETS.mask(text)
         self._last[name].append(text)
         if self._folder is None:
             with suppress(OSError):  # a terminal that was closed is no reason for servers to end

@@ -18,6 +18,7 @@ from typing import Any
 
 from nemo_gym._serving.child import LIFELINE_FD, LISTEN_FD, READY_FD
 from nemo_gym._serving.logs import SHOWN_LINES
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
 
 _LINE_LIMIT = 1 << 20
@@ -155,7 +156,7 @@ class Child:
                     continue
                 if not raw:
                     return
-                line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
+                line = KNOWN_SECRETS.mask(raw.decode("utf-8", errors="replace").rstrip("\r\n"))
                 self._lines.append(line)
                 on_line(line)
 

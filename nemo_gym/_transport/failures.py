@@ -16,6 +16,7 @@ import aiohttp
 
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._transport.replies import FAILURE_HEADER
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply
 from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerCallError
@@ -33,7 +34,7 @@ FailureKind = Literal[
 HEADER = FAILURE_HEADER
 REFUSED = ("401", "403", "404")
 """Causes that say: the endpoint does not let this user in, or has no such model."""
-NOT_THERE = ("refused", "unknown host", "TLS")
+NOT_THERE = ("refused", "unknown host", "TLS", "not HTTP", "redirect")
 """Causes that say: nobody, or somebody else, answers at the URL."""
 EXITED = "exit"
 """The cause that says: a server's code tried to leave its process."""
@@ -57,6 +58,11 @@ class Failure:
     """In a word, for counting: the status that was answered, such as `429`, or the kind of a `Trouble`."""
     traceback: str = ""
     """Where a server's own code went wrong, its innermost frames."""
+
+    def __post_init__(self) -> None:
+        # Here, so that no file, header or screen that a failure comes to has to think of it.
+        for name in ("boundary", "message", "traceback"):
+            object.__setattr__(self, name, KNOWN_SECRETS.mask(getattr(self, name)))
 
     @property
     def is_refused(self) -> bool:

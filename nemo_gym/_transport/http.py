@@ -16,16 +16,20 @@ from typing import Any
 import aiohttp
 import orjson
 from pydantic import BaseModel
+from yarl import URL
 
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
-from nemo_gym._transport.trouble import describe_trouble
+from nemo_gym._transport.trouble import REDIRECTS_IN_A_CIRCLE, Trouble, describe_redirect, describe_trouble
+from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._wire.base import OpenModel
 
 LOG = logging.getLogger(__name__)
 
 _SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 4.0
+_REDIRECTS = frozenset({301, 302, 307, 308})
+_MOST_REDIRECTS = 10
 JSON_CONTENT_TYPE = "application/json"
 
 
@@ -114,11 +118,13 @@ async def send(
     policy: RetryPolicy,
     idempotent: bool | None = None,
     bounded_s: float | None = None,
+    same_origin: bool = False,
     **kwargs: Any,
 ) -> aiohttp.ClientResponse:
     """Send one request, again where that is safe; the response's body is not read yet.
 
     A caller who ends all of it within `bounded_s` spares the session a timer, unless the session's would end earlier.
+    `same_origin`: a redirect that leads elsewhere is an error, because it would take the key and the body along.
     """
     may_repeat = method.upper() in _SAFE_TO_REPEAT if idempotent is None else idempotent
     total_s = session.timeout.total
@@ -129,6 +135,8 @@ async def send(
     while True:
         attempt += 1
         try:
+            if same_origin:
+                return await _request_same_origin(session, method, url, **kwargs)
             return await session.request(method, url, **kwargs)
         except aiohttp.ConnectionTimeoutError as error:
             failure, bound = error, policy.unsent
@@ -136,15 +144,44 @@ async def send(
             raise ServerDeadlineExceeded(method, str(url), _total_s(session, kwargs)) from error
         except aiohttp.ClientConnectorError as error:
             failure, bound = error, policy.unsent
+        except ServerUnreachable:
+            raise
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
             failure, bound = error, policy.repeatable if may_repeat else 1
+        except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
+            # Not for its status, which nobody has looked at: what answers is not HTTP, or redirects without end.
+            failure, bound = error, 1
         trouble = describe_trouble(failure)
         if attempt >= bound:
-            raise ServerUnreachable(method, str(url), trouble.text, attempt, trouble.kind, trouble.hint) from failure
+            raise _unreachable(method, url, trouble, attempt) from failure
         pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
-        LOG.debug("attempt %d of %s %s failed (%r); next in %.2f s", attempt, method, url, failure, pause_s)
+        cause = describe_error(failure) if LOG.isEnabledFor(logging.DEBUG) else ""
+        LOG.debug("attempt %d of %s %s failed (%s); next in %.2f s", attempt, method, url, cause, pause_s)
         with RETRIES.counted(trouble.kind):
             await asyncio.sleep(pause_s)
+
+
+async def _request_same_origin(
+    session: aiohttp.ClientSession, method: str, url: str, **kwargs: Any
+) -> aiohttp.ClientResponse:
+    """Send a request, and once more to where its answer redirects, as long as that is the same server."""
+    target: URL | str = url
+    for _ in range(_MOST_REDIRECTS):
+        response = await session.request(method, target, allow_redirects=False, **kwargs)
+        location = response.headers.get("Location") if response.status in _REDIRECTS else None
+        if location is None:
+            return response
+        response.release()
+        target = response.url.join(URL(location))
+        if not target.absolute or target.origin() != response.url.origin():
+            origin = f"{target.scheme}://{target.authority.rpartition('@')[2]}"
+            raise _unreachable(method, url, describe_redirect(origin))
+        kwargs.pop("params", None)  # the new URL says them all
+    raise _unreachable(method, url, REDIRECTS_IN_A_CIRCLE)
+
+
+def _unreachable(method: str, url: str, trouble: Trouble, attempts: int = 1) -> ServerUnreachable:
+    return ServerUnreachable(method, str(url), trouble.text, attempts, trouble.kind, trouble.hint)
 
 
 @lru_cache(maxsize=16)

@@ -7,7 +7,9 @@ from typing import Literal
 
 import aiohttp
 
-TroubleKind = Literal["refused", "unknown host", "TLS", "unreachable", "no answer", "broken"]
+from nemo_gym._util.secret_names import mask_url_credentials
+
+TroubleKind = Literal["refused", "unknown host", "TLS", "not HTTP", "redirect", "unreachable", "no answer", "broken"]
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,11 @@ class Trouble:
     hint: str
 
 
+_REASON_SHOWN = 200
+
 NO_TLS_THERE = Trouble("TLS", "it speaks plain HTTP, not TLS", "write `http://` instead of `https://` in the URL")
+_REDIRECT_HINT = "check the path of the URL; if it has moved, write the new URL into the config"
+REDIRECTS_IN_A_CIRCLE = Trouble("redirect", "it redirects in a circle", _REDIRECT_HINT)
 ONLY_TLS_THERE = Trouble("TLS", "it speaks TLS, not plain HTTP", "write `https://` instead of `http://` in the URL")
 
 
@@ -40,9 +46,25 @@ def describe_trouble(error: BaseException) -> Trouble:
             hint = "check host and port of the URL, and that the server runs and listens there"
             return Trouble("refused", "connection refused", hint)
         return Trouble("unreachable", str(cause.strerror or cause), "check the host in the URL, and the network")
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return REDIRECTS_IN_A_CIRCLE
+    if isinstance(error, aiohttp.InvalidURL):
+        return Trouble(
+            "redirect", f"{mask_url_credentials(str(error.url))} is no URL that can be called", _REDIRECT_HINT
+        )
+    if isinstance(error, aiohttp.ClientResponseError):
+        reason = " ".join(error.message.split())[:_REASON_SHOWN] or type(error).__name__
+        hint = "check host and port of the URL: another kind of server listens there"
+        return Trouble("not HTTP", f"its answer is not HTTP that can be read ({reason})", hint)
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return Trouble("unreachable", "no connection in time", "check host and port of the URL, and any firewall")
     if isinstance(error, TimeoutError):
         return Trouble("no answer", "connected, but no answer in time", "look at the log of the server")
     text = f"the connection broke before an answer came ({str(error) or type(error).__name__})"
     return Trouble("broken", text, "look at the log of the server")
+
+
+def describe_redirect(origin: str) -> Trouble:
+    """Return what a redirect to another origin, which is not followed, says to a person."""
+    text = f"it redirects to {origin}, where the key is not sent"
+    return Trouble("redirect", text, "if you trust that server, write its URL into the config instead")

@@ -23,9 +23,10 @@ from nemo_gym._config.parse import Resolved, examine
 from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import DEFAULT, Given
-from nemo_gym._config.secrets import hide_secrets
+from nemo_gym._config.secrets import hide_secrets, secret_values
 from nemo_gym._config.typos import typo_problems
 from nemo_gym._config.values import read_values
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import command_problems
@@ -192,6 +193,7 @@ def _explain(key: str, as_json: bool) -> int:
     if resolved is None:
         problems.raise_if_any()
         raise AssertionError("a config without problems is resolved")
+    KNOWN_SECRETS.add(secret_values(resolved.config))
     hide_secrets(resolved.config)
     plain = read_values(resolved.config).plain
     leaves = _leaves(plain, split_path(key))
@@ -240,9 +242,14 @@ def _references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
 
 
 def _shown(one: Given, path: KeyPath) -> dict[str, Any]:
-    masked: dict[str, Any] = {one.path[-1]: one.value}
+    masked: Any = one.value
+    for key in reversed(one.path):
+        masked = {key: masked}
     hide_secrets(masked)
-    shown = {"place": one.place, "value": masked[one.path[-1]]}
+    for key in one.path:
+        masked = masked[key]
+    # What one source gives may repeat a secret that another one names.
+    shown = {"place": one.place, "value": KNOWN_SECRETS.mask(masked) if isinstance(masked, str) else masked}
     return shown if one.path == path else {**shown, "inherited_from": join_path(one.path)}
 
 

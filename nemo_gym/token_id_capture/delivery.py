@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from nemo_gym._capture.asgi import RecordedAnswer
 from nemo_gym._util.aio import in_thread
+from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
 from nemo_gym.token_id_capture.records import TokenEntry, read_token_entries
 
@@ -173,8 +174,8 @@ async def _try(call: Callable[[], Awaitable[Any]]) -> str | None:
         async with asyncio.timeout(SINK_TIMEOUT_S) as deadline:
             await call()
     except Exception as error:
-        LOG.warning("the token sink failed: %r", error, exc_info=True)
-        return f"no answer within {SINK_TIMEOUT_S:g} s" if deadline.expired() else repr(error)
+        LOG.warning("the token sink failed: %s", describe_error(error), exc_info=True)
+        return f"no answer within {SINK_TIMEOUT_S:g} s" if deadline.expired() else describe_error(error)
     return None
 
 
