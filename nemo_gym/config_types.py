@@ -65,7 +65,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
     """Base of every command's config: validated from the whole global config, whose other keys it ignores."""
 
     # A process runs one command at most: the schemas of the others are never needed.
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
     @model_validator(mode="before")
     @classmethod
@@ -154,7 +154,7 @@ class DownloadJsonlDatasetHuggingFaceConfig(JsonlDatasetHuggingFaceIdentifer, Ba
 class ExporterConfig(BaseModel):
     """Settings of one place that metrics and rollouts can be sent to."""
 
-    model_config = ConfigDict(defer_build=True)
+    model_config = ConfigDict(defer_build=True, hide_input_in_errors=True)
 
     @property
     def is_available(self) -> bool:

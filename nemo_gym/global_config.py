@@ -38,6 +38,7 @@ from nemo_gym._util.keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
+from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
 from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
 
@@ -173,6 +174,7 @@ class GlobalConfigDictParser(BaseModel):
 
     def parse_global_config_dict_from_cli(self) -> DictConfig:
         """The overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
+        hide_secret_arguments()  # a program that is not our command line comes by here first
         return OmegaConf.create(overrides.parse_overrides(_override_tokens()).values)
 
     def load_extra_config_paths(self, config_paths: Sequence[str]) -> tuple[list[str], list[DictConfig]]:

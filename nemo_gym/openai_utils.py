@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
-from pydantic import BaseModel, Field, PositiveFloat, PositiveInt
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._config.secrets import secret_values
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
@@ -227,6 +227,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
     (`Retry-After`). An error status is then raised as an aiohttp `ClientResponseError` with the body in
     `response_content`.
     """
+
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     base_url: str
     api_key: str = Field(repr=False)

@@ -8,10 +8,12 @@ import threading
 from functools import lru_cache
 from pathlib import Path
 
-from nemo_gym._serving import binding, child, run_token, workers
+from nemo_gym._serving import binding, child, run_files, run_token, workers
+from nemo_gym._util.secret_names import mask_arguments
 from nemo_gym.config_types import BaseServerConfig
 
 INSTANCE_NAME_ENV = "NEMO_GYM_CONFIG_PATH"
+CONFIG_FILE_ENV = "NEMO_GYM_CONFIG_FILE"
 _RUN_TOKEN_ENV = "NEMO_GYM_RUN_TOKEN"
 _RUN_TOKEN_DIR_ENV = "NEMO_GYM_RUN_TOKEN_DIR"
 IS_WORKER_ENV = "IS_NEMO_GYM_FASTAPI_WORKER"
@@ -84,21 +86,25 @@ def this_worker() -> workers.Worker | None:
     return workers.this_worker(os.environ)
 
 
-def run_workers(where: BaseServerConfig, name: str) -> int:
-    """Run this process's own command once more for each worker of the server `name`; the code to exit with."""
+def run_workers(where: BaseServerConfig, name: str, config_yaml: str) -> int:
+    """Run this process's own command once more for each worker of the server `name`; the code to exit with.
+
+    A key on that command is not passed on: workers have it from `config_yaml`, in a file that only their user can read.
+    """
     count = where.num_workers or 1
     sock = listener(where, name)
     # A worker runs its entrypoint as a script. Nothing that imports it there by its name is to serve once more, so no
     # file is the entrypoint in the sense of `is_nemo_gym_fastapi_entrypoint`.
     inherited = {key: value for key, value in os.environ.items() if key != ENTRYPOINT_ENV}
-    return workers.run(
-        [sys.executable, *sys.orig_argv[1:]],
-        sock,
-        count,
-        server_name=name,
-        environment={**inherited, IS_WORKER_ENV: "1", NUM_WORKERS_ENV: str(count)},
-        on_ready=say_ready,
-    )
+    with run_files.private_file(run_files_folder(), config_yaml) as path:
+        return workers.run(
+            [sys.executable, *mask_arguments(sys.orig_argv[1:])],
+            sock,
+            count,
+            server_name=name,
+            environment={CONFIG_FILE_ENV: str(path), **inherited, IS_WORKER_ENV: "1", NUM_WORKERS_ENV: str(count)},
+            on_ready=say_ready,
+        )
 
 
 def may_serve() -> bool:

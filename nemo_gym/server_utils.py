@@ -414,7 +414,7 @@ class SimpleServer(BaseServer):
         if not may_serve():
             return cls.from_global_config(global_config_dict, name).finished_app(global_config_dict)
         if worker is None and (config.num_workers or 1) > 1:
-            sys.exit(run_workers(config, config.name))
+            sys.exit(run_workers(config, config.name, OmegaConf.to_yaml(global_config_dict)))
         join_named_cluster_if_used(global_config_dict)
         starting.set()
         server = cls.from_global_config(global_config_dict, name)

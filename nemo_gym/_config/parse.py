@@ -23,8 +23,10 @@ from nemo_gym._config.older_names import with_current_names
 from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Layer, Provenance, file_layer
+from nemo_gym._config.secrets import secret_values
 from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
 from nemo_gym._config.values import interpolation_problems, missing_value_problems, read_values, unset_variables
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import ConfigError
 
 COMMAND_LINE, INITIAL = "command line", "initial config"
@@ -77,6 +79,7 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     values = _merge(provenance, sources.deletions, problems)
     if problems:
         return problems, None
+    KNOWN_SECRETS.add(secret_values(values))  # before anything is said of them
     values["config_paths"] = includes.paths
     directed = apply_directives(values, provenance)
     problems.extend(directed.problems)

@@ -87,6 +87,9 @@ def is_server_ref(value: Any) -> ModelServerRef | ResourcesServerRef | AgentServ
 class BaseServerConfig(BaseModel):
     """Where a server listens."""
 
+    # Of this class and those built on it: a value that does not fit may be a key, or stand beside one.
+    model_config = ConfigDict(hide_input_in_errors=True)
+
     host: str
     port: int
     num_workers: int | None = None

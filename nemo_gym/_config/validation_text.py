@@ -3,13 +3,16 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from pydantic import ValidationError
 
 from nemo_gym._config.paths import KeyPath, child
-from nemo_gym._config.secrets import is_secret_key
+from nemo_gym._config.secrets import hide_secrets, is_secret_key
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest_spelling
+from nemo_gym._util.secret_names import is_headers_key
 
 IS_MISSING = "is missing"
 _WHOLE, _NUMBER, _MAPPING = "must be a whole number", "must be a number", "must be a mapping"
@@ -93,9 +96,11 @@ def _place_in(data: Any, mistake: Mapping[str, Any]) -> KeyPath:
 
 
 def _show(value: Any, path: KeyPath) -> str:
-    if path and is_secret_key(path[-1]):
+    if any(is_secret_key(key) or is_headers_key(key) for key in path):
         return ""
     if value == "":
         return ", but it is empty (is a shell variable unset?)"
-    shown = repr(value)
+    masked = [deepcopy(value)]
+    hide_secrets(masked)
+    shown = KNOWN_SECRETS.mask(repr(masked[0]))
     return f", not {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '…'}"

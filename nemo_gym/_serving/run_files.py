@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a run that only its user may read, gone when the run is."""
+"""Files of a run that only its user may read, gone when the run is.
+
+Each says which process it belongs to, so that the next run removes what a killed one left behind.
+"""
 
 import os
 import re
@@ -7,15 +10,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-_NAME = re.compile(r"run-(?P<machine>.+)-(?P<pid>\d+)-\d+\.yaml")
+_NAME = re.compile(r"run-(?P<owner>.+-\d+-\d+)-\d+\.yaml")
+# Field 22 of /proc/<pid>/stat, counted from the one behind the name of the program.
+_START_TIME = 19
 
 
 @contextmanager
 def private_file(folder: Path, text: str) -> Iterator[Path]:
     """A file with `text` while the context lasts. What a killed process left behind is removed on the way."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _remove_left_behind(folder)
-    path = folder / f"run-{_machine()}-{os.getpid()}-{int.from_bytes(os.urandom(4))}.yaml"
+    for path in folder.iterdir():
+        if (match := _NAME.fullmatch(path.name)) and is_left_behind(match["owner"]):
+            with suppress(OSError):
+                path.unlink()
+    path = folder / f"run-{name_owner()}-{int.from_bytes(os.urandom(4))}.yaml"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(text)
     try:
@@ -24,24 +32,28 @@ def private_file(folder: Path, text: str) -> Iterator[Path]:
         path.unlink(missing_ok=True)
 
 
-def _remove_left_behind(folder: Path) -> None:
-    for path in folder.iterdir():
-        match = _NAME.fullmatch(path.name)
-        # Several machines may share a home folder, and each knows its own processes only.
-        if match and match["machine"] == _machine() and not _is_alive(int(match["pid"])):
-            with suppress(OSError):
-                path.unlink()
+def name_owner() -> str:
+    """Return a name of this process that no other one has: its machine, its id and when it started."""
+    return f"{os.uname().nodename}-{os.getpid()}-{_start_time(os.getpid())}"
 
 
-def _machine() -> str:
-    return os.uname().nodename
-
-
-def _is_alive(pid: int) -> bool:
+def is_left_behind(owner: str) -> bool:
+    """Whether the process of that name, see `name_owner`, has ended; a process of another machine may live."""
     try:
-        os.kill(pid, 0)
+        machine, pid, started = owner.rsplit("-", 2)
+        if machine != os.uname().nodename:
+            return False
+        os.kill(int(pid), 0)
+        return _start_time(int(pid)) != int(started)  # its id may belong to another process by now
     except ProcessLookupError:
-        return False
-    except PermissionError:
         return True
-    return True
+    except (PermissionError, ValueError):
+        return False
+
+
+def _start_time(pid: int) -> int:
+    """Return when a process started, in ticks since the machine did; 0 where the system does not tell."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[_START_TIME])
+    except OSError:
+        return 0

@@ -14,6 +14,7 @@ from typing import TextIO, cast
 
 from nemo_gym._util.known_secrets import MaskedStream
 from nemo_gym._util.nearest import nearest
+from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import help_pages, render
 from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION, Command
 from nemo_gym.cli.flags import VERBOSE, UsageError, to_overrides
@@ -35,6 +36,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     if argv is None:  # this process is all ours: what it loads stays, so nobody need look for garbage among it
         gc.disable()
+        hide_secret_arguments()
         sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
     verbose = bool(_VERBOSE_FLAGS & set(arguments)) or _is_set("verbose", arguments)
     if verbose:

@@ -59,7 +59,7 @@ class AzureOpenAIModelServer(SimpleResponsesAPIModel):
 
     def _azure_client(self) -> "AsyncAzureOpenAI":
         try:
-            from openai import AsyncAzureOpenAI  # takes most of a second to import
+            from openai import AsyncAzureOpenAI, DefaultAsyncHttpxClient  # takes most of a second to import
         except ImportError as error:
             raise ConfigError(
                 "azure_openai_model needs the package 'openai', which is not installed.\n"
@@ -76,6 +76,8 @@ class AzureOpenAIModelServer(SimpleResponsesAPIModel):
             api_version=self.config.default_query[_API_VERSION],
             default_query=dict(self.config.default_query),
             max_retries=_MAX_RETRIES,
+            # The key would go along to wherever a redirect leads.
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
