@@ -47,7 +47,7 @@ from nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path, starting
+from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym.profiling import describe_profiles, profiler_requirements
 from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
@@ -352,7 +352,9 @@ def _head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineServer]
     # Bound before the token is written: who has the port already has a token too, which must stay.
     with binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME) as sock:
         try:
-            yield head, InlineServer(HEAD_SERVER_KEY_NAME, where.host, where.port, head.setup_webserver(), sock)
+            app = head.setup_webserver()
+            with share_run_token(where):
+                yield head, InlineServer(HEAD_SERVER_KEY_NAME, where.host, where.port, app, sock)
         finally:
             run_token_path(where).unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from nemo_gym._mcp.calls import SessionCookie, ToolRunner
+from nemo_gym._mcp.calls import ToolRunner
 from nemo_gym._mcp.endpoint import McpEndpoint
 from nemo_gym._mcp.harvest import check_tools, harvest, tool_of_route
 from nemo_gym._mcp.protocol import ToolResult, ToolSession
@@ -23,9 +23,11 @@ from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
 from nemo_gym._mcp.types import MCPCatchall as MCPCatchall
 from nemo_gym._mcp.types import MCPTool as MCPTool
+from nemo_gym._serving.session import session_cookie
 from nemo_gym._transport.http import SessionSettings
 from nemo_gym._version import __version__
 from nemo_gym.errors import ConfigError
+from nemo_gym.process_env import derive_run_secret, own_secret
 
 LOG = logging.getLogger(__name__)
 
@@ -69,7 +71,7 @@ def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
     tools = _tools(server, app)
     app.state.nemo_gym_mcp_tools = {tool.name: tool for tool in tools}
     server.setup_session_middleware(app)
-    signer = GrantSigner(server.get_session_middleware_key())
+    signer = _grant_signer(server)
     _add_endpoint(server, app, signer, tools)
     _add_session_endpoints(server, app, signer)
     return dict(app.state.nemo_gym_mcp_tools)
@@ -82,13 +84,19 @@ def bind_route(route: Any) -> MCPTool:
 
 def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]:
     """The header by which MCP requests to `server` name their session, and how to read it."""
-    signer = GrantSigner(server.get_session_middleware_key())
+    signer = _grant_signer(server)
 
     def session_id(token: bytes) -> str | None:
         grant = signer.grant(token.decode("latin-1"))
         return grant.session_id if grant else None
 
     return {SESSION_TOKEN_HEADER.lower().encode(): session_id}
+
+
+def _grant_signer(server: _ResourcesServer) -> GrantSigner:
+    """Return what signs grants: with a secret of the run, as the name of the server is none."""
+    name = f"mcp {server.get_session_middleware_key()}"
+    return GrantSigner(derive_run_secret(name) or f"{name} {own_secret()}")
 
 
 def _tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:
@@ -105,11 +113,11 @@ def _tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:
 
 
 def _add_endpoint(server: _ResourcesServer, app: FastAPI, signer: GrantSigner, tools: list[MCPTool]) -> None:
-    config, key = server.config, server.get_session_middleware_key()
+    config = server.config
     runner = ToolRunner(
         app=app,
         server=(config.host, config.port),
-        cookie=SessionCookie(name=key, secret=key),
+        cookie=session_cookie(app, server.get_session_middleware_key()),
         timeout_s=SessionSettings.total_timeout_s,
     )
 

@@ -310,7 +310,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 _internal=self.internal,
                 _idempotent=True,
                 _bounded_s=self.timeout_s,
-                _same_origin=True,
+                same_origin=True,
                 **request_kwargs,
             )
             internal_errors += response.status == _INTERNAL_ERROR

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a server process learns from its environment: its instance name, its workers, the token of its run."""
 
+import hmac
 import os
+import secrets
 import socket
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,6 +20,8 @@ INSTANCE_NAME_ENV = "NEMO_GYM_CONFIG_PATH"
 CONFIG_FILE_ENV = "NEMO_GYM_CONFIG_FILE"
 _RUN_TOKEN_ENV = "NEMO_GYM_RUN_TOKEN"
 _RUN_TOKEN_DIR_ENV = "NEMO_GYM_RUN_TOKEN_DIR"
+_RUN_TOKEN_FILE_ENV = "NEMO_GYM_RUN_TOKEN_FILE"
+_RUN_SECRET_ENV = "NEMO_GYM_RUN_SECRET"
 IS_WORKER_ENV = "IS_NEMO_GYM_FASTAPI_WORKER"
 ENTRYPOINT_ENV = "IS_NEMO_GYM_FASTAPI_ENTRYPOINT"
 NUM_WORKERS_ENV = "NEMO_GYM_FASTAPI_NUM_WORKERS"
@@ -43,6 +49,32 @@ def run_token_header(where: BaseServerConfig) -> dict[str, str]:
     """The header that opens the head server's secrets, if this user has the token."""
     token = os.environ.get(_RUN_TOKEN_ENV) or run_token.read_token(run_token_path(where))
     return {run_token.HEADER: token} if token else {}
+
+
+@contextmanager
+def share_run_token(where: BaseServerConfig) -> Iterator[None]:
+    """Let this process and those that it starts derive their secrets from the token of the head server at `where`."""
+    before = os.environ.get(_RUN_TOKEN_FILE_ENV)
+    os.environ[_RUN_TOKEN_FILE_ENV] = str(run_token_path(where))
+    try:
+        yield
+    finally:
+        os.environ.pop(_RUN_TOKEN_FILE_ENV, None)
+        if before is not None:
+            os.environ[_RUN_TOKEN_FILE_ENV] = before
+
+
+def derive_run_secret(purpose: str) -> str | None:
+    """Return what all processes of this run, and nobody else, can derive for `purpose`; None outside of a run."""
+    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
+    shared = os.environ.get(_RUN_SECRET_ENV) or (run_token.read_token(Path(path)) if path else None)
+    return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex() if shared else None
+
+
+@lru_cache(maxsize=1)
+def own_secret() -> str:
+    """Return a random secret of this process."""
+    return secrets.token_urlsafe(32)
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
@@ -96,6 +128,8 @@ def run_workers(where: BaseServerConfig, name: str, config_yaml: str) -> int:
     # A worker runs its entrypoint as a script. Nothing that imports it there by its name is to serve once more, so no
     # file is the entrypoint in the sense of `is_nemo_gym_fastapi_entrypoint`.
     inherited = {key: value for key, value in os.environ.items() if key != ENTRYPOINT_ENV}
+    if derive_run_secret("") is None:  # started by hand: its workers are all of the run that there is
+        inherited[_RUN_SECRET_ENV] = own_secret()
     with run_files.private_file(run_files_folder(), config_yaml) as path:
         return workers.run(
             [sys.executable, *mask_arguments(sys.orig_argv[1:])],

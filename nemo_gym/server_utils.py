@@ -32,7 +32,7 @@ from nemo_gym._serving.app import GymApp
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
-from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
+from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
 from nemo_gym._transport import calls, http, local, replies
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
@@ -62,6 +62,7 @@ from nemo_gym.http_session import is_global_aiohttp_client_setup as is_global_ai
 from nemo_gym.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym.process_env import (
     INSTANCE_NAME_ENV,
+    derive_run_secret,
     is_supervised,
     listener,
     may_serve,
@@ -96,14 +97,12 @@ async def request(
     *,
     _idempotent: bool | None = None,
     _bounded_s: float | None = None,
-    _same_origin: bool = False,
     **kwargs: Any,
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
     A call that never reached the server is tried again, longer while servers start; one that may have run there only if
     its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
-    `_same_origin`: a redirect to another server is an error, because the key would go there too.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
         kwargs["data"] = right_sized(http.json_body(body))  # held until the answer is there
@@ -117,7 +116,6 @@ async def request(
         policy=http.WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
-        same_origin=_same_origin,
         **kwargs,
     )
 
@@ -343,9 +341,11 @@ class SimpleServer(BaseServer):
             return
         app.state.nemo_gym_session_middleware_installed = True
         key = self.get_session_middleware_key()
+        # Anybody can guess the key. A server that was started by hand has nothing better to share with its replicas.
+        app.state.nemo_gym_session_secret = secret = derive_run_secret(key) or key
         worker = this_worker()
         own = {"new_id": worker.peers.new_session_id} if worker and self.config.session_affinity else {}
-        app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=key, id_key=SESSION_ID_KEY, **own)
+        app.add_middleware(SessionCookieMiddleware, cookie_name=key, secret=secret, id_key=SESSION_ID_KEY, **own)
 
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Errors become JSON, bad bodies a 422, oversized ones a 413."""
@@ -438,8 +438,7 @@ class SimpleServer(BaseServer):
         """`app` behind what takes every request to the worker that holds its session."""
         if not self.config.session_affinity:
             return app
-        key = self.get_session_middleware_key()
-        cookie = SessionCookie(key, key)
+        cookie = session_cookie(app, self.get_session_middleware_key())
         read: dict[bytes, ReadSession] = {b"cookie": lambda header: cookie.session(header).get(SESSION_ID_KEY)}
         if getattr(self.config, "expose_tools_over_mcp", False):
             from nemo_gym.mcp_auto_exposure import session_by_header  # only servers that ask for it need it

@@ -80,6 +80,11 @@ class SessionCookie:
         return kept
 
 
+def session_cookie(app: Any, name: str) -> SessionCookie:
+    """Return the form of the cookies of `app`; a server with a session middleware of its own signs with their name."""
+    return SessionCookie(name, getattr(app.state, "nemo_gym_session_secret", name))
+
+
 class _Sha1Hmac(SigningAlgorithm):
     """The signature that itsdangerous makes by default, in one call."""
 

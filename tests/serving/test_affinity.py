@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._serving.affinity import Peers, SessionAffinity
-from nemo_gym.mcp_auto_exposure import session_by_header
+from nemo_gym.mcp_auto_exposure import _grant_signer, session_by_header
 
 HERE, OWNER = 0, 1
 OWNERS = b"a session of the owner"
@@ -187,9 +187,10 @@ async def test_the_first_header_that_names_a_session_decides():
 
 
 def test_an_mcp_request_names_its_session_by_its_token():
-    ((header, read),) = session_by_header(SimpleNamespace(get_session_middleware_key=lambda: "key")).items()
+    server = SimpleNamespace(get_session_middleware_key=lambda: "key")
+    ((header, read),) = session_by_header(server).items()
     assert header == b"x-nemo-gym-session-token"
-    assert read(GrantSigner("key").token(Grant("the session", None)).encode()) == "the session"
+    assert read(_grant_signer(server).token(Grant("the session", None)).encode()) == "the session"
     assert read(GrantSigner("other").token(Grant("the session", None)).encode()) is None
 
 
