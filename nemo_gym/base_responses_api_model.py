@@ -18,9 +18,9 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym._serving.direct import handed_params
+from nemo_gym._serving.direct import HandedRequest, handed_params
 from nemo_gym._serving.guard import JsonOf, describe, json_reply
-from nemo_gym._serving.route import parsed, unfit_request, validated
+from nemo_gym._serving.route import parsed, require_json, unfit_request, validated
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, failure_of
 from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
@@ -115,7 +115,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         handed = handed_params(request)
         if handed is not None:
             return _json(await self._dispatch_answer(self.responses, request, handed))
-        raw = parsed(await request.body())
+        raw = await _read_json(request)
         if not (isinstance(raw, dict) and raw.get("stream")):
             body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
             return _json(await self._dispatch_answer(self.responses, request, body))
@@ -137,7 +137,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def chat_completions_dispatch(self, request: Request) -> Response:
         """`POST /v1/chat/completions`: as one object, or as chunks if `stream` is true."""
-        raw = parsed(await request.body())
+        raw = await _read_json(request)
         adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
             return await self._dispatch_chat(request, validated(adapter, raw))
@@ -178,7 +178,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`: Anthropic's dialect, by way of `responses`."""
-        asked = validated(_adapter(AnthropicMessagesRequest), parsed(await request.body()))
+        asked = validated(_adapter(AnthropicMessagesRequest), await _read_json(request))
 
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
@@ -220,6 +220,12 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             settings = {}
         config = ModelCallCaptureConfig.from_global_config(settings)
         install_model_call_capture(app, config, model_server_name=self.config.name, global_config_dict=settings)
+
+
+async def _read_json(request: Request) -> Any:
+    if not isinstance(request, HandedRequest):  # whose scope takes time to make
+        require_json(request.scope)
+    return parsed(await request.body())
 
 
 _REQUEST_SCHEMAS = {

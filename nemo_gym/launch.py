@@ -24,6 +24,7 @@ from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.validation_text import explain
 from nemo_gym._serving import binding, run_files
+from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._serving.host import InlineServer, InlineSpec
@@ -34,6 +35,7 @@ from nemo_gym._serving.supervisor import Launch, Running, supervised
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._transport import local
+from nemo_gym._util.addresses import is_loopback
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
@@ -240,9 +242,11 @@ async def serve_config(
     Model endpoints are waited for as the config says, and `count` is told how long. `models_within_s`: they are about
     to be called, so that one which does not answer within so many seconds is an error.
     """
-    log_dir = config.get("nemo_gym_log_dir")
+    log_dir, access = config.get("nemo_gym_log_dir"), AccessRules.from_config(config)
     try:
         plans = plan_launch(config)
+        if warning := _warn_of_exposure(config, plans, access):
+            notice(warning)
         await in_thread(require_reachable_cluster, config)
         if models_within_s is not None:  # said before minutes go into building environments
             await wait_for_models(config, notice, count, models_within_s)
@@ -258,6 +262,7 @@ async def serve_config(
                     inline=[inline_spec(config, plan) for plan in plans if plan.placement == "inline"],
                     children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
                     startup_timeout_s=startup_timeout_s(config),
+                    access=access,
                 )
                 starting.set()
                 async with supervised(launch, logs, notice) as running:
@@ -342,6 +347,20 @@ def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
         return server.finished_app(config)
 
     return InlineSpec(plan.name, plan.host, plan.port, build)
+
+
+def _warn_of_exposure(config: DictConfig, plans: Sequence[ServerPlan], access: AccessRules) -> str | None:
+    """Return what strangers can do with servers that listen beyond this machine; None if there is nothing to say."""
+    hosts = {HEAD_SERVER_KEY_NAME: str(config[HEAD_SERVER_KEY_NAME]["host"])}
+    hosts |= {plan.name: plan.host for plan in plans if plan.placement != "external"}
+    exposed = [name for name, host in hosts.items() if not is_loopback(host)]
+    if not exposed or access.token:
+        return None
+    return (
+        f"everyone who can reach this machine can call {', '.join(exposed)}, without a password: to spend the key of "
+        "your model, run the code of tools, and read tasks and answers.\n"
+        "hint: `default_host: 127.0.0.1` keeps others out; `access_token: SECRET` in env.yaml lets in only who has it"
+    )
 
 
 @contextmanager

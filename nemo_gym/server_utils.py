@@ -27,6 +27,7 @@ from starlette.types import ASGIApp
 from yaml import YAMLError
 
 from nemo_gym._serving import binding, head, run_token, workers
+from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
 from nemo_gym._serving.app import GymApp
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
@@ -152,13 +153,14 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
 
 
 class _Address(NamedTuple):
-    """Where a server is, and whether calls to it name the rollout: looked up once, as configs are slow to read."""
+    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
 
     server_type: str
     host: str
     port: int
     base_url: str
     is_observed: bool
+    token: str | None
 
 
 class ServerClient(BaseModel):
@@ -214,7 +216,8 @@ class ServerClient(BaseModel):
             url = self._build_server_base_url(config)
             parts = urlsplit(url)
             is_observed = bool(self.global_config_dict.get("observability_enabled"))
-            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url, is_observed)
+            token = AccessRules.from_config(self.global_config_dict).token
+            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url, is_observed, token)
             addresses[server_name] = address
         return address
 
@@ -237,6 +240,8 @@ class ServerClient(BaseModel):
         if app is None or not calls.TAKEN.issuperset(kwargs):
             if (headers := calls.with_seconds_left(kwargs.get("headers"))) is not None:
                 kwargs["headers"] = headers
+            if address.token:
+                kwargs["headers"] = {run_token.HEADER: address.token, **(kwargs.get("headers") or {})}
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
         reply: ClientResponse = await calls.call_app(app, method, address.base_url, path, server=where, **kwargs)
@@ -421,12 +426,13 @@ class SimpleServer(BaseServer):
         server.set_ulimit()
         server.prefix_server_logs()
         app = server.finished_app(global_config_dict)
+        access = AccessRules.from_config(global_config_dict)
         if worker is not None:
-            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port, starting.clear)
+            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port, access, starting.clear)
             return None
         from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
-        uvicorn_server = listening.uvicorn_server(app, config.host, config.port)
+        uvicorn_server = listening.uvicorn_server(app, config.host, config.port, access)
         uvicorn_server.on_ready = say_ready
         with suppress(KeyboardInterrupt):  # uvicorn passes the signal on once it has shut down
             uvicorn_server.run(sockets=[listener(config, config.name)])
@@ -463,12 +469,16 @@ class HeadServer(BaseServer):
         sock = binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME)
         from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
-        server = listening.uvicorn_server(head_server.setup_webserver(), where.host, where.port, quiet_signals=True)
+        access = AccessRules.from_config(get_global_config_dict())
+        server = listening.uvicorn_server(
+            head_server.setup_webserver(), where.host, where.port, access, quiet_signals=True
+        )
         return server, listening.serve_in_thread(server, sock, name="head-server"), head_server
 
     def setup_webserver(self) -> FastAPI:
-        """The app, with a new run token in the user's token file."""
-        token = run_token.create_token(run_token_path(self.config))
+        """The app, with its token in the user's token file: the config's access token, else a new run token."""
+        access = AccessRules.from_config(maybe_get_global_config_dict() or {})
+        token = run_token.create_token(run_token_path(self.config), access.token)
         return head.head_app(self.global_config_dict_yaml, self.get_server_instances, token)
 
     def global_config_dict_yaml(self, with_secrets: bool = True) -> str:

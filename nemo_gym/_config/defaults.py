@@ -32,6 +32,8 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "port_range_low": (int, "a port number"),
     "port_range_high": (int, "a port number"),
     "allow_openai_version_skew": (bool, "true or false"),
+    "access_token": (str, "a text, in quotes"),
+    "allowed_hosts": (list, "a list of host names"),
     "head_server": (dict, "a mapping with `host` and `port`"),
 }
 OFFLINE_PORT = -1

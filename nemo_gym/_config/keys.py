@@ -8,7 +8,9 @@ RESERVED_TOP_LEVEL_KEYS = frozenset(
     {
         "_copy",
         "_inherit_from",
+        "access_token",
         "allow_openai_version_skew",
+        "allowed_hosts",
         "cache_dir",
         "component_name",
         "config_paths",

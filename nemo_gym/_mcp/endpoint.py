@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
 from nemo_gym._mcp.asgi import Reply, json_reply, parsed_json, read_body, send_reply
@@ -26,6 +27,7 @@ from nemo_gym._mcp.protocol import (
 )
 from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, MCPTool
+from nemo_gym._serving.route import require_json
 
 _ALLOW = (b"allow", b"POST, DELETE")
 
@@ -46,6 +48,10 @@ class McpEndpoint:
             refusal = RpcError(INVALID_REQUEST, "this server sends no events of its own: POST each message")
             return json_reply(405, error_reply(None, refusal), _ALLOW)
         headers = Headers(scope=scope)
+        try:
+            require_json(scope)
+        except HTTPException as error:
+            return json_reply(error.status_code, error_reply(None, RpcError(INVALID_REQUEST, str(error.detail))))
         try:
             content = parsed_json(await read_body(receive))
         except ValueError as error:

@@ -33,8 +33,9 @@ _VALUE_SHOWN = 80
 # say is compared itself.
 _INCIDENTAL_SETTINGS = frozenset(
     {
-        "allow_failures", "allow_openai_version_skew", "cache_dir", "config_paths", "default_host",
-        "default_placement", "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server",
+        "access_token", "allow_failures", "allow_openai_version_skew", "allowed_hosts", "cache_dir",
+        "config_paths", "default_host", "default_placement",
+        "disable_aggregation", "disallowed_ports", "dry_run", "entrypoint", "head_server",
         "head_server_deps", "hf_token", "input_jsonl_fpath", "json", "max_failure_rate", "model_call_capture_dir",
         "model_endpoint_readiness_timeout_seconds", "nemo_gym_log_dir", "no_serve", "num_samples_in_parallel",
         "observability_enabled", "output_jsonl_fpath", "pip_install_verbose", "port_range_high", "port_range_low",

@@ -18,6 +18,7 @@ from typing import Any
 import uvicorn
 
 from nemo_gym._serving import binding, listening
+from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.logs import SHOWN_LINES, InServer, working_for
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._transport import local
@@ -101,15 +102,16 @@ async def serve_inline(
     servers: Sequence[InlineServer],
     on_ready: Callable[[str], None] = lambda name: None,
     last_lines: Callable[[str], Sequence[str]] = lambda name: (),
+    access: AccessRules = OWN_NAMES_ONLY,
 ) -> AsyncIterator[None]:
     """Serve all of them while the context lasts; `on_ready` gets the name of each that is up.
 
-    `last_lines` gives what a server has printed, to explain why it could not start.
+    `last_lines` gives what a server has printed, to explain why it could not start. `access` says who may call them.
     """
     sockets = _bind_all(servers)
     apps = [InServer(spec.app, spec.name) for spec in servers]
     running = [
-        listening.uvicorn_server(app, spec.host, spec.port, quiet_signals=True)
+        listening.uvicorn_server(app, spec.host, spec.port, access, quiet_signals=True)
         for spec, app in zip(servers, apps, strict=True)
     ]
     tasks = dict[str, asyncio.Task[None]]()

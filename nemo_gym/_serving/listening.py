@@ -14,16 +14,19 @@ from typing import Any
 
 import uvicorn
 
+from nemo_gym._serving.admission import AccessRules, Admission
 from nemo_gym._serving.binding import BACKLOG, prepare_to_listen
 
 KEEP_ALIVE_S = 30
 STARTUP_FAILURE = 3  # uvicorn's exit code for it, whose home moves between its versions
 
 
-def uvicorn_server(app: Any, host: str, port: int, *, quiet_signals: bool = False) -> "AnnouncingServer":
-    """A uvicorn server for `app`, tuned for many short JSON calls."""
+def uvicorn_server(
+    app: Any, host: str, port: int, access: AccessRules, *, quiet_signals: bool = False
+) -> "AnnouncingServer":
+    """A uvicorn server for `app`, tuned for many short JSON calls, which `access` lets in."""
     config = uvicorn.Config(
-        app,
+        Admission(app, host, access),
         host=host,
         port=port,
         loop="uvloop",

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import RequestValidationError, ResponseValidationError
+from fastapi.exceptions import HTTPException, RequestValidationError, ResponseValidationError
 from fastapi.params import Body as BodyParam
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
@@ -33,6 +33,7 @@ _OTHER_INJECTIONS = (
     "security_scopes_param_name",
 )
 _JSON_HEADER = (b"content-type", b"application/json")
+_FORM_TYPES = (b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data")
 RAISED = "nemo_gym.raised"
 """Key of a scope: what the handler has raised already, for the app's exception handlers to deal with."""
 
@@ -217,11 +218,38 @@ class _JsonReply:
 
 
 def _sends_json(scope: Scope) -> bool:
+    kind = _content_type(scope)
+    if kind is None:  # a page can leave the type out; programs may
+        return not _comes_from_page(scope)
+    return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
+
+
+def require_json(scope: Scope) -> None:
+    """Refuse a body of a type that any web page can post to any server without being asked."""
+    kind = _content_type(scope)
+    if kind in _FORM_TYPES or (kind is None and _comes_from_page(scope)):
+        raise HTTPException(415, _not_json(kind))
+
+
+def _content_type(scope: Scope) -> bytes | None:
     for name, value in scope["headers"]:
         if name == b"content-type":
             kind: bytes = value.partition(b";")[0].strip().lower()
-            return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
-    return True
+            return kind
+    return None
+
+
+def _comes_from_page(scope: Scope) -> bool:
+    return any(name == b"origin" for name, _ in scope["headers"])
+
+
+def _not_json(kind: bytes | None) -> str:
+    named = repr(kind.decode("latin-1")) if kind is not None else "missing"
+    return (
+        f"the body was not read: its content type is {named}.\n"
+        "this endpoint takes JSON, and says so because web pages can post other types to any server.\n"
+        "hint: send the header `Content-Type: application/json`"
+    )
 
 
 def _validated(plan: Plan, raw: bytes) -> Any:

@@ -20,9 +20,9 @@ def token_path(folder: Path, host: str, port: int) -> Path:
     return folder / f"head-{host.replace(':', '_')}-{port}.token"
 
 
-def create_token(path: Path) -> str:
-    """Write a new token to `path`, readable by the user only, and remove those of launchers that were killed."""
-    token = secrets.token_urlsafe(32)
+def create_token(path: Path, given: str | None = None) -> str:
+    """Write a new token, or the given one, to `path`, readable by the user only; remove those of killed launchers."""
+    token = given or secrets.token_urlsafe(32)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for other in path.parent.glob("head-*.token*"):
         with contextlib.suppress(OSError, ValueError, IndexError):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
+from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.binding import bind
 from nemo_gym._serving.host import InlineServer, InlineSpec, build_off_loop, serve_inline
 from nemo_gym._serving.logs import ServerLogs
@@ -29,6 +30,8 @@ class Launch:
     inline: Sequence[InlineSpec]
     children: Sequence[ChildSpec]
     startup_timeout_s: float
+    access: AccessRules = OWN_NAMES_ONLY
+    """Who may call the head server and the inline ones; processes read it from their config."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ async def supervised(launch: Launch, logs: ServerLogs, notice: Callable[[str], N
     async with AsyncExitStack() as stack:
         specs: list[InlineSpec | ChildSpec] = [*launch.inline, *launch.children]
         sockets = {spec.name: stack.enter_context(bind(spec.host, spec.port, spec.name)) for spec in specs}
-        await stack.enter_async_context(serve_inline([launch.head]))
+        await stack.enter_async_context(serve_inline([launch.head], access=launch.access))
         waiting = dict.fromkeys(spec.name for spec in launch.children)
         try:
             async with asyncio.timeout(launch.startup_timeout_s) as deadline:
@@ -86,7 +89,7 @@ async def _start(
 
     servers = await running.unless_dead(_built(launch.inline, sockets, waiting))
     waiting.update(dict.fromkeys(spec.name for spec in servers))
-    await stack.enter_async_context(serve_inline(servers, waiting.pop, logs.last_lines))
+    await stack.enter_async_context(serve_inline(servers, waiting.pop, logs.last_lines, launch.access))
     await running.unless_dead(children_ready)
     return running
 

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nemo_gym._serving import binding
+from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import Peers
 from nemo_gym._serving.processes import how_it_ended
 
@@ -92,13 +93,13 @@ def _end_with_main(worker: Worker) -> None:
     os._exit(1)
 
 
-def serve(worker: Worker, app: Any, host: str, port: int, on_ready: Callable[[], None]) -> None:
+def serve(worker: Worker, app: Any, host: str, port: int, access: AccessRules, on_ready: Callable[[], None]) -> None:
     """Serve `app` as `worker` until it is told to stop."""
     import uvloop
 
     from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
-    server = listening.uvicorn_server(app, host, port, quiet_signals=True)
+    server = listening.uvicorn_server(app, host, port, access, quiet_signals=True)
     assert isinstance(server, listening.OwnedServer)
 
     def stop(*_: object) -> None:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The address under which others find what listens on this machine, and who these others are."""
+"""The address under which others find what listens on this machine, and whether there are others."""
 
 import ipaddress
 import socket
 
-OPEN_TO_ALL = "Everyone who can reach this machine can use it, without a password. Only 127.0.0.1 keeps others out."
 _EVERY_ADDRESS = ("", "0.0.0.0", "::")
 # Nobody has this address (RFC 5737), and nothing is sent to it: the system only says from where it would send.
 _SOMEWHERE_ELSE = ("192.0.2.1", 9)

@@ -26,6 +26,8 @@ from nemo_gym.errors import GymError
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from nemo_gym._serving.admission import AccessRules
+
 INSTALL = 'pip install "nemo-gym[viewer]"'
 _PORTS_TRIED = 100
 _BACKLOG = 128
@@ -86,8 +88,8 @@ def url_of(listening: socket.socket) -> str:
     return reachable_url(host, port)
 
 
-def serve(shelf: Shelf, listening: socket.socket) -> None:
-    """Serve the page until the process is told to stop."""
+def serve(shelf: Shelf, listening: socket.socket, host: str, access: "AccessRules") -> None:
+    """Serve the page on `host`, to whom `access` lets in, until the process is told to stop."""
     import uvicorn
 
     class Server(uvicorn.Server):
@@ -106,7 +108,9 @@ def serve(shelf: Shelf, listening: socket.socket) -> None:
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             await super().shutdown(sockets)
 
-    config = uvicorn.Config(application(shelf), log_level="warning", access_log=False, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        application(shelf, host, access), ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1
+    )
     # A thread that indexes holds the interpreter this long at a time, and an answer takes it many times over.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # Where it is installed, Gradio loads it for the first answer, in case that it is a figure: half a second.
@@ -120,13 +124,14 @@ def import_page() -> None:
         importlib.import_module("nemo_gym._view.app")
 
 
-def application(shelf: Shelf) -> "ASGIApp":
-    """The page as an ASGI application."""
+def application(shelf: Shelf, host: str, access: "AccessRules") -> "ASGIApp":
+    """The page as an ASGI application, for a server that listens on `host`."""
     import_page()
     import gradio as gr
     from fastapi import FastAPI
 
     from nemo_gym._view import app
+    from nemo_gym._view.page_admission import PageAdmission
 
     page = app.Viewer(shelf)
     mounted = gr.mount_gradio_app(
@@ -144,7 +149,7 @@ def application(shelf: Shelf) -> "ASGIApp":
         css=app.style(),
         head=app.head(),
     )
-    return _OwnServerOnly(mounted)
+    return _OwnServerOnly(PageAdmission(mounted, host, access))
 
 
 class _OwnServerOnly:

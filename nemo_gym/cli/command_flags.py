@@ -214,6 +214,7 @@ VIEW_FILES = Positional("FILE", "jsonl_fpath", "JSONL files: rollouts, inputs, f
 VIEW = (
     Flag("--host", "server_host", "where the page is served; 127.0.0.1 unless given"),
     Flag("--port", "server_port", "its port, 7860 unless given; the next free one if it is taken", "number"),
+    Flag("--token", "require_token", "show the page only to those who have the printed address", "switch"),
     Flag("--export", "export_dirpath", "write a static HTML report into this folder instead"),
     Flag("--export-rollouts", "export_rollouts", "how many rollouts of each file the report holds", "number"),
     Flag("--browser", "open_browser", "open the page in a browser", "switch"),

@@ -14,6 +14,7 @@ from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off
 from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.process_env import run_token_header
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
 _HEAD_TIMEOUT_S, _SERVER_TIMEOUT_S = 5, 2
@@ -68,9 +69,9 @@ def show_status(overrides: list[str]) -> int:
 
 def _listed(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:
     try:
-        with urllib.request.urlopen(
-            f"http://{where.host}:{where.port}/server_instances", timeout=_HEAD_TIMEOUT_S
-        ) as response:
+        url = f"http://{where.host}:{where.port}/server_instances"
+        request = urllib.request.Request(url, headers=run_token_header(where))
+        with urllib.request.urlopen(request, timeout=_HEAD_TIMEOUT_S) as response:
             return _INSTANCES.validate_json(response.read())
     except (urllib.error.URLError, OSError, ValueError):
         return []

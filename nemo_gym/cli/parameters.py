@@ -59,6 +59,10 @@ class RunConfig(BaseNeMoGymCLIConfig):
     dry_run: bool = Field(default=False, description="Build the servers and stop before they serve.")
     default_host: str = Field(default="127.0.0.1", description="Where servers listen that name no host.")
     use_absolute_ip: bool = Field(default=False, description="Let servers listen on the address of this machine.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list, description="Host names besides their own that servers answer to; `*` for all."
+    )
+    access_token: str | None = Field(default=None, description="What every call of the servers has to carry.")
     head_server: dict[str, Any] = Field(
         default={"host": "127.0.0.1", "port": 11000}, description="Where the head server listens."
     )

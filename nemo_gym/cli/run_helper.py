@@ -22,7 +22,7 @@ from omegaconf import DictConfig
 
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.processes import ServerDied
-from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback, reachable_url
+from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
 from nemo_gym.cli.plan import show_plan
 from nemo_gym.errors import GymError
@@ -102,9 +102,6 @@ class RunHelper:
         for number, server in enumerate(self.server_instances, 1):
             url = reachable_url(server.host or "", server.port or 0)
             render.note(f"[{number}] {server.process_name} ({server.server_type}/{server.name}) {url}")
-        # One without a process is run by somebody else.
-        if any(server.pid and not is_loopback(server.host or "") for server in self.server_instances):
-            render.note(OPEN_TO_ALL)
 
     def run_forever(self) -> None:
         """Wait until a signal comes or a server dies, then stop everything; a death is raised."""

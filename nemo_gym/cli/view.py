@@ -4,6 +4,7 @@
 Only this command imports Gradio, the extra `viewer`. It opens no browser by itself.
 """
 
+import secrets
 import socket
 import sys
 from pathlib import Path
@@ -14,13 +15,18 @@ from pydantic import Field, field_validator
 
 from nemo_gym._reports.errors import ReportError
 from nemo_gym._reports.export import export_report
-from nemo_gym._util.addresses import OPEN_TO_ALL, is_loopback
+from nemo_gym._util.addresses import is_loopback
 from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
 from nemo_gym._view.shelf import Shelf
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+
+_OPEN_TO_ALL = (
+    "Everyone who can reach this machine can read these files, and the config of their run, without a password.\n"
+    "hint: `--token` lets in only those who have the printed address; without `--host`, nobody else is let in"
+)
 
 
 class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
@@ -32,6 +38,10 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
     export_dirpath: str | None = Field(default=None, description="Write a static HTML report here instead.")
     export_rollouts: int = Field(default=100, ge=0, description="How many rollouts of each file the report holds.")
     open_browser: bool = Field(default=False, description="Open the page in a browser.")
+    require_token: bool = Field(default=False, description="Show the page only to those who have the printed address.")
+    allowed_hosts: list[str] = Field(
+        default_factory=list, description="Host names besides its own that the viewer answers to; `*` for all."
+    )
 
     @field_validator("jsonl_fpath", mode="before")
     @classmethod
@@ -49,11 +59,14 @@ def view(overrides: list[str]) -> int:
     if config.export_dirpath is not None:
         return _export(paths, Path(config.export_dirpath), config.export_rollouts)
     require_gradio()
+    token = secrets.token_urlsafe(24) if config.require_token else None
     with listen(config.server_host, config.server_port) as listening:
-        _announce(config, paths, listening)
+        _announce(config, paths, listening, token)
         import_page()  # before there are indexes to build: they would slow it down
+        from nemo_gym._serving.admission import AccessRules  # loads what servers need: the address is printed before
+
         with _opened(paths) as shelf:
-            serve(shelf, listening)
+            serve(shelf, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
     return 0
 
 
@@ -63,13 +76,15 @@ def _require_files(paths: list[Path]) -> None:
         raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path; it counts from this folder")
 
 
-def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: socket.socket) -> None:
+def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: socket.socket, token: str | None) -> None:
     url, port = url_of(listening), listening.getsockname()[1]
+    if token is not None:
+        url = f"{url}/?token={token}"
     if config.server_port not in (0, port):
         render.note(f"Port {config.server_port} is taken; {port} is free.")
     render.data(f"Viewing {', '.join(map(str, paths))} at {url}")
-    if not is_loopback(listening.getsockname()[0]):
-        render.note(OPEN_TO_ALL)
+    if token is None and not is_loopback(listening.getsockname()[0]):
+        render.note(_OPEN_TO_ALL)
     render.note("Press Ctrl-C to stop.")
     if config.open_browser:
         import webbrowser

@@ -20,7 +20,9 @@ def served(monkeypatch):
     monkeypatch.setattr(
         view,
         "serve",
-        lambda shelf, listening: seen.append(([file.name for file in shelf.files], listening.getsockname())),
+        lambda shelf, listening, host, access: seen.append(
+            ([file.name for file in shelf.files], listening.getsockname(), host, access)
+        ),
     )
     return seen
 
@@ -40,7 +42,7 @@ def run(tmp_path, monkeypatch):
 )
 def test_a_file_is_named_as_a_word_or_as_a_setting(gym, run, served, arguments):
     said = gym("view", *arguments)
-    ((names, where),) = served
+    ((names, where, *_),) = served
     assert (said.code, names, where[0]) == (0, ["run.jsonl"], "127.0.0.1")
     assert said.out == f"Viewing run.jsonl at http://127.0.0.1:{where[1]}\n"
     assert "Everyone" not in said.err
@@ -50,7 +52,17 @@ def test_it_listens_for_every_address_if_asked_to(gym, run, served):
     said = gym("view", "run.jsonl", "--host", "0.0.0.0", "--port", "0")
     assert (said.code, served[0][1][0]) == (0, "0.0.0.0")
     assert f"at http://{reachable_host('0.0.0.0')}:" in said.out
-    assert "Everyone who can reach this machine can use it" in said.err
+    assert "Everyone who can reach this machine can read these files" in said.err
+    assert "hint: `--token` lets in only those who have the printed address" in said.err
+
+
+def test_with_a_token_the_printed_address_is_the_key(gym, run, served):
+    said = gym("view", "run.jsonl", "--host", "0.0.0.0", "--port", "0", "--token", "++allowed_hosts=[gym.example.com]")
+    *_, host, access = served[0]
+    assert (host, access.allowed_hosts) == ("0.0.0.0", ("gym.example.com",))
+    assert said.out.endswith(f"/?token={access.token}\n")
+    assert len(access.token) >= 32
+    assert "Everyone" not in said.err
 
 
 def test_several_files_are_opened_together(gym, run, served):
