@@ -6,9 +6,10 @@ import atexit
 from weakref import WeakKeyDictionary
 
 import aiohttp
-from pydantic import BaseModel
+from pydantic import BaseModel, PositiveInt
 
 from nemo_gym._transport import http
+from nemo_gym._transport.bounded import MAX_MODEL_REPLY_BYTES, MAX_SERVER_REPLY_BYTES, BoundedResponse
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -32,6 +33,10 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
     global_aiohttp_tcp_keepalive_probes: int = 3
     global_aiohttp_total_timeout_seconds: float = 3600.0
     """Deadline of one call, from start to the last byte of the answer."""
+    max_model_reply_bytes: PositiveInt = MAX_MODEL_REPLY_BYTES
+    """A larger reply of a model's endpoint, counted after decompression, is a failure and not held in memory."""
+    max_server_reply_bytes: PositiveInt = MAX_SERVER_REPLY_BYTES
+    """The same for every other reply."""
 
     def settings(self, workers: int) -> http.SessionSettings:
         """These settings for one of `workers` processes."""
@@ -42,11 +47,13 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
             tcp_keepalive_interval_s=self.global_aiohttp_tcp_keepalive_interval_seconds,
             tcp_keepalive_probes=self.global_aiohttp_tcp_keepalive_probes,
             total_timeout_s=self.global_aiohttp_total_timeout_seconds,
+            max_reply_bytes=self.max_server_reply_bytes,
         )
 
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
 _REQUEST_DEBUG = False
+_MODEL_REPLY_LIMIT_BYTES = MAX_MODEL_REPLY_BYTES
 
 
 def get_global_aiohttp_client(
@@ -69,11 +76,12 @@ def get_global_aiohttp_client(
 
 def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> aiohttp.ClientSession:
     """Build the session of the running event loop from `cfg`; there must be none yet."""
-    global _REQUEST_DEBUG
+    global _REQUEST_DEBUG, _MODEL_REPLY_LIMIT_BYTES
     assert not is_global_aiohttp_client_setup(), "this event loop already has an HTTP session"
     session = http.build_session(cfg.settings(get_nemo_gym_fastapi_num_workers()))
     _SESSIONS[asyncio.get_running_loop()] = session
     _REQUEST_DEBUG = cfg.global_aiohttp_client_request_debug
+    _MODEL_REPLY_LIMIT_BYTES = cfg.max_model_reply_bytes
     return session
 
 
@@ -89,6 +97,12 @@ def is_global_aiohttp_client_setup() -> bool:
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
     """Whether every call is logged."""
     return _REQUEST_DEBUG
+
+
+def bound_model_reply(response: aiohttp.ClientResponse) -> None:
+    """Let no more of `response` be read than a model's reply may have."""
+    if isinstance(response, BoundedResponse):
+        response.bound_model_reply(_MODEL_REPLY_LIMIT_BYTES)
 
 
 async def close_global_aiohttp_client() -> None:

@@ -20,6 +20,7 @@ from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.deadline import find_earliest_end, within
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
+from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.seldom import Seldom
 from nemo_gym._wire.chat import (
@@ -123,7 +124,7 @@ from nemo_gym._wire.usage import (
     accumulate_response_usage,
 )
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http_session import is_global_aiohttp_client_request_debug_enabled
+from nemo_gym.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
 from nemo_gym.server_utils import get_response_json, raise_for_status, request
 
 __all__ = [
@@ -285,7 +286,12 @@ class NeMoGymAsyncOpenAI(BaseModel):
         response = await self._answer(method, url, give_up_at, **request_kwargs)
         try:
             await raise_for_status(response)
-            return response, await get_response_json(response)
+            reply = await get_response_json(response)
+            body = await response.read() if isinstance(response, ClientResponse) else b""
+            if is_too_deep(body, reply, MAX_REPLY_DEPTH):
+                found = f"it is nested more than {MAX_REPLY_DEPTH} levels deep"
+                raise InvalidServerReply(method, url, response.status, response.content_type, body, found)
+            return response, reply
         except (ServerResponseError, InvalidServerReply) as error:
             raise self._without_secrets(error) from None
 
@@ -313,6 +319,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 same_origin=True,
                 **request_kwargs,
             )
+            bound_model_reply(response)
             internal_errors += response.status == _INTERNAL_ERROR
             is_last = attempt == self.max_attempts or internal_errors == _MAX_INTERNAL_ERRORS
             if response.status not in RETRY_ERROR_CODES or is_last:

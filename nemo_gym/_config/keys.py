@@ -62,6 +62,8 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "input_jsonl_fpath",
     "limit",
     "max_failure_rate",
+    "max_model_reply_bytes",
+    "max_server_reply_bytes",
     "mlflow_experiment_name",
     "mlflow_run_name",
     "mlflow_tracking_token",

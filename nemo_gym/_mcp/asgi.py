@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
+
 
 @dataclass(frozen=True)
 class Reply:
@@ -79,9 +81,15 @@ def json_reply(status: int, content: Any, *headers: tuple[bytes, bytes]) -> Repl
 def parsed_json(raw: bytes) -> Any:
     """The value of `raw`. NaN and Infinity are taken, as handlers take them; ValueError for what is not JSON."""
     try:
-        return orjson.loads(raw)
+        value = orjson.loads(raw)
     except orjson.JSONDecodeError:
-        return json.loads(raw)
+        try:
+            return json.loads(raw)
+        except RecursionError as error:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from error
+    if is_too_deep(raw, value):
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return value
 
 
 def dumped_json(value: Any) -> bytes:

@@ -33,6 +33,7 @@ from nemo_gym._transport.failures import (
     known_kind,
 )
 from nemo_gym._transport.retries import RETRIES
+from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
@@ -197,6 +198,8 @@ class Player:
             return _Ending(Failure("agent", boundary, False, f"not JSON ({error}): {readable(body, 200)!r}"))
         if not isinstance(result, dict):
             return _Ending(Failure("agent", boundary, False, f"not a JSON object: {readable(body, 200)!r}"))
+        if is_too_deep(body, result):
+            return _Ending(Failure("agent", boundary, False, f"the result is nested more than {MAX_DEPTH} levels deep"))
         lift_incidents(result)
         failure = _said_by(result, boundary) or self._checked_reward(result)
         if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:

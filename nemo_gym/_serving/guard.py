@@ -7,6 +7,7 @@ to the log.
 
 import asyncio
 import logging
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -20,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._serving.route import too_deep_request
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
 from nemo_gym._transport.deadline import CALLERS_END
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
@@ -58,6 +60,9 @@ class ErrorsAsJson:
             await self.app(scope, receive, watched_send)
         except BaseException as raised:
             error = error_of_exit(raised)
+            if not started and _ran_out_of_stack_in_json(error):
+                # The handler has read the body by itself: what is wrong is the request.
+                return await json_reply(422, {"detail": too_deep_request().errors()})(scope, receive, send)
             self._say(scope, error)
             if started:
                 raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
@@ -89,6 +94,13 @@ def _note_callers_end(seconds_left: bytes) -> None:
     """Remember, for what the running task does, when its caller gives up."""
     with suppress(ValueError):
         CALLERS_END.set(asyncio.get_running_loop().time() + float(seconds_left))
+
+
+def _ran_out_of_stack_in_json(error: Exception) -> bool:
+    if not isinstance(error, RecursionError):
+        return False
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return frame.f_globals.get("__name__") == "json.decoder"
 
 
 def describe(error: Exception, server_name: str) -> str:

@@ -16,6 +16,7 @@ import uvicorn
 
 from nemo_gym._serving.admission import AccessRules, Admission
 from nemo_gym._serving.binding import BACKLOG, prepare_to_listen
+from nemo_gym._serving.bounded_head import BoundedHeadProtocol
 
 KEEP_ALIVE_S = 30
 STARTUP_FAILURE = 3  # uvicorn's exit code for it, whose home moves between its versions
@@ -30,7 +31,7 @@ def uvicorn_server(
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHeadProtocol,
         ws="none",
         lifespan="auto",
         access_log=False,

@@ -15,16 +15,18 @@ from typing import Any
 import orjson
 from fastapi.datastructures import DefaultPlaceholder
 from fastapi.encoders import jsonable_encoder
-from fastapi.exceptions import HTTPException, RequestValidationError, ResponseValidationError
+from fastapi.exceptions import RequestValidationError, ResponseValidationError
 from fastapi.params import Body as BodyParam
 from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym._transport.failures import error_of_exit
+from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 
 _OTHER_INJECTIONS = (
     "websocket_param_name",
@@ -65,18 +67,25 @@ class GymRoute(APIRoute):
             self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return FastAPI's handler; what leaves it is an ordinary error, also in a task that a middleware has made."""
+        """Return FastAPI's handler; what leaves it is an ordinary error, also in a task that a middleware has made.
+
+        A body that is nested too deep gets a 422, where FastAPI would answer 400.
+        """
         handle = super().get_route_handler()
 
-        async def handle_exits(request: Request) -> Response:
+        async def handle_request(request: Request) -> Response:
             try:
-                return await handle(request)
+                return await handle(_Request(request.scope, request.receive, request._send))
+            except HTTPException as error:
+                if isinstance(error.__cause__, RequestValidationError):
+                    raise error.__cause__ from None
+                raise
             except Exception:
                 raise
             except BaseException as raised:
                 raise error_of_exit(raised) from raised
 
-        return handle_exits
+        return handle_request
 
 
 def _plan_for(route: APIRoute) -> Plan | None:
@@ -167,7 +176,10 @@ class JsonHandler:
 
 
 class _Request(Request):
-    """A request whose body, when all of it is wanted, is read without a generator in between."""
+    """A request whose body, when all of it is wanted, is read without a generator in between.
+
+    Its JSON is never nested deeper than a reply could be.
+    """
 
     async def body(self) -> bytes:
         if self._stream_consumed or hasattr(self, "_body"):
@@ -175,6 +187,15 @@ class _Request(Request):
         self._body = await _whole_body(self._receive)
         self._stream_consumed = True
         return self._body
+
+    async def json(self) -> Any:
+        try:
+            value = await super().json()
+        except RecursionError as error:
+            raise too_deep_request() from error
+        if is_too_deep(await self.body(), value):
+            raise too_deep_request()
+        return value
 
 
 async def _whole_body(receive: Receive) -> bytes:
@@ -279,14 +300,24 @@ def parsed(raw: bytes) -> Any:
     """A request body as JSON; what is wrong with it is reported the way FastAPI does."""
     try:
         return from_json(raw)  # unlike orjson, it keeps integers of any size and takes NaN and Infinity
-    except ValueError:
+    except ValueError as error:
+        if str(error).startswith("recursion limit"):
+            raise too_deep_request() from error
         try:
             return json.loads(raw)
+        except RecursionError as deep:
+            raise too_deep_request() from deep
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
             problem = {"type": "json_invalid", "loc": ("body", position), "msg": "JSON decode error", "input": {}}
             raise RequestValidationError([{**problem, "ctx": {"error": reason}}]) from error
+
+
+def too_deep_request() -> RequestValidationError:
+    """Return the error for a request body whose JSON is nested too deep to be handled."""
+    said = f"The JSON is nested more than {MAX_DEPTH} levels deep, which no part of NeMo Gym handles; flatten it"
+    return RequestValidationError([{"type": "json_too_deep", "loc": ("body",), "msg": said, "input": None}])
 
 
 def serialised(plan: Plan, result: Any) -> bytes:

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from nemo_gym._transport.bounded import ReplyTooLarge
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
@@ -112,6 +113,10 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
         return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
     if isinstance(error, HandlerExit):
         return Failure(own_kind, boundary, False, error_and_place(error), EXITED, _format_traceback(error))
+    if isinstance(error, ReplyTooLarge):
+        kind = _kind_at(error.url)
+        named: FailureKind = "model_reply_invalid" if kind == "model_endpoint" else kind
+        return Failure(named, error.url, False, str(error), "too large")
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):

@@ -18,6 +18,7 @@ import orjson
 from pydantic import BaseModel
 from yarl import URL
 
+from nemo_gym._transport.bounded import MAX_SERVER_REPLY_BYTES, BoundedResponse
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._transport.trouble import REDIRECTS_IN_A_CIRCLE, Trouble, describe_redirect, describe_trouble
@@ -47,6 +48,7 @@ class SessionSettings:
     total_timeout_s: float = 3600.0
     # Of a process that is busy with thousands of calls, each step of connecting may take seconds.
     connect_timeout_s: float = 60.0
+    max_reply_bytes: int = MAX_SERVER_REPLY_BYTES
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,16 @@ def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=settings.total_timeout_s, sock_connect=settings.connect_timeout_s),
         cookie_jar=aiohttp.DummyCookieJar(),
+        response_class=_response_class(settings.max_reply_bytes),
     )
+
+
+def _response_class(limit_bytes: int) -> type[BoundedResponse]:
+    class Response(BoundedResponse):
+        pass
+
+    Response.limit_bytes = limit_bytes
+    return Response
 
 
 def _keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int], int]]:

@@ -92,6 +92,8 @@ def serve(shelf: Shelf, listening: socket.socket, host: str, access: "AccessRule
     """Serve the page on `host`, to whom `access` lets in, until the process is told to stop."""
     import uvicorn
 
+    from nemo_gym._serving.bounded_head import BoundedHeadProtocol
+
     class Server(uvicorn.Server):
         @contextmanager
         def capture_signals(self) -> Iterator[None]:
@@ -109,7 +111,12 @@ def serve(shelf: Shelf, listening: socket.socket, host: str, access: "AccessRule
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
-        application(shelf, host, access), ws="none", log_level="warning", access_log=False, timeout_graceful_shutdown=1
+        application(shelf, host, access),
+        http=BoundedHeadProtocol,
+        ws="none",
+        log_level="warning",
+        access_log=False,
+        timeout_graceful_shutdown=1,
     )
     # A thread that indexes holds the interpreter this long at a time, and an answer takes it many times over.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)

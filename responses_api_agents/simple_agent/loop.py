@@ -42,6 +42,7 @@ _NOTED_KEYS = (NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, "ng_agent_observations", "ng_
 _ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
 _SHOWN_CHARACTERS = 200
 _CRASH_CHARACTERS = 1000
+_DEPTH_THAT_IS_SAFE = 200
 
 ToolErrors = Literal["report", "fail"]
 """What a crashed tool (status 500 or above) means: the rollout goes on and says so, or it is a failure at once."""
@@ -309,11 +310,17 @@ def _parsed_arguments(text: str) -> dict[str, Any]:
     arguments = orjson.loads(text) if text.strip() else {}
     if not isinstance(arguments, dict):
         raise ValueError(f"expected a JSON object, got {type(arguments).__name__}")
+    if text.count("{") + text.count("[") > _DEPTH_THAT_IS_SAFE:
+        try:
+            orjson.dumps(arguments)
+        except TypeError as error:
+            raise ValueError("the JSON is nested too deep") from error
     return arguments
 
 
 async def _text_of(reply: ClientResponse) -> str:
-    raw = await reply.content.read()
+    # What comes over a socket is bounded in size by `read` alone.
+    raw = await (reply.read() if isinstance(reply, ClientResponse) else reply.content.read())
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
     return text if text or reply.ok else error_text(f"The tool answered with status {reply.status} and no text")
 
