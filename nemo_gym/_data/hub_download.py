@@ -19,11 +19,13 @@ from typing import BinaryIO
 
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.hub import ATTEMPTS, DATASET, PAUSE_S, Hub, HubError, asking, is_passing, patiently, require_client
+from nemo_gym._data.hub_card import bad_card
 from nemo_gym._data.hub_rows import write_jsonl
 from nemo_gym._data.hub_splits import is_data_file, splits_of
 from nemo_gym._util.nearest import did_you_mean
 
 _README = "README.md"
+_LARGEST_README_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,10 @@ def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[st
     paths = _paths(hub, repo_id, commit)
     card = ""
     if _README in paths:
-        card = _text(hub, locate(hub, repo_id, _README, commit))
+        readme = locate(hub, repo_id, _README, commit)
+        if (readme.size_bytes or 0) > _LARGEST_README_BYTES:
+            raise bad_card(repo_id, f"has {readme.size_bytes:,} bytes")
+        card = _text(hub, readme)
     splits = splits_of(repo_id, paths, card)
     if not splits:
         others = [path for path in paths if not path.startswith(".") and path != _README]
@@ -207,7 +212,11 @@ def _workspace(target: Path) -> Iterator[Path]:
 
 def _fetched(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
     """The file, complete and checked, in `folder`."""
-    name = remote.checksum or hashlib.sha256(f"{remote.path}@{remote.commit}".encode()).hexdigest()
+    name = (
+        remote.checksum
+        if remote.checksum.isalnum()
+        else hashlib.sha256(f"{remote.path}@{remote.commit}".encode()).hexdigest()
+    )
     whole, part = folder / f"{name}.whole", folder / f"{name}.part"
     if whole.exists():
         return whole

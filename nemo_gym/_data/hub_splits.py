@@ -6,13 +6,12 @@ What the card of the dataset (the YAML on top of README.md) says under `configs`
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
-import yaml
-
 from nemo_gym._data.hub import HubError
+from nemo_gym._data.hub_card import find_config, match_files, read_patterns, require_split_name
 from nemo_gym._data.hub_rows import kind_of
 
 _WORDS = {
@@ -21,7 +20,6 @@ _WORDS = {
     "test": ("test", "testing", "eval", "evaluation"),
 }
 _SHARD = re.compile(r"(?:^|.*/)data/(?P<split>\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]+")
-_CARD = re.compile(r"\A﻿?---\s*\n(?P<yaml>.*?)^---\s*$", re.M | re.S)
 # Words stand apart from others by anything that is no letter: train_1.jsonl, my-train.jsonl, but not trainer.jsonl.
 _NO_LETTER = r"[-._ 0-9]"
 
@@ -33,80 +31,30 @@ def is_data_file(path: str) -> bool:
 
 
 def splits_of(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
-    """The files of every split, in order; HubError if the card leaves open which."""
-    config = _config(repo_id, card)
-    folder = str(config.get("data_dir") or "").strip("/")
+    """Return the files of every split, in order; HubError if the card leaves open which, or names a split badly."""
+    config = find_config(repo_id, card)
+    given = config.get("data_dir")
+    folder = given.strip("/") if isinstance(given, str) else ""
     if "data_files" in config:
         return _by_card(repo_id, config["data_files"], folder, paths)
     inside = [path for path in paths if is_data_file(path) and (not folder or path.startswith(f"{folder}/"))]
-    return _by_names(inside)
-
-
-def _config(repo_id: str, card: str) -> Mapping[str, Any]:
-    """The one configuration of a card that is meant when none is named."""
-    found = _CARD.match(card)
-    if found is None:
-        return {}
-    try:
-        header = yaml.safe_load(found["yaml"])
-    except yaml.YAMLError as error:
-        raise HubError(
-            f"the card of {repo_id!r} (README.md) is not valid YAML: {' '.join(str(error).split())}\n"
-            "hint: download the files that you need by their names, with --artifact"
-        ) from error
-    configs = header.get("configs") if isinstance(header, dict) else None
-    known = [one for one in configs or () if isinstance(one, dict)]
-    chosen = [one for one in known if one.get("default")] or [
-        one for one in known if one.get("config_name") == "default"
-    ]
-    if not chosen and len(known) > 1:
-        names = ", ".join(repr(one.get("config_name")) for one in known)
-        raise HubError(
-            f"the dataset {repo_id!r} has several configurations and no default: {names}.\n"
-            "hint: download the files that you need by their names, with --artifact"
-        )
-    return next(iter(chosen or known), {})
+    return {require_split_name(repo_id, split): files for split, files in _by_names(inside).items()}
 
 
 def _by_card(repo_id: str, data_files: Any, folder: str, paths: Sequence[str]) -> dict[str, list[str]]:
-    splits: dict[str, list[str]] = {}
-    for split, pattern in _patterns(data_files):
-        matches = re.compile(_regex(f"{folder}/{pattern}" if folder else pattern))
-        found = [path for path in paths if matches.fullmatch(path) and kind_of(path) is not None]
+    splits: dict[str, dict[str, None]] = {}
+    patterns = read_patterns(repo_id, data_files)
+    if folder:
+        patterns = [(split, f"{folder}/{pattern}") for split, pattern in patterns]
+    data = [path for path in paths if kind_of(path) is not None]
+    for (split, pattern), found in match_files(repo_id, patterns, data):
         if not found:
             raise HubError(
                 f"the card of {repo_id!r} (README.md) says that split {split!r} is in {pattern!r}, "
                 "but no data file has such a name"
             )
-        known = splits.setdefault(split, [])
-        known += [path for path in found if path not in known]
-    return splits
-
-
-def _patterns(data_files: Any) -> Iterable[tuple[str, str]]:
-    """Split and pattern of every entry, in any of the forms that a card may have."""
-    if isinstance(data_files, Mapping):
-        data_files = [{"split": split, "path": path} for split, path in data_files.items()]
-    for entry in data_files if isinstance(data_files, list) else [data_files]:
-        split, path = (
-            (entry.get("split", "train"), entry.get("path")) if isinstance(entry, Mapping) else ("train", entry)
-        )
-        for pattern in path if isinstance(path, list) else [path]:
-            yield str(split), str(pattern).removeprefix("./")
-
-
-def _regex(pattern: str) -> str:
-    """A wildcard pattern as a regular expression: `*` stays in its folder, `**` does not."""
-    translated = ""
-    for token in re.findall(r"\*\*/?|\*|\?|\[[^]]*]|[^*?[]+|\[", pattern):
-        if token.startswith("**"):
-            translated += "(?:.*/)?" if token.endswith("/") else ".*"
-        elif token in "*?":
-            translated += "[^/]*" if token == "*" else "[^/]"
-        else:
-            is_set = token.startswith("[") and token.endswith("]")
-            translated += token.replace("[!", "[^") if is_set else re.escape(token)
-    return translated
+        splits.setdefault(split, {}).update(dict.fromkeys(found))
+    return {split: [*files] for split, files in splits.items()}
 
 
 def _by_names(paths: Sequence[str]) -> dict[str, list[str]]:
