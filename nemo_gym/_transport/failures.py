@@ -114,9 +114,10 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, HandlerExit):
         return Failure(own_kind, boundary, False, error_and_place(error), EXITED, _format_traceback(error))
     if isinstance(error, ReplyTooLarge):
-        kind = _kind_at(error.url)
-        named: FailureKind = "model_reply_invalid" if kind == "model_endpoint" else kind
-        return Failure(named, error.url, False, str(error), "too large")
+        is_model = _kind_at(error.url) == "model_endpoint"
+        return Failure(
+            "model_reply_invalid" if is_model else _kind_at(error.url), error.url, False, str(error), "too large"
+        )
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
