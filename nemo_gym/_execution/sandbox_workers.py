@@ -3,8 +3,10 @@
 
 import asyncio
 import contextlib
+import functools
 import itertools
 import json
+import marshal
 import os
 import socket
 import subprocess
@@ -15,6 +17,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import CodeType
 from typing import IO, Any, Literal
 
 from nemo_gym._execution import inside
@@ -36,15 +39,29 @@ _FIRST_UID = 1_800_000_000
 _NOBODY = 65534
 _counter = itertools.count()
 
+# The modules come over stdin, because nothing of this package can be seen from inside.
 _BOOTSTRAP = """
-import sys, types
-for name, path in (("nemo_gym", sys.argv[1]), ("nemo_gym._execution", sys.argv[1] + "/_execution")):
-    sys.modules[name] = types.ModuleType(name)
-    sys.modules[name].__path__ = [path]
+import marshal, sys
+from importlib.machinery import ModuleSpec
+
+class Sent:
+    modules = marshal.load(sys.stdin.buffer)
+
+    def find_spec(name, path=None, target=None):
+        return ModuleSpec(name, Sent, is_package=Sent.modules[name] is None) if name in Sent.modules else None
+
+    def create_module(spec):
+        return None
+
+    def exec_module(module):
+        if code := Sent.modules[module.__name__]:
+            module.__file__ = code.co_filename
+            exec(code, module.__dict__)
+
+sys.meta_path.insert(0, Sent)
 from nemo_gym._execution.inside.zygote import main
-main(int(sys.argv[2]))
+main(int(sys.argv[1]))
 """
-_PACKAGE = Path(inside.__file__).parents[2]
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
@@ -103,12 +120,14 @@ class SandboxWorker:
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if setup.isolation == "rlimits" else None
         problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-        with theirs:
+        with theirs, tempfile.TemporaryFile() as modules:
+            modules.write(_modules_for_inside())
+            modules.seek(0)
             process = subprocess.Popen(
                 _command(setup, theirs.fileno()),
                 env=_environment(_folders(setup, folder)[0]),
                 cwd="/",
-                stdin=subprocess.DEVNULL,
+                stdin=modules,
                 stdout=subprocess.DEVNULL,
                 stderr=problems,
                 pass_fds=[theirs.fileno()],
@@ -158,13 +177,26 @@ def patience_for(timeout_s: float) -> float:
 
 def _command(setup: Setup, fd: int) -> list[str]:
     # Equal hashes in every run: programs whose output depends on the order of a set are at least the same each time.
-    command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(_PACKAGE), str(fd)]
+    command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(fd)]
     if setup.isolation == "rlimits":
         return command
     return [
-        *bubblewrap_prefix(setup.bubblewrap, _shown(setup), setup.files_mib * MIB, is_root=os.geteuid() == 0),
+        *bubblewrap_prefix(setup.bubblewrap, _own_paths(setup), setup.files_mib * MIB, is_root=os.geteuid() == 0),
         *command,
     ]
+
+
+@functools.cache
+def _modules_for_inside() -> bytes:
+    """Return what runs inside, compiled; without the path of this package, which is nobody's business there."""
+    modules: dict[str, CodeType | None] = {}
+    for name in itertools.accumulate(inside.__name__.split("."), "{}.{}".format):
+        modules[name] = None
+    for source in Path(inside.__file__).parent.glob("*.py"):
+        if source.stem != "__init__":
+            name = f"{inside.__name__}.{source.stem}"
+            modules[name] = compile(source.read_bytes(), f"{name.replace('.', '/')}.py", "exec", dont_inherit=True)
+    return marshal.dumps(modules)
 
 
 def _own_paths(setup: Setup) -> list[str]:
@@ -173,12 +205,8 @@ def _own_paths(setup: Setup) -> list[str]:
     return [path for path in dict.fromkeys([*interpreter, *setup.import_paths]) if os.path.exists(path)]
 
 
-def _shown(setup: Setup) -> list[str]:
-    return [*_own_paths(setup), str(_PACKAGE / "_execution")]
-
-
 def _folders(setup: Setup, folder: str | None) -> tuple[str, ...]:
-    return (folder,) if folder is not None else writable_folders(_shown(setup))
+    return (folder,) if folder is not None else writable_folders(_own_paths(setup))
 
 
 def _environment(home: str) -> dict[str, str]:
@@ -240,11 +268,12 @@ def _end(process: "subprocess.Popen[bytes]", channel: Channel, folder: str | Non
 
 
 def _see_it_end(process: "subprocess.Popen[bytes]", folder: str | None) -> None:
-    try:
-        process.wait(END_PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+    for insist in (process.terminate, process.kill):
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(END_PATIENCE_S)
+            break
+        insist()
+    process.wait()
     if folder is not None and os.path.exists(folder):
         with contextlib.suppress(OSError):
             empty(folder)

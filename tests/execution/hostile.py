@@ -128,12 +128,13 @@ ESCAPES = [
     ),
     Attack(
         "reading the home folder",
+        # And wherever else a project may lie: of it, code sees only the packages that it may import.
         """
         import pwd, sys
         found = []
         for home in (pwd.getpwuid(0).pw_dir, "/home", "/srv", "/var", "/boot", "/run"):
             for parent, folders, names in os.walk(home):
-                if parent == sys.base_prefix:
+                if parent == sys.base_prefix or parent in sys.path:
                     folders.clear()
                 else:
                     found += [os.path.join(parent, name) for name in names]
