@@ -3,6 +3,7 @@
 
 import contextlib
 import ctypes
+import errno
 import itertools
 import os
 import resource
@@ -11,13 +12,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nemo_gym._execution.inside.file_rules import new_rules, obey
+from nemo_gym._execution.inside.file_rules import FileRules, make_rules, obey
 from nemo_gym._execution.inside.syscall_filter import filter_calls, prepare_filter
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 KILL_PATIENCE_S = 5.0
 WIPE_PATIENCE_S = 5.0
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+_RLIMIT_KINDS = 16
+_IOPRIO_GET, _IOPRIO_WHO_PROCESS = {"x86_64": 252, "aarch64": 31}, 1
 RESTORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -48,22 +51,34 @@ class Rules:
 class Prepared:
     """What the trusted process has ready for its children."""
 
-    file_rules: int | None
-    """Where bubblewrap does not hide files: the file descriptor of the kernel's rules for them, if it knows any."""
+    file_rules: FileRules | None
+    """Where bubblewrap does not hide files: the kernel's rules for them, if it knows any."""
     resident_bytes: int
     """Its own memory, of which every child begins with a copy that costs nothing."""
+    own_limits: tuple[object, ...]
+    """Its own limits and priority, with which every child begins."""
 
 
 def prepare(rules: Rules) -> Prepared:
     """In the trusted process: be out of reach of its children, and adopt what they leave behind."""
     if rules.has_own_pids and os.getpid() != 1:
         raise SystemExit("not the first process of a PID namespace: killing all processes would go too far")
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_DUMPABLE, 0)  # so that nobody with our user's rights looks into our memory
-    _open_to_all(rules)
+    adopt_orphans()
+    prctl(PR_SET_DUMPABLE, 0)  # so that nobody with our user's rights looks into our memory
+    _open_folders(rules)
     prepare_filter()
-    file_rules = None if rules.has_own_pids else new_rules(rules.readable, rules.folders)
-    return Prepared(file_rules, _resident_bytes(os.getpid()))
+    file_rules = None if rules.has_own_pids else make_rules(rules.readable, rules.folders)
+    return Prepared(file_rules, _resident_bytes(os.getpid()), _own_limits())
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below this one that loses its own, so that none is lost sight of."""
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def is_unchanged(prepared: Prepared) -> bool:
+    """Whether the trusted process still has its own limits and priority; the kernel lets its user take them away."""
+    return _own_limits() == prepared.own_limits
 
 
 def confine(rules: Rules, prepared: Prepared) -> None:
@@ -77,17 +92,20 @@ def confine(rules: Rules, prepared: Prepared) -> None:
     _limit(resource.RLIMIT_NPROC, rules.other_tasks + rules.max_processes)
     _become(rules.uid)
     # After the change of user, which undoes both.
-    _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(PR_SET_DUMPABLE, 1)
-    _prctl(PR_SET_NO_NEW_PRIVS, 1)
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl(PR_SET_DUMPABLE, 1)
+    prctl(PR_SET_NO_NEW_PRIVS, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
         score.write(b"1000")  # should the machine run out of memory, this is what may go
     for number in RESTORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if prepared.file_rules is not None:
-        obey(prepared.file_rules)
-    filter_calls(own_signals_only=not rules.has_own_pids)
+    file_rules = prepared.file_rules
+    if file_rules is not None:
+        obey(file_rules)
+    keeps_signals = rules.has_own_pids or (file_rules is not None and file_rules.scope_signals)
+    if not filter_calls(own_signals_only=not keeps_signals) and not rules.has_own_pids:
+        raise OSError(errno.ENOSYS, "there is no filter on system calls, which alone keeps code from the network here")
 
 
 def hide_from_others() -> None:
@@ -142,7 +160,7 @@ def waited_s(pid: int) -> float:
 
 def wipe(rules: Rules) -> bool:
     """Empty the folders that code may write to; False if something is left in them."""
-    _open_to_all(rules)  # where code runs as our user, it may have closed them
+    _open_folders(rules)  # where code runs as our user, it may have closed them
     if not any(map(os.listdir, rules.folders)):
         return True
     wiper = os.fork()
@@ -218,9 +236,23 @@ def _scan() -> Callable[[int], list[int]]:
     return lambda pid: by_parent.get(pid, [])
 
 
-def _open_to_all(rules: Rules) -> None:
+def _open_folders(rules: Rules) -> None:
+    """Let the code's user into its folders, and nobody else who could see them."""
     for folder in rules.folders:
-        os.chmod(folder, 0o1777)
+        if rules.uid is None:
+            os.chmod(folder, 0o700)
+        elif rules.has_own_pids:
+            os.chmod(folder, 0o1777)  # in memory that only this sandbox sees, and without the right to give it away
+        else:
+            os.chown(folder, rules.uid, rules.uid)
+            os.chmod(folder, 0o700)
+
+
+def _own_limits() -> tuple[object, ...]:
+    limits = tuple(resource.getrlimit(kind) for kind in range(_RLIMIT_KINDS))
+    io_priority = _libc.syscall(_IOPRIO_GET.get(os.uname().machine, -1), _IOPRIO_WHO_PROCESS, 0)
+    priority = os.getpriority(os.PRIO_PROCESS, 0), io_priority
+    return (*limits, *priority, os.sched_getscheduler(0), frozenset(os.sched_getaffinity(0)))
 
 
 def _become(uid: int | None) -> None:
@@ -277,6 +309,7 @@ def _limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (bound, bound))
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int) -> None:
+    """Set a property of this process."""
     if _libc.prctl(option, value, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), f"prctl({option})")

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from nemo_gym._execution.inside import containment, programs, watching
+from nemo_gym._execution.inside import containment, keeper, programs, watching
 from nemo_gym._execution.inside.containment import Prepared, Rules
 from nemo_gym._execution.inside.import_folders import FIRST_FD, open_import_folders
 from nemo_gym._execution.inside.watching import Child, ServerGone
@@ -41,6 +41,8 @@ def main(control_fd: int) -> None:
     rules = Rules(**settings["rules"])
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+    if not rules.has_own_pids:
+        keeper.fork_below_keeper(rules)
     sys.path[:] = [entry for entry in sys.path if entry] + settings["sys_path"]
     site.setquit()
     for name in settings["preload"]:
@@ -58,6 +60,7 @@ def main(control_fd: int) -> None:
         while True:
             _send(control, zygote.answer(_receive(control)))
     except (ServerGone, EOFError, OSError):
+        keeper.forget_keeper()
         containment.kill_all(rules)
         containment.remove_folders(rules)
 
@@ -176,7 +179,8 @@ class Zygote:
             self._session = None
 
     def _clean(self) -> bool:
-        return containment.kill_all(self._rules) and containment.wipe(self._rules)
+        is_gone = containment.kill_all(self._rules) and containment.wipe(self._rules)
+        return is_gone and containment.is_unchanged(self._prepared)
 
     def _start(self, request: dict[str, Any], stdin: str) -> Child:
         stdin_fd = os.memfd_create("stdin")
