@@ -20,6 +20,15 @@ ETC_FILES = (
     "nsswitch.conf",
     "passwd",
 )
+# What tells programs about the machine and nobody about others, where all of /proc and /sys would be in sight.
+MACHINE_FILES = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
+MACHINE_FOLDERS = ("/sys/devices/system/cpu",)
+
+
+def system_paths(etc_files: Iterable[str]) -> tuple[str, ...]:
+    """Return the same part of the system as `system_view`, for rules that are kept without bubblewrap."""
+    links = (f"/{name}" for name in SYSTEM_LINKS)
+    return ("/usr", *links, *(f"/etc/{name}" for name in etc_files), *MACHINE_FILES, *MACHINE_FOLDERS)
 
 
 def writable_folders(read_only_paths: Iterable[str]) -> tuple[str, str]:

@@ -21,10 +21,11 @@ from types import CodeType
 from typing import IO, Any, Literal
 
 from nemo_gym._execution import inside
-from nemo_gym._execution.bubblewrap import ETC_FILES, SYSTEM_LINKS, bubblewrap_prefix, writable_folders
+from nemo_gym._execution.bubblewrap import ETC_FILES, bubblewrap_prefix, system_paths, writable_folders
 from nemo_gym._execution.errors import SandboxUnavailable, WorkerDied
 from nemo_gym._execution.frames import Channel
 from nemo_gym._execution.inside.containment import Rules, empty
+from nemo_gym._execution.inside.process_tree import tasks_of
 from nemo_gym._execution.inside.watching import MAX_EXTENSION
 
 Isolation = Literal["bubblewrap", "rlimits"]
@@ -223,14 +224,9 @@ def _rules(setup: Setup, folder: str | None) -> Rules:
     return Rules(
         has_own_pids=setup.isolation == "bubblewrap",
         uid=uid,
-        other_tasks=0 if uid is not None else _tasks_of(os.getuid()),
+        other_tasks=0 if uid is not None else tasks_of(os.getuid()),
         folders=_folders(setup, folder),
-        readable=(
-            *_own_paths(setup),
-            "/usr",
-            *(f"/{name}" for name in SYSTEM_LINKS),
-            *(f"/etc/{name}" for name in ETC_FILES),
-        ),
+        readable=(*_own_paths(setup), *system_paths(ETC_FILES)),
         memory_bytes=setup.memory_mib * MIB,
         max_processes=setup.max_processes,
         max_file_bytes=setup.files_mib * MIB,
@@ -247,16 +243,6 @@ def _unused_uid() -> int:
             if first <= uid < first + count:
                 return uid
     return _NOBODY
-
-
-def _tasks_of(uid: int) -> int:
-    count = 0
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{entry}").st_uid == uid:
-                    count += len(os.listdir(f"/proc/{entry}/task"))
-    return count
 
 
 def _end(process: "subprocess.Popen[bytes]", channel: Channel, folder: str | None) -> threading.Thread:

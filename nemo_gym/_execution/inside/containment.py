@@ -3,22 +3,34 @@
 
 import contextlib
 import ctypes
-import errno
 import itertools
 import os
 import resource
 import signal
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from nemo_gym._execution.inside.file_rules import FileRules, make_rules, obey
-from nemo_gym._execution.inside.syscall_filter import filter_calls, prepare_filter
+from nemo_gym._execution.inside.file_rules import FileRules, make_rules
+from nemo_gym._execution.inside.process_tree import (
+    descendants,
+    proportional_bytes,
+    resident_bytes,
+    send_signal,
+)
+from nemo_gym._execution.inside.rights import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    become,
+    limit,
+    prctl,
+    seal,
+)
+from nemo_gym._execution.inside.syscall_filter import prepare_filter
 
-PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
 KILL_PATIENCE_S = 5.0
 WIPE_PATIENCE_S = 5.0
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _RLIMIT_KINDS = 16
 _IOPRIO_GET, _IOPRIO_WHO_PROCESS = {"x86_64": 252, "aarch64": 31}, 1
 RESTORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -68,7 +80,7 @@ def prepare(rules: Rules) -> Prepared:
     _open_folders(rules)
     prepare_filter()
     file_rules = None if rules.has_own_pids else make_rules(rules.readable, rules.folders)
-    return Prepared(file_rules, _resident_bytes(os.getpid()), _own_limits())
+    return Prepared(file_rules, resident_bytes(os.getpid()), _own_limits())
 
 
 def adopt_orphans() -> None:
@@ -83,14 +95,14 @@ def is_unchanged(prepared: Prepared) -> bool:
 
 def confine(rules: Rules, prepared: Prepared) -> None:
     """In a new child: take the limits on and give rights up, for good."""
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_MSGQUEUE, 0)
-    _limit(resource.RLIMIT_FSIZE, rules.max_file_bytes)
-    _limit(resource.RLIMIT_NOFILE, rules.max_open_files)
+    limit(resource.RLIMIT_CORE, 0)
+    limit(resource.RLIMIT_MSGQUEUE, 0)
+    limit(resource.RLIMIT_FSIZE, rules.max_file_bytes)
+    limit(resource.RLIMIT_NOFILE, rules.max_open_files)
     # Not the address space: runtimes reserve far more of that than they ever use. This counts writable memory.
-    _limit(resource.RLIMIT_DATA, rules.memory_bytes)
-    _limit(resource.RLIMIT_NPROC, rules.other_tasks + rules.max_processes)
-    _become(rules.uid)
+    limit(resource.RLIMIT_DATA, rules.memory_bytes)
+    limit(resource.RLIMIT_NPROC, rules.other_tasks + rules.max_processes)
+    become(rules.uid, rules.uid)
     # After the change of user, which undoes both.
     prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     prctl(PR_SET_DUMPABLE, 1)
@@ -100,12 +112,7 @@ def confine(rules: Rules, prepared: Prepared) -> None:
     for number in RESTORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    file_rules = prepared.file_rules
-    if file_rules is not None:
-        obey(file_rules)
-    keeps_signals = rules.has_own_pids or (file_rules is not None and file_rules.scope_signals)
-    if not filter_calls(own_signals_only=not keeps_signals) and not rules.has_own_pids:
-        raise OSError(errno.ENOSYS, "there is no filter on system calls, which alone keeps code from the network here")
+    seal(prepared.file_rules, has_own_pids=rules.has_own_pids)
 
 
 def hide_from_others() -> None:
@@ -133,7 +140,7 @@ def signal_all(rules: Rules, number: signal.Signals) -> None:
     if number == signal.SIGKILL:
         _stop_all(rules)  # so that nothing forks while we look
     for pid in processes(rules):
-        _send(pid, number)
+        send_signal(pid, number)
 
 
 def exceeded(rules: Rules, prepared: Prepared) -> str | None:
@@ -142,9 +149,9 @@ def exceeded(rules: Rules, prepared: Prepared) -> str | None:
     if len(pids) > rules.max_processes:
         return "killed"
     # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
-    limit = rules.memory_bytes
-    own = sum(max(_resident_bytes(pid) - prepared.resident_bytes, 0) for pid in pids)
-    if own > limit and sum(map(_proportional_bytes, pids)) > limit:
+    allowed = rules.memory_bytes
+    own = sum(max(resident_bytes(pid) - prepared.resident_bytes, 0) for pid in pids)
+    if own > allowed and sum(map(proportional_bytes, pids)) > allowed:
         return "memory"
     return None
 
@@ -167,7 +174,7 @@ def wipe(rules: Rules) -> bool:
     if wiper == 0:
         # As the user who owns the files: without rights over others', we could not remove them ourselves.
         try:
-            _become(rules.uid)
+            become(rules.uid, rules.uid)
             signal.alarm(int(WIPE_PATIENCE_S))
             for folder in rules.folders:
                 empty(folder)
@@ -206,34 +213,7 @@ def processes(rules: Rules) -> list[int]:
     me = os.getpid()
     if rules.has_own_pids:
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != me]
-    found: list[int] = []
-    parents = [me]
-    children_of = _children if os.path.exists(f"/proc/self/task/{me}/children") else _scan()
-    while parents:
-        children = children_of(parents.pop())
-        found += children
-        parents += children
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", "rb") as listing:
-                children += map(int, listing.read().split())
-    return children
-
-
-def _scan() -> Callable[[int], list[int]]:
-    """The same from a table of all processes, for kernels that do not list the children of one."""
-    by_parent: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as status:
-                parent = int(status.read().rpartition(b")")[2].split()[1])
-                by_parent.setdefault(parent, []).append(int(entry))
-    return lambda pid: by_parent.get(pid, [])
+    return descendants(me)
 
 
 def _open_folders(rules: Rules) -> None:
@@ -255,13 +235,6 @@ def _own_limits() -> tuple[object, ...]:
     return (*limits, *priority, os.sched_getscheduler(0), frozenset(os.sched_getaffinity(0)))
 
 
-def _become(uid: int | None) -> None:
-    if uid is not None:
-        os.setgroups([])
-        os.setresgid(uid, uid, uid)
-        os.setresuid(uid, uid, uid)
-
-
 def _reap_all() -> bool:
     """Collect all that has ended; True if there is nothing left that could end."""
     try:
@@ -277,39 +250,5 @@ def _stop_all(rules: Rules) -> None:
     give_up = time.monotonic() + KILL_PATIENCE_S
     while (running := set(processes(rules)) - stopped) and time.monotonic() < give_up:
         for pid in running:
-            _send(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
         stopped |= running
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb", buffering=0) as statm:
-            return int(statm.read().split()[1]) * PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
-
-
-def _proportional_bytes(pid: int) -> int:
-    """Memory of a process with shared pages divided among those that share them."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
-            return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith(b"Pss:"))
-    except (OSError, StopIteration):
-        return _resident_bytes(pid)
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (bound, bound))
-
-
-def prctl(option: int, value: int) -> None:
-    """Set a property of this process."""
-    if _libc.prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")

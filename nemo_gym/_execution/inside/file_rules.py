@@ -10,7 +10,7 @@ import fcntl
 import os
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 _VERSION_QUESTION, _PATH_BENEATH = 1, 1
@@ -26,8 +26,7 @@ _FIRST_FD = 64
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-@dataclass(frozen=True)
-class FileRules:
+class FileRules(NamedTuple):
     """Rules that are ready to be obeyed."""
 
     fd: int

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How far a command on this machine is kept apart from the rest of it, and where its files are.
 
-With bubblewrap a command sees a read-only system, its own folders and nothing else, without a network. Without it, the
-limits of the supervisor are all there is: the command sees the machine's files with the rights of its user.
+With bubblewrap a command sees a read-only system and its own folders, and has no network but a loopback of its own.
+With `rlimits` the kernel's rules for files (Landlock) show it the same, and a filter on system calls leaves it
+no sockets, as in `nemo_gym.code_execution`. With `none` the limits of the supervisor are all there is: the command sees
+the machine's files and networks with the rights of its user.
 """
 
 import json
@@ -14,9 +16,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from nemo_gym._execution.bubblewrap import ETC_FILES, system_view
+from nemo_gym._execution.bubblewrap import ETC_FILES, system_paths, system_view
 
-Isolation = Literal["bubblewrap", "rlimits"]
+Isolation = Literal["bubblewrap", "rlimits", "none"]
 
 SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
 DEFAULT_WORKDIR = "/workspace"
@@ -33,7 +35,7 @@ class LocalSandbox:
     root: str
     isolation: Isolation
     workdir: str
-    """Working folder as commands see it (bubblewrap) or as the spec named it (rlimits)."""
+    """Working folder as commands see it (bubblewrap) or as the spec named it (rlimits, none)."""
     env: Mapping[str, str]
     memory_mib: int
     expires_at: float
@@ -60,9 +62,9 @@ class LocalSandbox:
 
     def base_env(self) -> dict[str, str]:
         """What every command finds in its environment, before the spec's own variables."""
-        contained = self.isolation == "bubblewrap"
-        home = self.workdir if contained else str(self.work)
-        tmp = "/tmp" if contained else str(self.tmp)
+        has_own_paths = self.isolation == "bubblewrap"
+        home = self.workdir if has_own_paths else str(self.work)
+        tmp = "/tmp" if has_own_paths else str(self.tmp)
         return {"PATH": SYSTEM_PATH, "HOME": home, "TMPDIR": tmp, "LANG": "C.UTF-8"}
 
     def save(self) -> None:
@@ -89,6 +91,12 @@ def bubblewrap_prefix(executable: str, sandbox: LocalSandbox, cwd: str, read_onl
     prefix += ["--hostname", "sandbox", *system_view((*ETC_FILES, *OWN_ETC_FILES), read_only_paths)]
     prefix += ["--bind", str(sandbox.tmp), "/tmp", "--bind", str(sandbox.work), sandbox.workdir]
     return [*prefix, "--chdir", cwd, "--"]
+
+
+def visible_paths(sandbox: LocalSandbox, read_only_paths: Sequence[str]) -> dict[str, list[str]]:
+    """Return what a command may read, and what it may change, without bubblewrap."""
+    readable = [*system_paths((*ETC_FILES, *OWN_ETC_FILES)), *read_only_paths]
+    return {"readable": readable, "writable": [str(sandbox.work), str(sandbox.tmp)]}
 
 
 def kill_marked(sandbox_id: str) -> int:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandboxes on this machine, for model-written code where no container engine is at hand.
 
-Bubblewrap keeps them apart where it works; otherwise limits in a supervised process tree do what they can, and the log
-says which. Only files last from one command to the next: processes end with the command that started them. There are
-no images, no ports and no GPUs here.
+Bubblewrap keeps them apart where it works, otherwise rules of the kernel do, and the log says which; where there is
+neither, sandboxes are refused unless the config says `isolation: none`. Only files last from one command to the next:
+processes end with the command that started them. There are no images, no ports and no GPUs here.
 """
 
 import asyncio
@@ -43,6 +43,7 @@ from nemo_gym.sandbox.providers.local.isolation import (
     LocalSandbox,
     bubblewrap_prefix,
     kill_marked,
+    visible_paths,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
@@ -55,7 +56,7 @@ MIB = 1024 * 1024
 # Bubblewrap opens a session without a terminal; one more makes ours its own, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
-IsolationChoice = Literal["auto", "bubblewrap", "rlimits"]
+IsolationChoice = Literal["auto", "bubblewrap", "rlimits", "none"]
 
 
 class LocalProvider(CommandProvider):
@@ -80,7 +81,7 @@ class LocalProvider(CommandProvider):
         """`run_as` is the user of the commands when we are root; otherwise they run as the user that we are.
 
         `memory_mib` holds for all processes of a command together unless the spec's resources say otherwise.
-        `read_only_paths` are folders beside /usr that commands may see under bubblewrap.
+        `read_only_paths` are folders beside /usr that commands may see.
         """
         super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
         if isolation not in get_args(IsolationChoice):
@@ -187,6 +188,7 @@ class LocalProvider(CommandProvider):
             "memory_bytes": sandbox.memory_mib * MIB,
             "max_processes": self._max_processes,
             "max_file_bytes": self._max_file_mib * MIB,
+            "contained": visible_paths(sandbox, self._read_only_paths) if sandbox.isolation == "rlimits" else None,
             "uid": uid,
             "gid": gid,
             "parent": os.getpid(),
@@ -245,8 +247,10 @@ class LocalProvider(CommandProvider):
             (root / name).mkdir(mode=0o700)
             if uid is not None and gid is not None:
                 os.chown(root / name, uid, gid)
-        # Another user has to pass through, but not to look around.
-        root.chmod(0o711)
+        if uid is not None and gid is not None:
+            # The commands' user has to pass through, but not to look around.
+            os.chown(root, -1, gid)
+            root.chmod(0o710)
         return LocalSandbox(
             root=str(root),
             isolation="rlimits",
@@ -257,22 +261,32 @@ class LocalProvider(CommandProvider):
         )
 
     async def _decide(self, handle: SandboxHandle) -> Isolation:
-        """Bubblewrap if it is wanted and works here; found out once, and logged."""
+        """Bubblewrap if it is wanted and works here, else the kernel's rules; found out once, and logged."""
         if self._decided is None:
-            problem = await self._bubblewrap_problem(handle)
-            if problem is not None and self._isolation == "bubblewrap":
-                raise SandboxCreateError(
-                    f"cannot make a local sandbox with bubblewrap: {problem}\n"
-                    "hint: install the package `bubblewrap` and allow user namespaces, or set `isolation: rlimits`"
-                )
-            self._decided = "bubblewrap" if problem is None else "rlimits"
-            if problem is None:
-                LOG.info("local sandboxes run under bubblewrap: no network, read-only system, private folders")
-            else:
-                LOG.warning(
-                    "local sandboxes run under resource limits only, not isolated from files and network: %s", problem
-                )
+            self._decided = "none" if self._isolation == "none" else await self._find_isolation(handle)
+            if self._decided == "none":
+                LOG.warning("local sandboxes are not isolated from files and network: the config asks for it")
         return self._decided
+
+    async def _find_isolation(self, handle: SandboxHandle) -> Isolation:
+        problem = await self._bubblewrap_problem(handle)
+        if problem is None:
+            LOG.info("local sandboxes run under bubblewrap: no network, read-only system, private folders")
+            return "bubblewrap"
+        if self._isolation == "bubblewrap":
+            raise SandboxCreateError(
+                f"cannot make a local sandbox with bubblewrap: {problem}\n"
+                "hint: install the package `bubblewrap` and allow user namespaces, or set `isolation: rlimits`"
+            )
+        failed = await self._trial_problem(handle, "rlimits")
+        if failed is not None:
+            raise SandboxCreateError(
+                f"cannot make a local sandbox: {problem}; and without bubblewrap nothing can be hidden: {failed}\n"
+                "hint: install the package `bubblewrap`; or use the `docker` provider; or, to let commands use this "
+                "machine's files and networks with the rights of their user, set `isolation: none`"
+            )
+        LOG.warning("local sandboxes run without bubblewrap, under the kernel's rules for files and calls: %s", problem)
+        return "rlimits"
 
     async def _bubblewrap_problem(self, handle: SandboxHandle) -> str | None:
         """Why commands cannot run under bubblewrap; None if they can."""
@@ -280,12 +294,17 @@ class LocalProvider(CommandProvider):
             return "the config asks for it"
         if shutil.which(self._bubblewrap) is None:
             return f"the program {self._bubblewrap!r} is not installed"
+        failed = await self._trial_problem(handle, "bubblewrap")
+        return None if failed is None else f"{self._bubblewrap!r} does not work here: {failed}"
+
+    async def _trial_problem(self, handle: SandboxHandle, isolation: Isolation) -> str | None:
+        """Run a first command, and return why that failed, if it did."""
         # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
-        trial = replace(handle, raw=replace(_raw(handle), isolation="bubblewrap", workdir=DEFAULT_WORKDIR))
+        trial = replace(handle, raw=replace(_raw(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
         completed, cause = await self._run(trial, [SHELL, "-c", ":"], timeout_s=30)
         if cause is None and completed.return_code == 0:
             return None
-        return f"{self._bubblewrap!r} does not work here: {cause or completed.stderr.decode(errors='replace').strip()}"
+        return cause or completed.stderr.decode(errors="replace").strip()
 
     async def _check_ready(self, handle: SandboxHandle) -> None:
         completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=30)

@@ -2,25 +2,52 @@
 """Runs one untrusted command under limits and leaves nothing of it behind. A script of its own: see `main`.
 
 It adopts every process that the command leaves behind (a "child subreaper"), whatever sessions they open or
-environments they clear, so that it can count them, weigh them and kill them all. It uses the standard library only and
-starts without the site packages, because it is started for every command. Linux only.
+environments they clear, so that it can count them, weigh them and kill them all. It uses the standard library and the
+containment of `nemo_gym._execution` only and starts without the site packages, because it is started for every
+command. Linux only.
 """
 
 import contextlib
-import ctypes
+import errno
 import json
 import os
 import resource
 import signal
 import sys
 import time
+from types import ModuleType
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 36, 38
+if __name__ == "__main__":
+    # Without what stands on the first pages of these packages, for which a command would have to wait.
+    package = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
+    for name, folder in (("nemo_gym", package), ("nemo_gym._execution", os.path.join(package, "_execution"))):
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__path__ = [folder]
+
+from nemo_gym._execution.inside.file_rules import make_rules
+from nemo_gym._execution.inside.process_tree import (
+    descendants,
+    proportional_bytes,
+    resident_bytes,
+    send_signal,
+    tasks_of,
+)
+from nemo_gym._execution.inside.rights import (
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_DUMPABLE,
+    PR_SET_NO_NEW_PRIVS,
+    PR_SET_PDEATHSIG,
+    become,
+    drop_capabilities,
+    limit,
+    prctl,
+    seal,
+)
+
 WAKE_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 CHECK_INTERVAL_S = 0.05
 KILL_PATIENCE_S = 10.0
-PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 def main(settings_fd: int, report_fd: int) -> None:
@@ -29,8 +56,9 @@ def main(settings_fd: int, report_fd: int) -> None:
     with open(settings_fd, encoding="utf-8") as source:
         settings = json.load(source)
     signal.pthread_sigmask(signal.SIG_BLOCK, WAKE_SIGNALS)
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_DUMPABLE, 0)  # so that no command with our user's rights looks into our memory
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != settings["parent"]:
         return
     child = os.fork()
@@ -46,22 +74,27 @@ def _become_command(settings: dict[str, Any]) -> None:
     """In the child: take the limits on, give rights up, and turn into the command."""
     try:
         os.setsid()
-        uid, gid = settings["uid"], settings["gid"]
-        _limit(resource.RLIMIT_CORE, 0)
-        _limit(resource.RLIMIT_FSIZE, settings["max_file_bytes"])
+        uid, contained = settings["uid"], settings["contained"]
+        file_rules = make_rules(contained["readable"], contained["writable"]) if contained else None
+        if contained and file_rules is None:
+            raise OSError(errno.ENOSYS, "this kernel has no Landlock, which alone hides files without bubblewrap")
+        limit(resource.RLIMIT_CORE, 0)
+        limit(resource.RLIMIT_FSIZE, settings["max_file_bytes"])
         # Not the address space: runtimes reserve far more of that than they ever use. This counts writable memory.
-        _limit(resource.RLIMIT_DATA, settings["memory_bytes"])
+        limit(resource.RLIMIT_DATA, settings["memory_bytes"])
         # The kernel counts all processes of the user, so those that are there already come on top.
-        _limit(resource.RLIMIT_NPROC, _tasks_of(os.getuid() if uid is None else uid) + settings["max_processes"])
-        if uid is not None:
-            os.setgroups([])
-            os.setresgid(gid, gid, gid)
-            os.setresuid(uid, uid, uid)
-        _prctl(PR_SET_NO_NEW_PRIVS, 1)
+        limit(resource.RLIMIT_NPROC, tasks_of(os.getuid() if uid is None else uid) + settings["max_processes"])
+        become(uid, settings["gid"])
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_NO_NEW_PRIVS, 1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKE_SIGNALS)
         for restored in (signal.SIGPIPE, signal.SIGINT):
             signal.signal(restored, signal.SIG_DFL)
         os.chdir(settings["cwd"])
+        if contained:
+            if os.geteuid() == 0:
+                drop_capabilities()
+            seal(file_rules, has_own_pids=False)
         os.execvpe(settings["argv"][0], settings["argv"], settings["env"])
     except OSError as error:
         os.write(2, f"cannot run the command: {error}\n".encode())
@@ -105,12 +138,12 @@ def _reap(child: int) -> int | None:
 
 
 def _exceeded(settings: dict[str, Any]) -> str | None:
-    pids = _descendants()
+    pids = descendants(os.getpid())
     if len(pids) > settings["max_processes"]:
         return "process_limit"
     # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
-    limit = settings["memory_bytes"]
-    if sum(map(_resident_bytes, pids)) > limit and sum(map(_proportional_bytes, pids)) > limit:
+    allowed = settings["memory_bytes"]
+    if sum(map(resident_bytes, pids)) > allowed and sum(map(proportional_bytes, pids)) > allowed:
         return "oom"
     return None
 
@@ -120,96 +153,21 @@ def _kill_descendants() -> int:
     give_up = time.monotonic() + KILL_PATIENCE_S
     stopped: set[int] = set()
     while time.monotonic() < give_up:
-        running = set(_descendants()) - stopped
+        running = set(descendants(os.getpid())) - stopped
         if not running:
             break
         for pid in running:
-            _signal(pid, signal.SIGSTOP)
+            send_signal(pid, signal.SIGSTOP)
         stopped |= running
     while time.monotonic() < give_up:
         _reap(0)
-        left = _descendants()
+        left = descendants(os.getpid())
         if not left:
             return 0
         for pid in left:
-            _signal(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         signal.sigtimedwait({signal.SIGCHLD}, 0.01)
-    return len(_descendants())
-
-
-def _descendants() -> list[int]:
-    """Every process below this one."""
-    found: list[int] = []
-    parents = [os.getpid()]
-    children_of = _children if os.path.exists(f"/proc/self/task/{os.getpid()}/children") else _scan()
-    while parents:
-        children = children_of(parents.pop())
-        found += children
-        parents += children
-    return found
-
-
-def _children(pid: int) -> list[int]:
-    children: list[int] = []
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{thread}/children", encoding="ascii") as listing:
-                children += map(int, listing.read().split())
-    return children
-
-
-def _scan() -> Any:
-    """The same from a table of all processes, for kernels that do not list the children of one."""
-    by_parent: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError), open(f"/proc/{entry}/stat", "rb") as stat:
-                parent = int(stat.read().rpartition(b")")[2].split()[1])
-                by_parent.setdefault(parent, []).append(int(entry))
-    return lambda pid: by_parent.get(pid, [])
-
-
-def _resident_bytes(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", encoding="ascii") as statm:
-            return int(statm.read().split()[1]) * PAGE_BYTES
-    except (OSError, IndexError):
-        return 0
-
-
-def _proportional_bytes(pid: int) -> int:
-    """Memory of a process with shared pages divided among those that share them."""
-    try:
-        with open(f"/proc/{pid}/smaps_rollup", encoding="ascii") as rollup:
-            return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith("Pss:"))
-    except (OSError, StopIteration):
-        return _resident_bytes(pid)
-
-
-def _tasks_of(uid: int) -> int:
-    count = 0
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with contextlib.suppress(OSError):
-                if os.stat(f"/proc/{entry}").st_uid == uid:
-                    count += len(os.listdir(f"/proc/{entry}/task"))
-    return count
-
-
-def _limit(kind: int, value: int) -> None:
-    hard = resource.getrlimit(kind)[1]
-    bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
-    resource.setrlimit(kind, (bound, bound))
-
-
-def _signal(pid: int, signal_number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal_number)
-
-
-def _prctl(option: int, value: int) -> None:
-    if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), f"prctl({option})")
+    return len(descendants(os.getpid()))
 
 
 if __name__ == "__main__":
