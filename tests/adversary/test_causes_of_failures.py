@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym import openai_utils
-from nemo_gym._rollouts.journal import checked_reward, failed_row
-from nemo_gym._rollouts.play import Player, asked_pause_s
-from nemo_gym._rollouts.types import Failed, Outcome
+from nemo_gym._rollouts.journal import failed_row
+from nemo_gym._rollouts.play import asked_pause_s
+from nemo_gym._rollouts.types import Failed
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.failures import Failure, decoded
@@ -20,9 +20,9 @@ from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, read_failure
 from nemo_gym.testing import running, scripted_model
-from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.openai_model.app import SimpleModelServer
 from tests.support.fake_openai import FakeOpenAI, of_json, rate_limited, response
+from tests.support.one_rollout import play_rollout
 
 
 class World(SimpleResourcesServer):
@@ -31,18 +31,6 @@ class World(SimpleResourcesServer):
 
     def divide(self, one: int, other: int) -> float:
         return one / other
-
-
-async def play(model: Any, timeout_s: float | None = None) -> Outcome:
-    refs = {
-        "resources_server": {"name": "world", "type": "resources_servers"},
-        "model_server": {"name": "policy_model", "type": "responses_api_models"},
-    }
-    async with running(world=World, policy_model=model, agent=(SimpleAgent, refs)) as client:
-        player = Player(
-            lambda agent, row: client.post(agent, "/run", json=row), timeout_s=timeout_s, checked_reward=checked_reward
-        )
-        return await player.play({"agent_ref": {"name": "agent"}, "responses_create_params": {"input": "hi"}})
 
 
 def openai_model(fake: FakeOpenAI) -> Any:
@@ -57,7 +45,7 @@ def openai_model(fake: FakeOpenAI) -> Any:
 )
 async def test_a_rate_limit_is_not_hidden_behind_a_timeout():
     async with FakeOpenAI(default=rate_limited("50")) as fake:
-        outcome = await play(openai_model(fake), timeout_s=40)
+        outcome = await play_rollout(World, openai_model(fake), timeout_s=40)
     assert isinstance(outcome, Failed)
     assert (outcome.failure.kind, outcome.failure.cause) == ("model_endpoint", "429")
     assert "slow down" in outcome.failure.message
@@ -123,7 +111,7 @@ def test_nor_can_it_in_words(words):
     outcome="The failures file holds the traceback beside the message.",
 )
 async def test_the_traceback_of_a_verifier_is_in_the_failures_file():
-    outcome = await play(scripted_model("2"))
+    outcome = await play_rollout(World, scripted_model("2"))
     assert isinstance(outcome, Failed)
     failure = failed_row(outcome)["_ng_failure"]
     assert failure["kind"] == "verifier"

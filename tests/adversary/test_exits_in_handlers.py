@@ -14,15 +14,14 @@ import yaml
 from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
-from nemo_gym._rollouts.journal import checked_reward
-from nemo_gym._rollouts.play import Player
 from nemo_gym._rollouts.types import Failed, Outcome
 from nemo_gym._serving.host import InlineServer, InlineSpec, build_off_loop, serve_inline
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
-from nemo_gym.testing import ScriptedModel, build_server, reply, running, tool_call
+from nemo_gym.testing import ScriptedModel, build_server, reply, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
+from tests.support.one_rollout import play_rollout
 from tests.support.small_servers import free_port
 
 
@@ -93,21 +92,11 @@ class Agent(SimpleAgent):
         return await super().responses(request, response, body)
 
 
-async def play(world: type[World], timeout_s: float | None = None) -> Outcome:
-    """Play one rollout, which takes a call of a tool, against servers of this process."""
-    model = build_server(Model, name="model")
+async def play(world: type[World]) -> Outcome:
+    """Play one rollout, which takes calls of both tools."""
+    model = build_server(Model, name="policy_model")
     model._replies.extend([reply(tool_call("look"), tool_call("touch")), reply("seen")] * 3)
-    refs = {
-        "resources_server": {"name": "world", "type": "resources_servers"},
-        "model_server": {"name": "model", "type": "responses_api_models"},
-    }
-    async with running(world=world, model=model, agent=(Agent, refs)) as client:
-        player = Player(
-            lambda agent, row: client.post(agent, "/run", json=row), timeout_s=timeout_s, checked_reward=checked_reward
-        )
-        return await player.play(
-            {"agent_ref": {"name": "agent"}, "responses_create_params": {"input": "hi"}, "_ng_task_index": 0}
-        )
+    return await play_rollout(world, model, agent=Agent)
 
 
 @pytest.fixture

@@ -6,19 +6,18 @@ from typing import Any
 
 import pytest
 
-from nemo_gym._rollouts.journal import checked_reward
-from nemo_gym._rollouts.play import Player, RetryRule, RetryRules
+from nemo_gym._rollouts.play import RetryRule, RetryRules
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.judge import JudgeError, call_judge
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.testing import ScriptedModel, build_server, reasoning, reply, running
-from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.azure_openai_model.app import AzureOpenAIModelServer
 from responses_api_models.inference_provider.app import InferenceProvider
 from responses_api_models.openai_model.app import SimpleModelServer
 from responses_api_models.vllm_model.app import VLLMModel
 from tests.support.fake_openai import FakeOpenAI, Reply, chat, completion, response
+from tests.support.one_rollout import play_rollout
 
 BOOM = {"code": "server_error", "message": "boom"}
 NO_RESPONSES = {
@@ -56,18 +55,8 @@ class World(SimpleResourcesServer):
 
 async def play(model: Any) -> Outcome:
     """Play one rollout, once, with a verifier that scores everything 0."""
-    refs = {
-        "resources_server": {"name": "world", "type": "resources_servers"},
-        "model_server": {"name": "policy_model", "type": "responses_api_models"},
-    }
-    async with running(world=World, policy_model=model, agent=(SimpleAgent, refs)) as client:
-        player = Player(
-            lambda agent, row: client.post(agent, "/run", json=row),
-            timeout_s=None,
-            checked_reward=checked_reward,
-            retries=RetryRules(by_kind={"model_reply_invalid": RetryRule(1, 0.0)}),
-        )
-        return await player.play({"agent_ref": {"name": "agent"}, "responses_create_params": {"input": "hi"}})
+    once = RetryRules(by_kind={"model_reply_invalid": RetryRule(1, 0.0)})
+    return await play_rollout(World, model, retries=once)
 
 
 def model_servers(fake: FakeOpenAI) -> dict[str, Any]:
