@@ -14,7 +14,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -152,17 +152,6 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
     return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
 
 
-class _Address(NamedTuple):
-    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
-
-    server_type: str
-    host: str
-    port: int
-    base_url: str
-    is_observed: bool
-    token: str | None
-
-
 class ServerClient(BaseModel):
     """Calls servers by their name in the config."""
 
@@ -170,7 +159,7 @@ class ServerClient(BaseModel):
 
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
-    _addresses: dict[str, _Address] = PrivateAttr(default_factory=dict)
+    _addresses: dict[str, calls.ServerAddress] = PrivateAttr(default_factory=dict)
     _capture: dict[str, Any] | None = PrivateAttr(default=None)
 
     @classmethod
@@ -206,9 +195,9 @@ class ServerClient(BaseModel):
         config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
         return f"http://{config.host}:{config.port}"
 
-    def _address_of(self, server_name: str) -> _Address:
+    def _address_of(self, server_name: str) -> calls.ServerAddress:
         # Every call passes here, and pydantic's own way to a private attribute takes ten times as long.
-        addresses: dict[str, _Address] = (self.__pydantic_private__ or {})["_addresses"]
+        addresses: dict[str, calls.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
         if address is None:
             config = get_first_server_config_dict(self.global_config_dict, server_name)
@@ -217,8 +206,8 @@ class ServerClient(BaseModel):
             parts = urlsplit(url)
             is_observed = bool(self.global_config_dict.get("observability_enabled"))
             token = AccessRules.from_config(self.global_config_dict).token
-            address = _Address(str(server_type), parts.hostname or "", parts.port or 80, url, is_observed, token)
-            addresses[server_name] = address
+            where = parts.hostname or "", parts.port or 80
+            address = addresses[server_name] = calls.ServerAddress(str(server_type), *where, url, is_observed, token)
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
@@ -247,7 +236,7 @@ class ServerClient(BaseModel):
         reply: ClientResponse = await calls.call_app(app, method, address.base_url, path, server=where, **kwargs)
         return reply
 
-    def _with_rollout_prefix(self, address: _Address, url_path: str) -> str:
+    def _with_rollout_prefix(self, address: calls.ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
         if rollout_id is None or not address.is_observed:
             return url_path
@@ -462,17 +451,14 @@ class HeadServer(BaseServer):
     @classmethod
     def run_webserver(cls) -> tuple["uvicorn.Server", Thread, "HeadServer"]:
         """Serve in a daemon thread. The caller sets `should_exit` on the server to stop it."""
-        where = BaseServerConfig.model_validate(
-            OmegaConf.to_container(get_global_config_dict()[HEAD_SERVER_KEY_NAME], resolve=True)
-        )
+        config = get_global_config_dict()
+        where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
         head_server = cls(config=where)
         sock = binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME)
         from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
 
-        access = AccessRules.from_config(get_global_config_dict())
-        server = listening.uvicorn_server(
-            head_server.setup_webserver(), where.host, where.port, access, quiet_signals=True
-        )
+        app, access = head_server.setup_webserver(), AccessRules.from_config(config)
+        server = listening.uvicorn_server(app, where.host, where.port, access, quiet_signals=True)
         return server, listening.serve_in_thread(server, sock, name="head-server"), head_server
 
     def setup_webserver(self) -> FastAPI:

@@ -3,7 +3,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 
@@ -24,6 +24,17 @@ def with_seconds_left(headers: Mapping[str, str] | None) -> Mapping[str, str] | 
     if end is None:
         return headers
     return {**(headers or {}), SECONDS_LEFT_HEADER: f"{end - asyncio.get_running_loop().time():.3f}"}
+
+
+class ServerAddress(NamedTuple):
+    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
+
+    server_type: str
+    host: str
+    port: int
+    base_url: str
+    is_observed: bool
+    token: str | None
 
 
 def call_app(
