@@ -117,7 +117,7 @@ def confine(rules: Rules, prepared: Prepared) -> None:
 
 def hide_from_others() -> None:
     """In a child that is confined: keep other processes of the same user out of our memory and file descriptors."""
-    _prctl(PR_SET_DUMPABLE, 0)
+    prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_all(rules: Rules) -> bool:
