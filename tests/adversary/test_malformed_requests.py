@@ -2,7 +2,7 @@
 """Requests that are meant to exhaust a server: JSON without a bottom, headers without an end or too slow."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from fastapi import APIRouter, Body, FastAPI, Request
@@ -201,6 +201,8 @@ async def connection(port: int):
             yield reader, writer
     finally:
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 @pytest.mark.fault(

@@ -41,12 +41,14 @@ class Flood:
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(HEAD + self._headers + b"\r\n")
-        with suppress(ConnectionError):
-            while True:
-                writer.write(self._part)
-                await writer.drain()
-                self.sent += len(self._part)
-        writer.close()
+        try:
+            with suppress(ConnectionError):
+                while True:
+                    writer.write(self._part)
+                    await writer.drain()
+                    self.sent += len(self._part)
+        finally:
+            writer.close()
 
 
 def model_at(url: str):

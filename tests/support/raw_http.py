@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,6 +32,8 @@ async def send_raw(port: int, data: bytes) -> RawReply:
             return read_reply(await reader.read())
     finally:
         writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 def read_reply(received: bytes) -> RawReply:
