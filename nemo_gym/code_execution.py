@@ -245,7 +245,7 @@ class CodePool:
                 except WorkerDied as error:
                     cause = str(error)
         self._refuse_if_closed()
-        raise SandboxLost(cause)
+        raise SandboxLost(f"{cause}, twice")
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
@@ -333,13 +333,14 @@ class CodeSession:
         """Run a piece of code; after one that took its process down, the next one begins without variables.
 
         Code that takes too long is interrupted first, which keeps the variables, and killed if that does not help.
+        SandboxLost if the sandbox around it ended, with all variables.
         """
         async with self._turn:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
             try:
                 return await _ask(self._worker, {"op": "cell", "source": source}, limit_s)
-            except WorkerDied:
-                return CodeResult("killed", "", "", None, limit_s, state_lost=True)
+            except WorkerDied as error:
+                raise SandboxLost(str(error)) from error
 
     @property
     def is_usable(self) -> bool:

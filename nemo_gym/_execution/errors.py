@@ -36,7 +36,7 @@ class SandboxLost(RolloutFailure):
     def __init__(self, cause: str) -> None:
         super().__init__(
             "sandbox_lost",
-            f"model-written code could not be run to its end: {cause}, twice.\n"
+            f"model-written code could not be run to its end: {cause}.\n"
             "hint: see what ends processes on this machine (the kernel log says if memory ran out), let fewer programs "
             "run at a time, and play the rollout again with `--resume`",
             True,

@@ -37,8 +37,6 @@ REFUSED = ("401", "403", "404")
 """Causes that say: the endpoint does not let this user in, or has no such model."""
 NOT_THERE = ("refused", "unknown host", "TLS", "not HTTP", "redirect")
 """Causes that say: nobody, or somebody else, answers at the URL."""
-EXITED = "exit"
-"""The cause that says: a server's code tried to leave its process."""
 _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", "/tokenize", "/models")
 _MESSAGE_LIMIT = 2000
 _TRACEBACK_LIMIT = 4000
@@ -59,6 +57,8 @@ class Failure:
     """In a word, for counting: the status that was answered, such as `429`, or the kind of a `Trouble`."""
     traceback: str = ""
     """Where a server's own code went wrong, its innermost frames."""
+    ends_rollout: bool = False
+    """Whether the rollout can't be scored whatever comes: no model is to be told of this as a tool's answer."""
 
     def __post_init__(self) -> None:
         # Here, so that no file, header or screen that a failure comes to has to think of it.
@@ -74,11 +74,6 @@ class Failure:
     def is_not_there(self) -> bool:
         """Whether nobody, or somebody else, answers at the URL of the model."""
         return self.kind == "model_endpoint" and self.cause in NOT_THERE
-
-    @property
-    def has_exited(self) -> bool:
-        """Whether a server's code tried to leave its process: no answer of any kind."""
-        return self.cause == EXITED
 
     def encoded(self) -> str:
         """Return it as a header value, of a size that HTTP clients accept."""
@@ -112,7 +107,8 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, ServerUnreachable):
         return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
     if isinstance(error, HandlerExit):
-        return Failure(own_kind, boundary, False, error_and_place(error), EXITED, _format_traceback(error))
+        where = error_and_place(error)
+        return Failure(own_kind, boundary, False, where, "exit", _format_traceback(error), ends_rollout=True)
     if isinstance(error, ReplyTooLarge):
         is_model = _kind_at(error.url) == "model_endpoint"
         return Failure(
@@ -121,13 +117,14 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
-        return Failure(known_kind(error.kind, own_kind), _place(error) or boundary, error.retryable, error.message)
+        kind = known_kind(error.kind, own_kind)
+        return Failure(kind, _place(error) or boundary, error.retryable, error.message, ends_rollout=True)
     if isinstance(error, ServerCallError) and (place := _place(error)):
         if _kind_at(place) == "model_endpoint":
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
         return Failure(_kind_at(place), place, False, str(error))
     refusal = _refusal_by_endpoint(error, own_kind)
-    kind: FailureKind = "model_endpoint" if refusal else own_kind
+    kind = "model_endpoint" if refusal else own_kind
     return Failure(kind, boundary, False, error_and_place(error), refusal, _format_traceback(error))
 
 

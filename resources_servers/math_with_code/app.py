@@ -141,13 +141,14 @@ class MathWithCodeResourcesServer(SimpleResourcesServer):
         interpreter.calls += 1
         try:
             session = await self._opened(session_id, interpreter)
-            result = await session.run(body.code)
+            try:
+                return _shown(await session.run(body.code))
+            finally:
+                if not session.is_usable:
+                    self._forget(session_id, interpreter)
         finally:
             interpreter.calls -= 1
             interpreter.used_at = time.monotonic()
-        if not session.is_usable:
-            self._forget(session_id, interpreter)
-        return _shown(result)
 
     async def verify(self, request: Request, body: MathWithCodeVerifyRequest) -> MathWithCodeVerifyResponse:
         """1 if the boxed answer is the expected one."""

@@ -18,7 +18,7 @@ from aiohttp import ClientResponse
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from nemo_gym.errors import ServerCallError, ToolCrashed
+from nemo_gym.errors import RolloutFailure, ServerCallError, ToolCrashed
 from nemo_gym.global_config import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY
 from nemo_gym.openai_utils import (
     NeMoGymEasyInputMessage,
@@ -222,7 +222,8 @@ class Toolbox:
 
     What the model does wrong, and what a tool answers with an error status, becomes text for the model. A server that
     cannot be reached raises: an outage must not be scored as the model's failure. A tool that crashes is noted, or
-    raises ToolCrashed; one that refuses (404, 422) tells the model of its own mistake.
+    raises ToolCrashed; one that refuses (404, 422) tells the model of its own mistake. One that says that the rollout
+    can't be scored any more ends it either way.
     """
 
     def __init__(
@@ -289,7 +290,9 @@ class Toolbox:
         # A traceback ends with what matters.
         message = (failure.message if failure else text)[-_CRASH_CHARACTERS:]
         crash = {"tool": tool, "status": reply.status, "message": message}
-        if self._tool_errors == "fail" or (failure is not None and failure.has_exited):
+        if failure is not None and failure.ends_rollout and failure.retryable:
+            raise RolloutFailure(failure.kind, failure.message, retryable=True)
+        if self._tool_errors == "fail" or (failure is not None and failure.ends_rollout):
             raise ToolCrashed(**crash)
         self._crashes.append(crash)
 

@@ -5,9 +5,14 @@ import asyncio
 
 import pytest
 
+from nemo_gym._rollouts.play import RetryRule, RetryRules
 from nemo_gym._transport.failures import HEADER, decoded
-from nemo_gym.testing import running
+from nemo_gym.base_resources_server import SimpleResourcesServer
+from nemo_gym.errors import RolloutFailure
+from nemo_gym.testing import reply, running, scripted_model, tool_call
 from resources_servers.math_with_code.app import MathWithCodeResourcesServer
+from tests.support.one_rollout import play_rollout
+from tests.support.sandbox_processes import SLEEP, kill_the_sandbox
 
 EVICTING = {"max_sessions": 2, "evict_idle_secs": 0.2, "max_execution_time": 60}
 
@@ -96,3 +101,48 @@ async def test_interpreters_in_use_are_waited_for():
         assert await first.run("x") == "1"
         assert not waiting.done()
         waiting.cancel()
+
+
+@pytest.mark.fault(
+    place="`math_with_code`",
+    fault="The sandbox around the interpreter of a rollout is killed from outside.",
+    outcome="The rollout is a failure that may be played again; the model is not told of it.",
+)
+async def test_a_rollout_that_loses_its_sandbox_fails_and_may_be_played_again():
+    async with running(math_with_code=(MathWithCodeResourcesServer, EVICTING)) as client:
+        rollout = Rollout(client)
+        executing = asyncio.ensure_future(rollout.post(f"{SLEEP}(60)"))
+        await kill_the_sandbox()
+        lost = await executing
+        failure = decoded(lost.headers[HEADER])
+        assert (lost.status, failure.ends_rollout, failure.retryable) == (500, True, True)
+        assert "could not be run to its end" in failure.message
+        assert await rollout.run("1 + 1") == "2"
+
+
+class Losing(SimpleResourcesServer):
+    """An environment whose tool loses what the rollout has done so far."""
+
+    def setup_webserver(self):
+        app = super().setup_webserver()
+        app.post("/lose")(self.lose)
+        return app
+
+    async def lose(self):
+        raise RolloutFailure("interpreter_evicted", "all is lost", retryable=True)
+
+    async def verify(self, body):
+        raise AssertionError("there is nothing to score")
+
+
+@pytest.mark.fault(
+    place="Agent",
+    fault="A tool says that the rollout can't be scored any more, such as one whose interpreter was ended.",
+    outcome="The rollout is played again, and then a failure of the kind `tool_server`; it is not scored.",
+)
+async def test_a_tool_that_has_lost_the_rollout_ends_it():
+    rules = RetryRules(other=RetryRule(2, 0.0))
+    model = scripted_model(reply(tool_call("lose")), reply(tool_call("lose")))
+    outcome = await play_rollout(Losing, model, retries=rules)
+    assert (outcome.failure.kind, outcome.failure.retryable, outcome.attempts) == ("tool_server", True, 2)
+    assert "all is lost" in outcome.failure.message
