@@ -44,6 +44,10 @@
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
                                                            flavours live in `nemo_gym._transport.errors`
 
+And one that is no Exception, because who catches all exceptions must not make a score of it:
+
+    ServerBlocked                     code of a server was interrupted because it blocked the event loop
+
 Constructor arguments equal `args` everywhere, so that all of them survive pickling.
 """
 
@@ -156,3 +160,16 @@ class ToolCrashed(RolloutFailure):
 
 class ServerCallError(GymError):
     """A call to a server or a model endpoint did not succeed."""
+
+
+class ServerBlocked(BaseException):
+    """Raised into the code of a server that has blocked the event loop of the run for too long."""
+
+    def __init__(self, server: str, place: str, seconds: float) -> None:
+        super().__init__(server, place, seconds)
+        self.server, self.place, self.seconds = server, place, seconds
+
+    def __str__(self) -> str:
+        return (
+            f"server {self.server!r} blocked the event loop for {self.seconds:g} s and was interrupted, in {self.place}"
+        )

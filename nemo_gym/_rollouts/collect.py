@@ -37,6 +37,8 @@ class CollectSettings:
     """Give the run up when the model refuses the key of every rollout."""
     endpoint_must_be_there: bool = False
     """Give it up as well when its first calls find nobody at the URL of the model."""
+    explain_lateness: Callable[[float], str | None] | None = None
+    """Says what has kept all rollouts waiting in the last so many seconds, if anything has."""
     hold_failures_s: float = 0.0
     """How long to keep a failure back in case that a server has died and its death is still to be noticed."""
 
@@ -107,6 +109,7 @@ async def collect(
         on_retry=retried,
         fail_on_tool_error=settings.fail_on_tool_error,
         attach_trajectory=attach_trajectory if witness is None else None,
+        explain_lateness=settings.explain_lateness,
     )
     play = player.play if witness is None else witnessed(player, witness)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None

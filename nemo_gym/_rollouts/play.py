@@ -135,17 +135,20 @@ class Player:
         on_retry: Callable[[Failure], None] | None = None,
         fail_on_tool_error: bool = False,
         attach_trajectory: AttachTrajectory | None = None,
+        explain_lateness: Callable[[float], str | None] | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
         """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again.
 
         `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward.
-        `attach_trajectory` is given the results that hold observations.
+        `attach_trajectory` is given the results that hold observations. `explain_lateness` says what has kept
+        everything waiting in the last so many seconds, if anything has.
         """
         self._post, self._timeout_s, self._checked_reward = post, timeout_s, checked_reward
         self._retries, self._on_retry = retries or RetryRules(), on_retry
         self._fail_on_tool_error, self._attach_trajectory = fail_on_tool_error, attach_trajectory
+        self._explain_lateness = explain_lateness
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
@@ -224,7 +227,10 @@ class Player:
         return pause_s if left_s is None or pause_s < left_s else None
 
     def _out_of_time(self, row: Row, attempts: int, before: Failure | None) -> Failure:
+        assert self._timeout_s is not None
         message = f"no result within {self._timeout_s:g} s, in attempt {attempts}"
+        if self._explain_lateness is not None and (reason := self._explain_lateness(self._timeout_s)):
+            message += f"; {reason}"
         if before is not None:
             message += f"; the last failure before: {before.kind}: {before.message}"
         return Failure("timeout", boundary_of(row), True, message)
@@ -273,7 +279,7 @@ def _said_by(result: Row, boundary: str) -> Failure | None:
     return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
 
 
-def _of_error(error: Exception, boundary: str) -> Failure:
+def _of_error(error: BaseException, boundary: str) -> Failure:
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
         # The connection broke while the reply was read.
         return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")

@@ -180,7 +180,7 @@ class DirectHandler:
         exchange.headers.append((b"set-cookie", session.set_cookie().encode("latin-1")))
         return exchange.response(call.method, call.url)
 
-    async def _raised(self, call: LocalCall, session: OpenSession, error: Exception) -> local.LocalResponse:
+    async def _raised(self, call: LocalCall, session: OpenSession, error: BaseException) -> local.LocalResponse:
         scope = {**self._scope(call, session), RAISED: error, OPEN_SESSION: session}
         exchange = local.Exchange(b"")
         await self._app(scope, exchange.receive, exchange.send)

@@ -12,6 +12,10 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class SignalInterrupt(KeyboardInterrupt):
+    """A signal asks this process to end, as Ctrl-C does."""
+
+
 def run_beside_servers(
     main: Coroutine[Any, Any, T], loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
 ) -> T:
@@ -29,7 +33,7 @@ def run_beside_servers(
                 runner.run(_wait_for(task))
             except (SystemExit, KeyboardInterrupt) as raised:
                 # Ctrl-C cancels `task` first.
-                if task.done() or task.cancelling():
+                if task.done() or task.cancelling() or isinstance(raised, SignalInterrupt):
                     raise
                 LOG.error(
                     "a task of a server in this process raised %s; it ends, and all else goes on",

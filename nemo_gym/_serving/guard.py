@@ -28,7 +28,7 @@ from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, fai
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._util.seldom import Seldom
-from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
+from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallError
 
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = Seldom(every_s=10.0)
@@ -73,11 +73,11 @@ class ErrorsAsJson:
             await reply(scope, receive, send)
         return None
 
-    def _say(self, scope: Scope, error: Exception) -> None:
+    def _say(self, scope: Scope, error: BaseException) -> None:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
         # A call that failed is told in a line: its traceback leads to nothing but the call.
-        if not isinstance(error, ServerCallError | RolloutFailure):
+        if not isinstance(error, ServerCallError | RolloutFailure | ServerBlocked):
             where = self._server_name, scope["method"], scope["path"]
             LOG.log(level, "%s: %s %s failed: %s", *where, describe_error(error), exc_info=error)
             return
@@ -96,14 +96,14 @@ def _note_callers_end(seconds_left: bytes) -> None:
         CALLERS_END.set(asyncio.get_running_loop().time() + float(seconds_left))
 
 
-def _ran_out_of_stack_in_json(error: Exception) -> bool:
+def _ran_out_of_stack_in_json(error: BaseException) -> bool:
     if not isinstance(error, RecursionError):
         return False
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals.get("__name__") == "json.decoder"
 
 
-def describe(error: Exception, server_name: str) -> str:
+def describe(error: BaseException, server_name: str) -> str:
     """One line for the caller: the inner server's own words where another server failed."""
     if isinstance(error, aiohttp.ClientResponseError):
         content = getattr(error, "response_content", None)
@@ -111,7 +111,7 @@ def describe(error: Exception, server_name: str) -> str:
         url = error.request_info.real_url if error.request_info else "an unknown URL"
         return KNOWN_SECRETS.mask(f"{server_name!r} called {url}, which answered {error.status}: {inner}")
     # Our own errors are written for people: what happened, what we know, what to do.
-    if isinstance(error, GymError):
+    if isinstance(error, GymError | ServerBlocked):
         return KNOWN_SECRETS.mask(f"{type(error).__name__}: {error}")
     return describe_error(error)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from pathlib import Path
+from types import FrameType
 from typing import Any, TextIO
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -56,6 +57,14 @@ class _HandlerInServer:
             return await self._handler.answer(call)
         finally:
             _current_server.reset(token)
+
+
+def server_of(frame: FrameType) -> str | None:
+    """Return the name of the server that `frame` calls into; None if it is no such call."""
+    if frame.f_code is InServer.__call__.__code__ or frame.f_code is _HandlerInServer.answer.__code__:
+        name: str = frame.f_locals["self"]._name
+        return name
+    return None
 
 
 @contextmanager

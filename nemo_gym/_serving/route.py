@@ -80,10 +80,11 @@ class GymRoute(APIRoute):
                 if isinstance(error.__cause__, RequestValidationError):
                     raise error.__cause__ from None
                 raise
-            except Exception:
-                raise
             except BaseException as raised:
-                raise error_of_exit(raised) from raised
+                ending = error_of_exit(raised)
+                if ending is raised:
+                    raise
+                raise ending from raised
 
         return handle_request
 

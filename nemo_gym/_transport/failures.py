@@ -20,7 +20,7 @@ from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply
-from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerCallError
+from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerBlocked, ServerCallError
 
 FailureKind = Literal[
     "model_endpoint",
@@ -102,6 +102,8 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
         return decoded(error.failure) or _of_status(error)
     if isinstance(error, InvalidModelReply):
         return Failure("model_reply_invalid", boundary, True, str(error))
+    if isinstance(error, ServerBlocked):
+        return Failure("timeout", boundary, True, str(error))
     if isinstance(error, TimeoutError):
         return Failure("timeout", _place(error) or boundary, True, str(error) or "the deadline passed")
     if isinstance(error, ServerUnreachable):
@@ -133,12 +135,12 @@ def _format_traceback(error: BaseException) -> str:
     return text if len(text) <= _TRACEBACK_LIMIT else "…\n" + text[-_TRACEBACK_LIMIT:].partition("\n")[2]
 
 
-def error_of_exit(raised: BaseException) -> Exception:
+def error_of_exit(raised: BaseException) -> Exception | ServerBlocked:
     """Return what someone's code raised as an error that ends one call only.
 
     Raise it instead if it is no one's mistake: the running task is being cancelled, or its coroutine closed.
     """
-    if isinstance(raised, Exception):
+    if isinstance(raised, Exception | ServerBlocked):
         return raised
     task = asyncio.current_task()
     is_cancelled = isinstance(raised, asyncio.CancelledError) and (task is None or task.cancelling() > 0)

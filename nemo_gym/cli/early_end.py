@@ -1,19 +1,133 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ends a run before its last rollout: the death of a server."""
+"""What ends a run before its last rollout: signals, a server that blocks the event loop, and the death of a server."""
 
+import asyncio
+import math
+import os
+import signal
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from nemo_gym._rollouts.control import RunControl
+from nemo_gym._serving.event_loop import SignalInterrupt
 from nemo_gym.cli import render
 
 if TYPE_CHECKING:
+    from nemo_gym._serving.loop_watch import Blockage
     from nemo_gym._serving.processes import ServerDied
+    from nemo_gym.cli.progress import Screen
     from nemo_gym.launch import Served
 
+INTERRUPTED = 130
 # Longer than it takes to notice that a server process, or one of its workers, has died.
 _HOLD_FAILURES_S = 2.0
+# So long a server may block the event loop before it is named, and at the end of a run also before it is interrupted.
+_BLOCKED_S, _BLOCKED_AT_END_S = 5.0, 1.0
+_BLOCKED_HINT = (
+    "hint: a handler must not wait or compute for long in the event loop: use `asyncio.to_thread`, or give the server "
+    "a process of its own with `placement: process`"
+)
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise SignalInterrupt
+
+    # What is ignored stays ignored: `nohup` means it.
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class RunInterrupts:
+    """Lets a run of this process be ended from outside, also while a server blocks its event loop.
+
+    The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands. SIGTERM and
+    SIGHUP, which nobody sends twice, begin with the second. Before the first rollout is played there is nothing to
+    lose, and the first signal of any kind ends it all.
+    """
+
+    def __init__(self, control: RunControl, on: "Screen | None") -> None:
+        from nemo_gym._serving.loop_watch import LoopWatch
+
+        task = asyncio.current_task()
+        assert task is not None
+        self._control, self._on = control, on
+        self._loop, self._task = asyncio.get_running_loop(), task
+        self._is_playing = self._is_ending = False
+        self._timeout_s = math.inf
+        self._watch = LoopWatch(
+            on_signal=self._stop,
+            on_blocked=lambda blockage: self._say(f"{blockage}\n{_BLOCKED_HINT}"),
+            on_stuck=self._give_up,
+            named_after_s=lambda: _BLOCKED_AT_END_S if control.is_stopping else _BLOCKED_S,
+            most_blocked_s=lambda: _BLOCKED_AT_END_S if self._is_ending else self._timeout_s,
+        )
+        self.explain_lateness = self._watch.explain_lateness
+
+    @contextmanager
+    def heeded(self) -> Iterator["RunInterrupts"]:
+        """Heed signals and watch the event loop while the context lasts."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        # What is ignored stays ignored: `nohup` means it.
+        with self._watch.watching(tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)):
+            yield self
+
+    @contextmanager
+    def playing(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Rollouts are played meanwhile: a server that blocks the loop for `timeout_s` is interrupted."""
+        self._is_playing, self._timeout_s = True, timeout_s or math.inf
+        try:
+            yield
+        finally:
+            self._timeout_s = math.inf
+
+    def _stop(self, number: int) -> None:
+        if self._is_ending or self._control.is_cancelling:
+            self._exit(INTERRUPTED)
+        if not self._is_playing:
+            self._is_ending = True
+            self._say("\nstopped before a rollout was played")
+            self._loop.call_soon_threadsafe(self._task.cancel)
+            return
+        state = self._control.request_stop()
+        if number != signal.SIGINT and state == "stopping":
+            state = self._control.request_stop()
+        self._is_ending = state == "cancelling"
+        self._say(
+            "\ncancelling what runs; the record is kept"
+            if self._is_ending
+            else "\nstopping: rollouts that run may finish; Ctrl-C again cancels them"
+        )
+
+    def _give_up(self, blockage: "Blockage") -> None:
+        self._say(
+            f"Error: the run ends as it stands: {blockage}, and cannot be interrupted.\n{_BLOCKED_HINT}; what has no "
+            "result yet is played by `--resume`"
+        )
+        self._exit(INTERRUPTED if self._is_ending else 1)
+
+    def _exit(self, code: int) -> None:
+        if self._on is not None:
+            with suppress(OSError):
+                self._on.release()
+        os._exit(code)
+
+    def _say(self, text: str) -> None:
+        with suppress(OSError, RuntimeError):  # the terminal is gone, or was just being written to
+            render.note(text)
 
 
 @contextmanager

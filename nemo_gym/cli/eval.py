@@ -4,11 +4,9 @@
 import asyncio
 import atexit
 import gc
-import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,13 +37,13 @@ from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
-from nemo_gym.cli.early_end import abort_on_server_death
+from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
 from nemo_gym.cli.forecast import tell_duration
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.legacy import entry_point
-from nemo_gym.cli.progress import Screen, screen, shown
+from nemo_gym.cli.progress import screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
 from nemo_gym.errors import ConfigError, GymError
@@ -78,7 +76,6 @@ reward_profile = entry_point("reward_profile")
 list_benchmarks = entry_point("list_benchmarks")
 prepare_benchmark = entry_point("prepare_benchmark")
 
-_INTERRUPTED = 130
 _LONGEST_ROLLOUT_S = 24 * 3600.0
 _OTHER_FILES = 512
 _FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
@@ -111,26 +108,38 @@ def run(overrides: list[str]) -> int:
     # On its way out Python would search all that is left for cycles: most of a second, for nothing.
     atexit.register(gc.freeze)
     paths = RunPaths.of(settings.output_jsonl_fpath)
-    with exporting(config, rollouts_too=settings.upload_rollouts) as export:
+    with exporting(config, rollouts_too=settings.upload_rollouts) as export, signals_interrupt():
         try:
             if settings.rollout_collection_driver:
-                return run_beside_servers(_drive(config, settings, paths, export))
+                return run_beside_servers(_drive(config, settings, paths, export, _find_running(settings)))
             with run_lock(paths):
-                try:
-                    return run_beside_servers(_run(config, settings, paths, export))
-                except asyncio.CancelledError:
-                    return _INTERRUPTED
-                finally:
-                    paths.materialized_draft.unlink(missing_ok=True)  # there if the run did not begin
+                # Before the event loop, in which a signal would be heard only when this has ended.
+                client = _find_running(settings)
+                todo = _what_to_do(config, settings, paths, _find_agents(config, settings, client))
+                return run_beside_servers(_run(config, settings, paths, export, todo, client))
+        except asyncio.CancelledError:
+            return INTERRUPTED
+        except KeyboardInterrupt:
+            render.note("\nstopped before a rollout was played")
+            return INTERRUPTED
         except SystemExit as raised:
             raise GymError(
                 f"the run was left by {error_and_place(raised)} before its rollouts were accounted for\n"
                 "hint: raise an ordinary exception there; then run the same command again with `--resume`"
             ) from raised
+        finally:
+            paths.materialized_draft.unlink(missing_ok=True)  # there if the run did not begin
 
 
-async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
-    todo = _what_to_do(config, settings, paths, await _find_agents(config, settings))
+async def _run(
+    config: DictConfig,
+    settings: EvalRunConfig,
+    paths: RunPaths,
+    export: Export,
+    todo: _Todo,
+    running: ServerClient | None,
+) -> int:
+    """Play what is to be done, with the servers behind the client `running` or else with the config's own."""
     control, max_attempts = RunControl(), _get_max_rollout_attempts()
     given_up = todo.manifest.counts.failed
     limiter: Limiter = (
@@ -138,12 +147,11 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
     )
     with (
         screen(quiet=settings.quiet) as on,
-        _interrupts_go_to(control, on) as is_playing,
+        RunInterrupts(control, on).heeded() as interrupts,
         rare_collections(),
         kept_scores(paths, complete=not todo.resumed) as scores,
     ):
-        async with _client(config, settings) as (client, served):
-            is_playing.set()
+        async with _client(config, settings, running) as (client, served):
             begin = Journal.resume if todo.resumed else Journal.begin
             summary, before = todo.summary, todo.manifest.counts.requested - todo.count
             with begin(paths, todo.manifest) as journal:
@@ -151,6 +159,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                 with (
                     shown(summary, limiter, on, before=before) as count,
                     abort_on_server_death(served, control) as hold_failures_s,
+                    interrupts.playing(settings.rollout_timeout_seconds),
                 ):
 
                     def note(outcome: Outcome) -> None:
@@ -170,6 +179,7 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
                             settings.fail_on_tool_error,
                             give_up_on_endpoint=True,
                             endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
+                            explain_lateness=interrupts.explain_lateness,
                             hold_failures_s=hold_failures_s,
                         ),
                         scores.noting(note),
@@ -186,7 +196,9 @@ async def _run(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, exp
     return _exit_code(counts, control, settings, given_up)
 
 
-async def _drive(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
+async def _drive(
+    config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export, running: ServerClient | None
+) -> int:
     """Let the user's own function collect, then account for what it wrote."""
     named = settings.rollout_collection_driver or ""
     driver = load_driver(named)
@@ -194,7 +206,7 @@ async def _drive(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, e
     if settings.input_jsonl_fpath is not None or settings.split is not None:
         source = input_of(settings, config, render.note)
         settings = settings.model_copy(update={"input_jsonl_fpath": source})
-    async with _client(config, settings) as (client, served):
+    async with _client(config, settings, running) as (client, served):
         driving = drive(driver, settings, config)
         await (driving if served is None else served.running.unless_dead(driving))
         counts = driven_counts(paths, named)
@@ -246,7 +258,7 @@ def _exit_code(counts: Counts, control: RunControl, settings: EvalRunConfig, giv
     if not_played:
         render.note(f"{not_played} of {counts.requested} rollouts were not played.")
         render.note("hint: run the same command again with `--resume`")
-        return _INTERRUPTED if control.is_stopping else 1
+        return INTERRUPTED if control.is_stopping else 1
     allowed = settings.failures_allowed(counts.requested)
     if counts.failed > allowed:
         again = f"{counts.failed - given_up} of them" if given_up < counts.failed else "none of them"
@@ -304,10 +316,14 @@ def _manifest(config: DictConfig, settings: EvalRunConfig, source: str, material
     )
 
 
-async def _find_agents(config: DictConfig, settings: EvalRunConfig) -> list[str]:
+def _find_running(settings: EvalRunConfig) -> ServerClient | None:
+    """Return a client for the servers that somebody else runs, if the run is to use those."""
+    return ServerClient.load_from_global_config() if settings.no_serve else None
+
+
+def _find_agents(config: DictConfig, settings: EvalRunConfig, running: ServerClient | None) -> list[str]:
     """Return the names of the agents that rows can be played by; the one that was asked for must be among them."""
-    if settings.no_serve:
-        config = (await asyncio.to_thread(ServerClient.load_from_global_config)).global_config_dict
+    config = running.global_config_dict if running is not None else config
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     agents = [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
     if settings.agent_name is not None and settings.agent_name not in agents:
@@ -321,18 +337,19 @@ async def _find_agents(config: DictConfig, settings: EvalRunConfig) -> list[str]
 
 
 @asynccontextmanager
-async def _client(config: DictConfig, settings: EvalRunConfig) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
-    """A client for the servers: those that run, or the config's own, which are started for as long as it lasts."""
+async def _client(
+    config: DictConfig, settings: EvalRunConfig, running: ServerClient | None
+) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
+    """A client for the servers: `running`, or the config's own, which are started for as long as it lasts."""
     from nemo_gym.http_session import close_global_aiohttp_client
     from nemo_gym.launch import serve_config, wait_for_models
 
-    if settings.no_serve:
+    if running is not None:
         try:
-            client = await asyncio.to_thread(ServerClient.load_from_global_config)
             if settings.wait_for_model:
                 # Only then: an endpoint may be in reach of the servers and not of this machine.
-                await wait_for_models(client.global_config_dict, render.note, render.count, settings.wait_for_model)
-            yield client, None
+                await wait_for_models(running.global_config_dict, render.note, render.count, settings.wait_for_model)
+            yield running, None
         finally:
             await close_global_aiohttp_client()
         return
@@ -360,38 +377,3 @@ def _allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None
             f"only {connections} of {wanted} rollouts can have a connection at once: "
             f"this process may open {files} files\nhint: raise the limit with `ulimit -Hn`, or lower --concurrency"
         )
-
-
-@contextmanager
-def _interrupts_go_to(control: RunControl, on: Screen | None) -> Iterator[asyncio.Event]:
-    """The first Ctrl-C stops dispatching, the second cancels what runs, a third ends the process as it stands.
-
-    Until the event that it yields is set there is nothing to lose, and the first one ends it all.
-    """
-    loop, task, is_playing = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
-    assert task is not None
-
-    def interrupt() -> None:
-        if not is_playing.is_set():
-            render.note("\nstopped before a rollout was played")
-            task.cancel()
-            return
-        if control.is_cancelling:
-            if on is not None:
-                on.release()
-            os._exit(_INTERRUPTED)
-        state = control.request_stop()
-        render.note(
-            "\nstopping: rollouts that run may finish; Ctrl-C again cancels them"
-            if state == "stopping"
-            else "\ncancelling what runs; the record is kept"
-        )
-
-    signals = (signal.SIGINT, signal.SIGTERM)
-    for number in signals:
-        loop.add_signal_handler(number, interrupt)
-    try:
-        yield is_playing
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)

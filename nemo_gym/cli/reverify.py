@@ -25,7 +25,7 @@ from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
 from nemo_gym.cli.checked_config import CheckedParser
-from nemo_gym.cli.early_end import abort_on_server_death
+from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
@@ -53,7 +53,11 @@ def reverify(overrides: list[str]) -> int:
     leave_out_players(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(RolloutReverificationConfig, plain)
-    return run_beside_servers(_reverify(config, settings))
+    with signals_interrupt():
+        try:
+            return run_beside_servers(_reverify(config, settings))
+        except asyncio.CancelledError:
+            return INTERRUPTED
 
 
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
@@ -61,7 +65,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
 
     make_way(config)
     verifiers, control = verifiers_of(config), RunControl()
-    with screen(quiet=settings.quiet) as on:
+    with screen(quiet=settings.quiet) as on, RunInterrupts(control, on).heeded() as interrupts:
         async with serve_config(config, render.note, render.count) as served:
             client = ServerClient.load_from_global_config()
             output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
@@ -81,7 +85,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
             with run_lock(paths):
                 journal = _begun(plan, paths, inputs, keep=keep and bool(plan.n_done))
                 verify, workers = _verify_with(client, verifiers), settings.num_samples_in_parallel or _DEFAULT_PARALLEL
-                with abort_on_server_death(served, control) as hold_failures_s:
+                with abort_on_server_death(served, control) as hold_failures_s, interrupts.playing():
                     counts = await _score(plan, journal, verify, workers, on, control, hold_failures_s)
             if not settings.disable_aggregation:
                 ask_for = frozenset[str]() if served.has_lost_one else None
@@ -90,6 +94,11 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
         return 0
     if control.abort_reason is not None:
         render.error(f"the run was given up.\n{control.abort_reason}")
+        return 1
+    if control.is_stopping and counts.not_played:
+        render.note(f"{counts.not_played} of {counts.requested} were not scored again.")
+        render.note("hint: run the same command again with `--resume`")
+        return INTERRUPTED
     return 1
 
 

@@ -13,10 +13,7 @@ A training framework drives it like this:
 import asyncio
 import atexit
 import contextlib
-import signal
 import threading
-from collections.abc import Iterator
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -24,6 +21,7 @@ from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
+from nemo_gym.cli.early_end import signals_interrupt
 from nemo_gym.cli.plan import show_plan
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
@@ -194,23 +192,3 @@ class _Run:
         self.over.set()
         self.ended.set()
         self.ready.set()
-
-
-@contextlib.contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    # What is ignored stays ignored: `nohup` means it.
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

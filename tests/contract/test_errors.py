@@ -25,6 +25,7 @@ INTERNAL = {
     "nemo_gym._mcp.schema.NotAnObject",
     "nemo_gym._rollouts.bad_rows.BadRow",
     "nemo_gym._serving.guard.BodyTooLarge",
+    "nemo_gym.errors.ServerBlocked",
 }
 # What arguments of these names look like; anything else is told by its annotation.
 SAMPLES: dict[str, Any] = {
