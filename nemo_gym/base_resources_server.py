@@ -16,7 +16,7 @@ from nemo_gym._transport.failures import FailureKind
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
 from nemo_gym.judge import judge_failsafe
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics
+from nemo_gym.reward_profile import AggregateMetricsMixin, compute_aggregate_metrics, compute_mean_rewards_by
 from nemo_gym.rollout_correlation import RolloutContextMiddleware
 from nemo_gym.server_utils import BaseServer, SimpleServer
 
@@ -97,6 +97,11 @@ class BaseResourcesServer(BaseServer):
 class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleServer):
     """A resources server: override `verify`, and add routes for tools in `setup_webserver`."""
 
+    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNKNOWN
+    """Whether stored responses can be scored again later; a config class that says it too has the last word."""
+    MEAN_REWARDS_BY: ClassVar[str | None] = None
+    """A field of the verify response: `compute_metrics` gives the mean reward for each of its values."""
+
     _failure_kind: ClassVar[FailureKind] = "tool_server"
 
     config: BaseResourcesServerConfig
@@ -129,9 +134,14 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
             get_key_metrics_fn=self.get_key_metrics,
         )
 
+    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
+        """Return the mean rewards by `MEAN_REWARDS_BY`. For other metrics override it; see `AggregateMetricsMixin`."""
+        return {} if self.MEAN_REWARDS_BY is None else compute_mean_rewards_by(tasks, self.MEAN_REWARDS_BY)
+
     async def get_reverify_mode(self) -> str:
-        """Whether stored responses can be scored again."""
-        return self.config.REVERIFY_MODE.value
+        """Say whether stored responses can be scored again."""
+        of_config = self.config.REVERIFY_MODE
+        return (self.REVERIFY_MODE if of_config is ReverifyMode.UNKNOWN else of_config).value
 
     def normalize_tool_name(self, name: str) -> str:
         """A tool's name as this server registered it."""

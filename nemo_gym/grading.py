@@ -5,14 +5,18 @@ All functions take whatever a model may write, return None (or an empty result) 
 in linear time. Deciding whether an answer is right is left to the environment.
 """
 
+import json
 import math
 import re
 import string
 import unicodedata
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Annotated, Any, NamedTuple
 
 import orjson
+from pydantic import AfterValidator
 
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 # Escaped characters are consumed as pairs, so that `\{` and `\}` do not count as braces.
@@ -23,6 +27,8 @@ _NUMBER = re.compile(
 )
 _MAX_INT_DIGITS = 4000
 _EDGES = string.whitespace + ".,;:!?\"'`*_"
+# A pattern that a row brings along may be slow on a long text; answers stand at the end.
+_SEARCHED_CHARACTERS = 20_000
 
 
 class FunctionCall(NamedTuple):
@@ -152,14 +158,63 @@ def normalize_text(text: str) -> str:
 
 
 def last_number(text: str) -> int | float | None:
-    """The last number: an int if written as one, thousands separators allowed, never glued to a word before it."""
-    last: int | float | None = None
-    for match in _NUMBER.finditer(text):
-        written = match[0].replace(",", "").replace("\u2212", "-")
-        value = int(written) if _is_short_int(written) else float(written)
-        if math.isfinite(value):
-            last = value
-    return last
+    """The last number in `text`, read as `all_numbers` does."""
+    return next(reversed(all_numbers(text)), None)
+
+
+def all_numbers(text: str) -> list[int | float]:
+    """The numbers in `text`: ints if written as such, thousands separators allowed, never glued to a word before it."""
+    written = (match[0].replace(",", "").replace("\u2212", "-") for match in _NUMBER.finditer(text))
+    numbers = (int(one) if _is_short_int(one) else float(one) for one in written)
+    return [number for number in numbers if isinstance(number, int) or math.isfinite(number)]
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    """Compile a pattern of a row or a config; ValueError if it is no regular expression."""
+    try:
+        return re.compile(pattern, flags)
+    except re.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+
+
+def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int = 0) -> list[re.Pattern[str]]:
+    """Compile the `output_regex` of a row: a pattern, several or none; ValueError for anything else."""
+    given = (template_metadata or {}).get("output_regex")
+    patterns = [given] if isinstance(given, str) else [] if given is None else given
+    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
+        raise ValueError("output_regex must be a pattern or a list of patterns")
+    return [compile_pattern(pattern, flags) for pattern in patterns]
+
+
+def parse_json_text(value: Any) -> Any:
+    """The value that JSON text stands for, and anything else as it is; ValueError for text that is not JSON.
+
+    As a `BeforeValidator` it serves fields of rows that some datasets give as text.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"this is text, but not JSON: {error}") from None
+
+
+def _require_output_regex(template_metadata: dict[str, Any]) -> dict[str, Any]:
+    compile_output_regex(template_metadata)
+    return template_metadata
+
+
+TemplateMetadata = Annotated[dict[str, Any], AfterValidator(_require_output_regex)]
+"""A field of a row whose `output_regex` says how to find the answer; patterns that do not compile are refused."""
+
+
+def last_match(pattern: re.Pattern[str], text: str) -> str | None:
+    """The first group, or else all, of the last match in the last 20,000 characters; None if that is empty."""
+    matches = deque(pattern.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
+    if not matches:
+        return None
+    return next((group for group in matches[0].groups() if group is not None), matches[0][0]).strip() or None
 
 
 def _is_short_int(written: str) -> bool:

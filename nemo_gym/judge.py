@@ -2,13 +2,13 @@
 """Calls to a judge model from `verify`, and what becomes of a rollout whose judge failed.
 
 An answer that could not be judged is not a wrong answer: it is reported as a failure that can be judged again later
-(`gym eval reverify --judge-failed-only`). Prompts and verdict formats are each environment's own.
+(`gym eval reverify --judge-failed-only`). Prompts and labels are each environment's own.
 """
 
 import functools
 import inspect
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
@@ -16,6 +16,7 @@ import orjson
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
+from nemo_gym import grading
 from nemo_gym._util import aio
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
@@ -23,6 +24,7 @@ from nemo_gym._wire.answers import explain_unanswered_completion, explain_unansw
 from nemo_gym._wire.chat import NeMoGymChatCompletion
 from nemo_gym._wire.response import NeMoGymResponse
 from nemo_gym.errors import JudgeError as JudgeError
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
 LOG = logging.getLogger(__name__)
@@ -31,6 +33,45 @@ JUDGE_FAILED = "judge_failed"
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 T = TypeVar("T")
+
+
+class JudgeEvaluation(BaseModel):
+    """One call to a judge: what it was asked, and what it said."""
+
+    responses_create_params: NeMoGymResponseCreateParamsNonStreaming
+    response: NeMoGymResponse
+
+
+async def ask_judge(
+    server_client: ServerClient,
+    *,
+    server_name: str,
+    messages: Sequence[Mapping[str, Any]],
+    responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
+) -> JudgeEvaluation:
+    """Ask a judge model server for a verdict; no reply, or one without text, is a JudgeError.
+
+    `responses_create_params` are the environment's parameters for its judge; their input is replaced by `messages`.
+    """
+    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(
+        {**dict(responses_create_params), "input": messages}
+    )
+    response = await call_judge(
+        server_client, server_name=server_name, url_path="/v1/responses", json=params, response_model=NeMoGymResponse
+    )
+    if not grading.assistant_text(response).strip():
+        raise JudgeError(
+            f"judge {server_name!r} said nothing\n"
+            "hint: is max_output_tokens in judge_responses_create_params enough for it to finish thinking?"
+        )
+    return JudgeEvaluation(responses_create_params=params, response=response)
+
+
+def verdict_label(response: Any, labels: Collection[str]) -> str | None:
+    """Return the one of `labels` that stands last in a judge's reply, thinking aside; None if it gives none."""
+    text = grading.strip_thinking(grading.assistant_text(response))
+    last = max(labels, key=text.rfind)
+    return last if last in text else None
 
 
 async def call_judge(

@@ -226,8 +226,8 @@ def _may_have_metrics(agent: ServerInstanceConfig, classes: Mapping[str, type[Si
 
 
 def _differs(cls: type, base: type) -> bool:
-    names = ("aggregate_metrics", "compute_metrics", "get_key_metrics")
-    return any(getattr(cls, name, None) is not getattr(base, name) for name in names)
+    names = ("aggregate_metrics", "compute_metrics", "get_key_metrics", "MEAN_REWARDS_BY")
+    return any(getattr(cls, name, None) is not getattr(base, name, None) for name in names)
 
 
 # --- serving ----------------------------------------------------------------------------------------------------------

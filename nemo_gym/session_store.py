@@ -10,6 +10,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
+from fastapi import HTTPException, Request
+
+from nemo_gym._util.keys import SESSION_ID_KEY
 from nemo_gym.errors import GymError
 
 T = TypeVar("T")
@@ -71,6 +74,13 @@ class SessionStore(Generic[T]):
             return self[session_id]
         except UnknownSession:
             return default
+
+    def of_request(self, request: Request) -> T:
+        """Return the state of the session that `request` belongs to; HTTPException 400 if there is none."""
+        try:
+            return self[request.session[SESSION_ID_KEY]]
+        except UnknownSession as error:
+            raise HTTPException(400, str(error)) from error
 
     def get_or_create(self, session_id: str, factory: Callable[[], T]) -> T:
         """The state of a session, made by `factory` if there is none yet."""

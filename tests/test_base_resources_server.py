@@ -72,9 +72,45 @@ async def test_seeding_a_stateless_server_is_an_empty_reply_with_a_session():
         assert "Exact___exact" in answer.cookies
 
 
-async def test_the_server_says_whether_it_can_verify_again():
-    async with running(exact=Exact) as client:
-        assert await (await client.get("exact", "/reverify_mode")).json() == "stateless"
+class Lasting(SimpleResourcesServer):
+    REVERIFY_MODE = ReverifyMode.UNSUPPORTED
+    MEAN_REWARDS_BY = "kind"
+
+    async def verify(self, body: Verify) -> Scored:
+        raise NotImplementedError
+
+
+class LastingWithConfig(Lasting):
+    config: StatelessConfig
+
+
+class Undecided(Exact):
+    config: BaseResourcesServerConfig
+
+
+@pytest.mark.parametrize(
+    ("server", "mode"),
+    [
+        (Exact, "stateless"),
+        (Lasting, "unsupported"),
+        (LastingWithConfig, "stateless"),
+        (Undecided, "unknown"),
+    ],
+)
+async def test_the_server_or_its_config_says_whether_it_can_verify_again(server, mode):
+    async with running(server=server) as client:
+        assert await (await client.get("server", "/reverify_mode")).json() == mode
+
+
+async def test_a_server_may_have_the_mean_reward_for_each_value_of_a_field():
+    rows = [
+        {"_ng_task_index": task, "_ng_rollout_index": 0, "reward": reward, "kind": kind}
+        for task, (kind, reward) in enumerate([("a", 1.0), ("b", 0.0), ("a", 0.5)])
+    ]
+    async with running(lasting=Lasting) as client:
+        answer = await (await client.post("lasting", "/aggregate_metrics", json={"verify_responses": rows})).json()
+    metrics = answer["agent_metrics"]
+    assert (metrics["mean/reward/a"], metrics["mean/reward/b"]) == (0.75, 0.0)
 
 
 async def test_metrics_are_aggregated_with_the_servers_own_key_metrics():

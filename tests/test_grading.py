@@ -259,6 +259,10 @@ class TestLastNumber:
 
     def test_whole_numbers_stay_exact(self):
         assert grading.last_number("9007199254740993") == 9007199254740993
+        assert grading.last_number("9" * 400) == int("9" * 400), "it is beyond all floats"
+
+    def test_all_numbers_come_in_order(self):
+        assert grading.all_numbers("2.5, then -1,000 and 1e3, not x7 nor 1e999") == [2.5, -1000, 1000.0]
 
     @settings(max_examples=60, deadline=None)
     @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))

@@ -24,8 +24,9 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.errors import JudgeError as ErrorOfTheTree
-from nemo_gym.judge import JudgeError, call_judge, judge_failsafe, reraise_judge_errors
+from nemo_gym.judge import JudgeError, ask_judge, call_judge, judge_failsafe, reraise_judge_errors, verdict_label
 from nemo_gym.server_utils import ServerClient
+from nemo_gym.testing import asked, reasoning, reply, running, scripted_model
 
 
 class Verdict(BaseModel):
@@ -71,6 +72,30 @@ async def judge_reply():
             return await ask(client)
 
     return reply_with
+
+
+async def test_a_judge_is_asked_with_the_parameters_of_the_environment():
+    params, judge = asked("is replaced", temperature=0.5), scripted_model("Same. [[A=B]]")
+    messages = [{"role": "user", "content": "Same?"}]
+    async with running(judge=judge) as client:
+        said = await ask_judge(client, server_name="judge", messages=messages, responses_create_params=params)
+    assert (judge.requests[0].temperature, judge.requests[0].input[0].content) == (0.5, "Same?")
+    assert said.responses_create_params.input[0].content == "Same?"
+    assert verdict_label(said.response, ("[[A=B]]", "[[A!=B]]")) == "[[A=B]]"
+
+
+async def test_a_judge_that_says_nothing_is_an_error_with_a_hint():
+    async with running(judge=scripted_model(reply(reasoning("well")))) as client:
+        with pytest.raises(JudgeError, match=r"judge 'judge' said nothing\nhint: is max_output_tokens"):
+            await ask_judge(client, server_name="judge", messages=[], responses_create_params=asked("?"))
+
+
+@pytest.mark.parametrize(
+    ("said", "label"),
+    [("NO at first sight, but then: YES", "YES"), ("<think>YES</think>NO", "NO"), ("perhaps", None), ("", None)],
+)
+def test_the_last_label_is_the_verdict(said, label):
+    assert verdict_label(reply(said), ("YES", "NO")) == label
 
 
 async def test_a_valid_reply_becomes_the_model(judge_reply):

@@ -101,6 +101,14 @@ async def test_an_agent_whose_metrics_a_server_makes_itself_is_asked_for_them(co
         assert agents_to_ask(config) == {AGENT}
 
 
+async def test_an_agent_whose_environment_has_mean_rewards_by_a_field_is_asked_for_them(config, monkeypatch):
+    async with serve_config(config):
+        from resources_servers.example_single_tool_call.app import ExampleSingleToolCallResourcesServer
+
+        monkeypatch.setattr(ExampleSingleToolCallResourcesServer, "MEAN_REWARDS_BY", "city")
+        assert agents_to_ask(config) == {AGENT}
+
+
 def test_an_implementation_that_is_nowhere_is_an_error_that_names_it():
     with pytest.raises(ConfigError, match="resources_servers/nope"):
         server_folder("resources_servers", "nope")

@@ -2,9 +2,11 @@
 import pickle
 
 import pytest
+from fastapi import HTTPException, Request
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore, UnknownSession
 
 
@@ -76,3 +78,12 @@ def test_the_store_never_grows_over_its_bound(keys, bound):
 def test_bounds_must_be_positive(bad):
     with pytest.raises(ValueError, match="positive"):
         SessionStore[int](**bad)
+
+
+def test_a_request_is_given_the_state_of_its_session_or_refused():
+    store = SessionStore[int]()
+    store["a"] = 1
+    assert store.of_request(Request({"type": "http", "session": {SESSION_ID_KEY: "a"}})) == 1
+    with pytest.raises(HTTPException, match="seed_session") as refused:
+        store.of_request(Request({"type": "http", "session": {SESSION_ID_KEY: "b"}}))
+    assert refused.value.status_code == 400

@@ -31,6 +31,9 @@ JUDGE = (
     coroutine("call_judge", "server_client, *, server_name, url_path, json, response_model"),
     coroutine("reraise_judge_errors", "coro"),
     function("judge_failsafe", "fn"),
+    model("JudgeEvaluation", "responses_create_params response"),
+    coroutine("ask_judge", "server_client, *, server_name, messages, responses_create_params"),
+    function("verdict_label", "response, labels"),
 )
 
 REWARD_PROFILE = (
