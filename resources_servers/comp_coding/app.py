@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The older name of `code_gen`, for configs and imports that still use it."""
 
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.code_gen.app import CodeGenResourcesServer as CompCodingResourcesServer
 from resources_servers.code_gen.app import CodeGenResourcesServerConfig as CompCodingResourcesServerConfig
 from resources_servers.code_gen.app import CodeGenRunRequest as CompCodingRunRequest
@@ -18,5 +17,3 @@ __all__ = [
 
 if __name__ == "__main__":
     CompCodingResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = CompCodingResourcesServer.run_webserver()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The older name of `math_with_judge`, for configs and imports that still use it."""
 
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.math_with_judge.app import (
     JudgeEvaluation,
     LibraryJudgeMathResourcesServer,
@@ -22,5 +21,3 @@ __all__ = [
 
 if __name__ == "__main__":
     LibraryJudgeMathResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = LibraryJudgeMathResourcesServer.run_webserver()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The older name of `math_advanced_calculations`, for configs and imports that still use it."""
 
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.math_advanced_calculations.app import (
     MathAdvancedCalculationsResourcesServer as MultiverseMathHardResourcesServer,
 )
@@ -13,5 +12,3 @@ __all__ = ["MultiverseMathHardResourcesServer", "MultiverseMathHardResourcesServ
 
 if __name__ == "__main__":
     MultiverseMathHardResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = MultiverseMathHardResourcesServer.run_webserver()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The older name of `math_with_code`, for configs and imports that still use it."""
 
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from resources_servers.math_with_code.app import (
     ExecutePythonRequest,
     ExecutePythonResponse,
@@ -24,5 +23,3 @@ __all__ = [
 
 if __name__ == "__main__":
     PythonMathExecResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = PythonMathExecResourcesServer.run_webserver()

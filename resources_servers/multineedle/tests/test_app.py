@@ -1,33 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The older name leads to the same environment."""
+"""`multineedle` leads to `example_multi_step`, in which everything else is tested."""
 
-from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import reply, running, scripted_model, tool_call
-from resources_servers.example_multi_step import generate_data
-from resources_servers.example_multi_step.app import (
-    ExampleMultiStepResourcesServer,
-    ExampleMultiStepResourcesServerConfig,
-)
-from resources_servers.multineedle.app import MultineedleResourcesServer, MultineedleResourcesServerConfig
-from responses_api_agents.simple_agent.app import SimpleAgent
-
-
-def test_the_older_name_is_the_same_class():
-    assert MultineedleResourcesServer is ExampleMultiStepResourcesServer
-    assert MultineedleResourcesServerConfig is ExampleMultiStepResourcesServerConfig
+from resources_servers._older_names import play_example
 
 
 async def test_a_task_is_played_under_the_older_names():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "multineedle_resources_server"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    }
-    row = generate_data.rows()[0]
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generate_data.solution(row)]
-    servers = {
-        "multineedle_resources_server": MultineedleResourcesServer,
-        "multineedle_simple_agent": (SimpleAgent, refs),
-    }
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
-        rollout = await get_response_json(await client.post("multineedle_simple_agent", "/run", json=row))
-    assert rollout["reward"] == 1.0
+    assert (await play_example("multineedle"))["reward"] == 1.0

@@ -1,27 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The older name leads to the same environment."""
+"""`python_math_exec` leads to `math_with_code`, in which everything else is tested."""
 
-from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import reply, running, scripted_model, tool_call
-from resources_servers.math_with_code import generate_data
-from resources_servers.math_with_code.app import MathWithCodeResourcesServer, MathWithCodeResourcesServerConfig
-from resources_servers.python_math_exec.app import PythonMathExecResourcesServer, PythonMathExecResourcesServerConfig
-from responses_api_agents.simple_agent.app import SimpleAgent
-
-
-def test_the_older_name_is_the_same_class():
-    assert PythonMathExecResourcesServer is MathWithCodeResourcesServer
-    assert PythonMathExecResourcesServerConfig is MathWithCodeResourcesServerConfig
+from resources_servers._older_names import play_example
 
 
 async def test_a_task_is_played_under_the_older_names():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "python_math_exec"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    }
-    row = generate_data.rows()[0]
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generate_data.solution(row)]
-    servers = {"python_math_exec": PythonMathExecResourcesServer, "python_math_exec_simple_agent": (SimpleAgent, refs)}
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
-        rollout = await get_response_json(await client.post("python_math_exec_simple_agent", "/run", json=row))
-    assert rollout["reward"] == 1.0
+    assert (await play_example("python_math_exec"))["reward"] == 1.0

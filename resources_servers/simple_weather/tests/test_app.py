@@ -1,30 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The older name leads to the same environment."""
+"""`simple_weather` leads to `example_single_tool_call`, in which everything else is tested."""
 
-from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import reply, running, scripted_model, tool_call
-from resources_servers.example_single_tool_call import generate_data
-from resources_servers.example_single_tool_call.app import (
-    ExampleSingleToolCallResourcesServer,
-    ExampleSingleToolCallResourcesServerConfig,
-)
-from resources_servers.simple_weather.app import SimpleWeatherResourcesServer, SimpleWeatherResourcesServerConfig
-from responses_api_agents.simple_agent.app import SimpleAgent
-
-
-def test_the_older_name_is_the_same_class():
-    assert SimpleWeatherResourcesServer is ExampleSingleToolCallResourcesServer
-    assert SimpleWeatherResourcesServerConfig is ExampleSingleToolCallResourcesServerConfig
+from resources_servers._older_names import play_example
 
 
 async def test_a_task_is_played_under_the_older_names():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "simple_weather"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    }
-    row = generate_data.rows()[0]
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generate_data.solution(row)]
-    servers = {"simple_weather": SimpleWeatherResourcesServer, "simple_weather_simple_agent": (SimpleAgent, refs)}
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
-        rollout = await get_response_json(await client.post("simple_weather_simple_agent", "/run", json=row))
-    assert rollout["reward"] == 1.0
+    assert (await play_example("simple_weather"))["reward"] == 1.0
