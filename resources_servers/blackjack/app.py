@@ -12,9 +12,7 @@ from typing import Any
 from fastapi import HTTPException
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponse
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from nemo_gym.session_store import UnknownSession
 from resources_servers.blackjack.game import REWARDS, Game
 from resources_servers.gymnasium import GymnasiumServer, extract_text
@@ -23,14 +21,8 @@ _PLACE = ("_ng_task_index", "_ng_rollout_index")
 _NOT_THE_TASK = ("agent_ref", "response")
 
 
-class BlackjackResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-
 class BlackjackResourcesServer(GymnasiumServer):
     """A dealer; `session_state` holds the hands that are being played."""
-
-    config: BlackjackResourcesServerConfig
 
     async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str | None, dict[str, Any]]:
         """Deal."""
@@ -78,5 +70,3 @@ def _observed(game: Game) -> str:
 
 if __name__ == "__main__":
     BlackjackResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = BlackjackResourcesServer.run_webserver()

@@ -4,27 +4,13 @@
 The reward is 1 or 0. There is often more than one right calendar, and all of them count the same.
 """
 
-from typing import ClassVar, Self
+from typing import Self
 
 from pydantic import BaseModel, PositiveInt, model_validator
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 from resources_servers.calendar import schedule
-
-
-class CalendarResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
 
 class ExpectedEvent(BaseModel):
@@ -50,31 +36,23 @@ class ExpectedEvent(BaseModel):
         return schedule.wish(str(self.event_id), self.duration, self.constraint, self.min_time, self.max_time)
 
 
-class CalendarRunRequest(BaseRunRequest):
+class CalendarVerifyRequest(BaseVerifyRequest):
     """A chat and the events that must be in the calendar after it."""
 
     exp_cal_state: dict[str, ExpectedEvent]
 
 
-class CalendarVerifyRequest(CalendarRunRequest, BaseVerifyRequest):
-    """A chat and the response to it."""
-
-
 class CalendarResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that reads a calendar."""
 
-    config: CalendarResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     async def verify(self, body: CalendarVerifyRequest) -> BaseVerifyResponse:  # type: ignore[override]
         """1 if the calendar in the reply keeps to everything."""
         wishes = [event.wish() for event in body.exp_cal_state.values()]
         is_right = schedule.is_fulfilled(grading.assistant_text(body.response), wishes)
-        return BaseVerifyResponse(
-            responses_create_params=body.responses_create_params, response=body.response, reward=float(is_right)
-        )
+        return BaseVerifyResponse(**dict(body), reward=float(is_right))
 
 
 if __name__ == "__main__":
     CalendarResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = CalendarResourcesServer.run_webserver()

@@ -5,33 +5,27 @@ What the judge sees is found by `extraction`; how it is asked is in a template f
 """
 
 import asyncio
-from pathlib import Path
-from typing import Any, ClassVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
 
-from pydantic import BaseModel, Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
-    BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
     ReverifyMode,
     SimpleResourcesServer,
 )
 from nemo_gym.config_types import ModelServerRef
-from nemo_gym.judge import JudgeError, call_judge
-from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from resources_servers.equivalence_llm_judge.extraction import PLACEHOLDERS, compiled, filled, last_match, patterns_of
-
-HERE = Path(__file__).parent
+from nemo_gym.judge import JudgeEvaluation, ask_judge, verdict_label
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from resources_servers.equivalence_llm_judge import extraction
 
 
 class LLMJudgeResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     judge_model_server: ModelServerRef
     """The model that judges."""
@@ -65,31 +59,13 @@ class LLMJudgeResourcesServerConfig(BaseResourcesServerConfig):
 
     @field_validator("question_extract_regex", "response_extract_regex")
     @classmethod
-    def _compiles(cls, pattern: str | None) -> str | None:
+    def _require_patterns(cls, pattern: str | None) -> str | None:
         if pattern is not None:
-            compiled(pattern)
+            grading.compile_pattern(pattern, extraction.CONFIG_FLAGS)
         return pattern
 
-    def judge_template(self) -> str:
-        """The text of the template; ValueError if it is not there or lacks a place."""
-        path = next(
-            (
-                path
-                for path in (HERE / self.judge_prompt_template_fpath, Path(self.judge_prompt_template_fpath))
-                if path.is_file()
-            ),
-            None,
-        )
-        if path is None:
-            raise ValueError(f"judge_prompt_template_fpath: there is no file {self.judge_prompt_template_fpath!r}")
-        template = path.read_text()
-        missing = [name for name in PLACEHOLDERS[1:] if f"{{{name}}}" not in template]
-        if missing:
-            raise ValueError(f"{path}: the template has no place for {' and '.join(missing)}")
-        return template
 
-
-class LLMJudgeRunRequest(BaseRunRequest):
+class LLMJudgeVerifyRequest(BaseVerifyRequest):
     """A question and its answer, which may stand in `metadata` as well."""
 
     expected_answer: str = Field(min_length=1)
@@ -97,7 +73,7 @@ class LLMJudgeRunRequest(BaseRunRequest):
     """None: it is found in the last user message."""
     uuid: str | int | None = None
     metadata: dict[str, Any] | None = None
-    template_metadata: dict[str, Any] | None = None
+    template_metadata: grading.TemplateMetadata | None = None
     """`output_regex`, a pattern or several, finds the answer where the prompt asks for a form of its own."""
 
     @model_validator(mode="before")
@@ -107,22 +83,10 @@ class LLMJudgeRunRequest(BaseRunRequest):
             return {**row, "expected_answer": row["metadata"].get("expected_answer")}
         return row
 
-    @field_validator("template_metadata")
-    @classmethod
-    def _has_patterns_that_compile(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        patterns_of((value or {}).get("output_regex"))
-        return value
 
+class LabelledEvaluation(JudgeEvaluation):
+    """One call to the judge, and its verdict."""
 
-class LLMJudgeVerifyRequest(LLMJudgeRunRequest, BaseVerifyRequest):
-    """A question and the response to it."""
-
-
-class JudgeEvaluation(BaseModel):
-    """One call to the judge."""
-
-    responses_create_params: NeMoGymResponseCreateParamsNonStreaming
-    response: NeMoGymResponse
     verdict_label: str | None = None
     """The label that its reply ends in; None if it gives none, which is no agreement."""
 
@@ -131,41 +95,36 @@ class LLMJudgeVerifyResponse(BaseVerifyResponse):
     """The reward, and how the judge came to it."""
 
     expected_answer: str
-    judge_evaluations: list[JudgeEvaluation]
+    judge_evaluations: list[LabelledEvaluation]
 
 
 class LLMJudgeResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that asks a judge."""
 
+    REVERIFY_MODE = ReverifyMode.STATELESS
     config: LLMJudgeResourcesServerConfig
     _template: str = PrivateAttr()
-    _places: asyncio.Semaphore | None = PrivateAttr(default=None)
+    _places: AbstractAsyncContextManager[Any] = PrivateAttr(default_factory=nullcontext)
 
     def model_post_init(self, context: Any) -> None:
         """Read the template."""
         super().model_post_init(context)
-        self._template = self.config.judge_template()
+        self._template = extraction.read_template(self.config.judge_prompt_template_fpath)
         if self.config.judge_endpoint_max_concurrency is not None:
             self._places = asyncio.Semaphore(self.config.judge_endpoint_max_concurrency)
 
     async def verify(self, body: LLMJudgeVerifyRequest) -> LLMJudgeVerifyResponse:
-        """1 if the judge finds the answer equivalent; less, by the config, if it does so in part."""
-        evaluations: list[JudgeEvaluation] = []
+        """Give 1 if the judge finds the answer equivalent; less, by the config, if it does so in part."""
+        evaluations: list[LabelledEvaluation] = []
         reward = await self._reward(body, evaluations)
-        return LLMJudgeVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            expected_answer=body.expected_answer,
-            judge_evaluations=evaluations,
-            reward=reward,
-        )
+        return LLMJudgeVerifyResponse(**dict(body), judge_evaluations=evaluations, reward=reward)
 
-    async def _reward(self, body: LLMJudgeVerifyRequest, evaluations: list[JudgeEvaluation]) -> float:
+    async def _reward(self, body: LLMJudgeVerifyRequest, evaluations: list[LabelledEvaluation]) -> float:
         said = grading.strip_thinking(grading.assistant_text(body.response))
         if not said:
             return 0.0
-        found = self._found_answer(body, said)
-        question, expected = self._question(body), body.expected_answer
+        found = self._find_answer(body, said)
+        question, expected = self._find_question(body), body.expected_answer
         if await self._is_equal(question, expected, found or said, evaluations):
             if not self.config.check_twice_swap or await self._is_equal(question, found or said, expected, evaluations):
                 return 1.0
@@ -175,74 +134,42 @@ class LLMJudgeResourcesServer(SimpleResourcesServer):
             return self.config.reward_if_full_generation_succeeds
         return 0.0
 
-    def _question(self, body: LLMJudgeVerifyRequest) -> str:
+    def _find_question(self, body: LLMJudgeVerifyRequest) -> str:
         if body.question is not None:
             return body.question
-        asked = last_user_text(body.responses_create_params)
-        pattern = self.config.question_extract_regex
-        return (last_match([compiled(pattern)], asked) if pattern else None) or asked
+        asked = extraction.last_user_text(body.responses_create_params)
+        return self._find_by(self.config.question_extract_regex, asked) or asked
 
-    def _found_answer(self, body: LLMJudgeVerifyRequest, said: str) -> str | None:
-        """What a pattern finds in the reply; None if there is none, or it finds nothing."""
+    def _find_answer(self, body: LLMJudgeVerifyRequest, said: str) -> str | None:
+        """Return what a pattern finds in the reply; None if there is none, or it finds nothing."""
         limit = self.config.extraction_length_threshold
         if self.config.use_per_record_regex and (limit is None or len(body.expected_answer) <= limit):
-            own = patterns_of((body.template_metadata or {}).get("output_regex"))
+            own = grading.compile_output_regex(body.template_metadata, extraction.ROW_FLAGS)
             if own:
-                return last_match(own, said)
-        pattern = self.config.response_extract_regex
-        return last_match([compiled(pattern)], said) if pattern else None
+                return extraction.find_first(own, said)
+        return self._find_by(self.config.response_extract_regex, said)
 
-    async def _is_equal(self, question: str, first: str, second: str, evaluations: list[JudgeEvaluation]) -> bool:
+    def _find_by(self, pattern: str | None, text: str) -> str | None:
+        return grading.last_match(grading.compile_pattern(pattern, extraction.CONFIG_FLAGS), text) if pattern else None
+
+    async def _is_equal(self, question: str, first: str, second: str, evaluations: list[LabelledEvaluation]) -> bool:
         """Ask the judge, and keep what it said."""
+        config = self.config
         values = {"question": question, "expected_answer": first, "generated_answer": second}
-        messages = [{"role": "user", "content": filled(self._template, values)}]
-        if self.config.judge_system_message is not None:
-            messages.insert(0, {"role": "system", "content": self.config.judge_system_message})
-        params = NeMoGymResponseCreateParamsNonStreaming.model_validate(
-            {**dict(self.config.judge_responses_create_params), "input": messages}
-        )
-        response = await self._asked(params)
-        label = self._verdict_label(response)
-        evaluations.append(JudgeEvaluation(responses_create_params=params, response=response, verdict_label=label))
-        return label == self.config.judge_equal_label
-
-    async def _asked(self, params: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
-        judge = self.config.judge_model_server.name
-        call = call_judge(
-            self.server_client, server_name=judge, url_path="/v1/responses", json=params, response_model=NeMoGymResponse
-        )
-        if self._places is None:
-            response = await call
-        else:
-            async with self._places:
-                response = await call
-        if not grading.assistant_text(response).strip():
-            raise JudgeError(
-                f"judge {judge!r} said nothing\n"
-                "hint: is max_output_tokens in judge_responses_create_params enough for it to finish thinking?"
+        messages = [{"role": "user", "content": extraction.fill_template(self._template, values)}]
+        if config.judge_system_message is not None:
+            messages.insert(0, {"role": "system", "content": config.judge_system_message})
+        async with self._places:
+            asked = await ask_judge(
+                self.server_client,
+                server_name=config.judge_model_server.name,
+                messages=messages,
+                responses_create_params=config.judge_responses_create_params,
             )
-        return response
-
-    def _verdict_label(self, response: NeMoGymResponse) -> str | None:
-        text = grading.strip_thinking(grading.assistant_text(response))
-        labels = (self.config.judge_equal_label, self.config.judge_not_equal_label)
-        last = max(labels, key=text.rfind)
-        return last if last in text else None
-
-
-def last_user_text(params: NeMoGymResponseCreateParamsNonStreaming) -> str:
-    """The text of the last user message."""
-    if isinstance(params.input, str):
-        return params.input
-    for item in reversed(params.input):
-        message = item if isinstance(item, dict) else item.model_dump()
-        if message.get("role") == "user":
-            content = message.get("content") or ""
-            return content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
-    return ""
+        label = verdict_label(asked.response, (config.judge_equal_label, config.judge_not_equal_label))
+        evaluations.append(LabelledEvaluation(**dict(asked), verdict_label=label))
+        return label == config.judge_equal_label
 
 
 if __name__ == "__main__":
     LLMJudgeResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = LLMJudgeResourcesServer.run_webserver()

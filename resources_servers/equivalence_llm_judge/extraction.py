@@ -2,47 +2,50 @@
 """Question and answer as a judge sees them: found by patterns of the row or the config, and put in a template."""
 
 import re
-from collections import deque
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from typing import Any
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-# A pattern that a row brings along may be slow on a long text; answers stand at the end.
-_SEARCHED_CHARACTERS = 20_000
+from nemo_gym import grading
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+
+CONFIG_FLAGS = re.MULTILINE | re.DOTALL
+"""How the patterns of a config are read: their `.` matches line ends."""
+ROW_FLAGS = re.MULTILINE
+"""How the patterns of a row are read: each is for a line."""
 _PLACEHOLDER = re.compile(r"\{(question|expected_answer|generated_answer)\}")
-PLACEHOLDERS = ("question", "expected_answer", "generated_answer")
+_HERE = Path(__file__).parent
 
 
-@lru_cache(maxsize=4096)
-def compiled(pattern: str, *, spans_lines: bool = True) -> "re.Pattern[str]":
-    """A pattern, whose `.` matches line ends if it `spans_lines`; ValueError for what is none."""
-    try:
-        return re.compile(pattern, re.MULTILINE | (re.DOTALL if spans_lines else re.NOFLAG))
-    except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+def read_template(path: str) -> str:
+    """Read a template, relative to this server or to the current folder; ValueError if it is not there or lacks a
+    place for an answer."""
+    found = next((place for place in (_HERE / path, Path(path)) if place.is_file()), None)
+    if found is None:
+        raise ValueError(f"judge_prompt_template_fpath: there is no file {path!r}")
+    template = found.read_text()
+    missing = [name for name in ("expected_answer", "generated_answer") if f"{{{name}}}" not in template]
+    if missing:
+        raise ValueError(f"{found}: the template has no place for {' and '.join(missing)}")
+    return template
 
 
-def patterns_of(output_regex: Any) -> tuple["re.Pattern[str]", ...]:
-    """The patterns of an `output_regex`: one, several or none, each for a line; ValueError for what is none."""
-    if output_regex is None:
-        return ()
-    given = [output_regex] if isinstance(output_regex, str) else output_regex
-    if not isinstance(given, list) or not all(isinstance(one, str) for one in given):
-        raise ValueError("output_regex must be a pattern or a list of patterns")
-    return tuple(compiled(one, spans_lines=False) for one in given)
-
-
-def last_match(patterns: Sequence["re.Pattern[str]"], text: str) -> str | None:
-    """The first group, or else all, of the last match of the first pattern that matches."""
-    for pattern in patterns:
-        matches = deque(pattern.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
-        if matches:
-            found = next((group for group in matches[0].groups() if group is not None), matches[0][0]).strip()
-            if found:
-                return found
-    return None
-
-
-def filled(template: str, values: Mapping[str, str]) -> str:
-    """The template with its placeholders replaced; braces in the values, and others in the template, stay."""
+def fill_template(template: str, values: Mapping[str, str]) -> str:
+    """Replace the placeholders of a template; braces in the values, and others in the template, stay."""
     return _PLACEHOLDER.sub(lambda place: values[place[1]], template)
+
+
+def find_first(patterns: Iterable["re.Pattern[str]"], text: str) -> str | None:
+    """Return what the first pattern that matches finds in `text`; None if none does."""
+    return next(filter(None, (grading.last_match(pattern, text) for pattern in patterns)), None)
+
+
+def last_user_text(params: NeMoGymResponseCreateParamsNonStreaming) -> str:
+    """Return the text of the last user message; empty if there is none."""
+    if isinstance(params.input, str):
+        return params.input
+    for item in reversed(params.input):
+        message = item if isinstance(item, dict) else item.model_dump()
+        if message.get("role") == "user":
+            content = message.get("content") or ""
+            return content if isinstance(content, str) else "\n".join(part.get("text") or "" for part in content)
+    return ""

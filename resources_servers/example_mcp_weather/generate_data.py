@@ -9,7 +9,8 @@ import random
 from pathlib import Path
 from typing import Any
 
-from resources_servers.example_mcp_weather.app import WEATHER
+from resources_servers.example_mcp_weather.weather import WEATHER
+from resources_servers.example_single_tool_call.generate_data import GET_WEATHER
 
 HERE = Path(__file__).parent
 ROWS = 5
@@ -26,18 +27,6 @@ INSTRUCTIONS = (
     "Ask the tool for the weather instead of guessing. Then say in one sentence what the sky does, in the word of the "
     "tool, and how many degrees Celsius it has."
 )
-GET_WEATHER = {
-    "type": "function",
-    "name": "get_weather",
-    "description": "Get the weather of a city.",
-    "parameters": {
-        "type": "object",
-        "properties": {"city": {"type": "string", "description": "The name of the city."}},
-        "required": ["city"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
 
 
 def rows() -> list[dict[str, Any]]:

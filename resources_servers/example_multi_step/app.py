@@ -5,28 +5,12 @@ The last call of `extract_synonym_values` is the answer. Besides the reward, the
 wrong: how much of it is right, whether only the order is wrong, whether the term itself was looked up.
 """
 
-from typing import ClassVar
-
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-
-
-class ExampleMultiStepResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
 
 class GetSynonymValueRequest(BaseModel):
@@ -53,7 +37,7 @@ class ExtractSynonymValuesResponse(BaseModel):
     success: bool
 
 
-class ExampleMultiStepRunRequest(BaseRunRequest):
+class ExampleMultiStepVerifyRequest(BaseVerifyRequest):
     """A task: a term to look up, with the synonyms and values that are the right answer."""
 
     id: int | str
@@ -62,10 +46,6 @@ class ExampleMultiStepRunRequest(BaseRunRequest):
     minefield_label: str
     """The term itself, which is not one of its synonyms."""
     minefield_label_value: int
-
-
-class ExampleMultiStepVerifyRequest(ExampleMultiStepRunRequest, BaseVerifyRequest):
-    """A task and the response to it."""
 
 
 class ExampleMultiStepVerifyResponse(BaseVerifyResponse):
@@ -86,7 +66,7 @@ class ExampleMultiStepVerifyResponse(BaseVerifyResponse):
 class ExampleMultiStepResourcesServer(SimpleResourcesServer):
     """Two tools: one to look up the value of a synonym, one to hand in the answer."""
 
-    config: ExampleMultiStepResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
         """The app with the tools."""
@@ -135,5 +115,3 @@ def extracted_values(response: NeMoGymResponse) -> list[int]:
 
 if __name__ == "__main__":
     ExampleMultiStepResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ExampleMultiStepResourcesServer.run_webserver()

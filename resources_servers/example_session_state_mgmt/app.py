@@ -5,13 +5,10 @@ The session cookie tells which counter a call is about. Counters live in this pr
 response cannot be scored again later, and the server runs with one worker.
 """
 
-from typing import ClassVar
-
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from pydantic import BaseModel, PrivateAttr
 
 from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyRequest,
@@ -19,14 +16,8 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
-from nemo_gym.session_store import SessionStore, UnknownSession
-
-
-class ExampleSessionStateMgmtResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.UNSUPPORTED
+from nemo_gym.server_utils import SESSION_ID_KEY
+from nemo_gym.session_store import SessionStore
 
 
 class ExampleSessionStateMgmtSeedSessionRequest(BaseSeedSessionRequest):
@@ -62,7 +53,7 @@ class ExampleSessionStateMgmtVerifyRequest(BaseVerifyRequest):
 class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
     """Two tools around a counter, and a verifier that looks at what the counter shows in the end."""
 
-    config: ExampleSessionStateMgmtResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.UNSUPPORTED
     _counters: SessionStore[int] = PrivateAttr(default_factory=SessionStore)
 
     def setup_webserver(self) -> FastAPI:
@@ -81,26 +72,19 @@ class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
 
     async def increment_counter(self, request: Request, body: IncrementCounterRequest) -> IncrementCounterResponse:
         """Add to the counter."""
-        count = self._count_of(request)
+        count = self._counters.of_request(request)
         self._counters[request.session[SESSION_ID_KEY]] = count + body.count
         return IncrementCounterResponse(success=True)
 
     async def get_counter_value(self, request: Request) -> GetCounterValueResponse:
         """Get what the counter shows."""
-        return GetCounterValueResponse(count=self._count_of(request))
+        return GetCounterValueResponse(count=self._counters.of_request(request))
 
     async def verify(self, request: Request, body: ExampleSessionStateMgmtVerifyRequest) -> BaseVerifyResponse:
         """Compare the counter with the expected count."""
-        return BaseVerifyResponse(**dict(body), reward=float(self._count_of(request) == body.expected_count))
-
-    def _count_of(self, request: Request) -> int:
-        try:
-            return self._counters[request.session[SESSION_ID_KEY]]
-        except UnknownSession as error:
-            raise HTTPException(400, str(error)) from error
+        count = self._counters.of_request(request)
+        return BaseVerifyResponse(**dict(body), reward=float(count == body.expected_count))
 
 
 if __name__ == "__main__":
     ExampleSessionStateMgmtResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ExampleSessionStateMgmtResourcesServer.run_webserver()

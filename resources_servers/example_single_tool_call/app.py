@@ -4,25 +4,10 @@
 It shows how a tool becomes a route. Nothing is scored: every response is worth 1.
 """
 
-from typing import ClassVar
-
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-
-
-class ExampleSingleToolCallResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 
 
 class GetWeatherRequest(BaseModel):
@@ -41,7 +26,7 @@ class GetWeatherResponse(BaseModel):
 class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
     """One tool, `get_weather`, and a verifier that is always content."""
 
-    config: ExampleSingleToolCallResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
         """The app with the tool."""
@@ -60,5 +45,3 @@ class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
 
 if __name__ == "__main__":
     ExampleSingleToolCallResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ExampleSingleToolCallResourcesServer.run_webserver()

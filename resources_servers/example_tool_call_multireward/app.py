@@ -4,8 +4,7 @@
 Each part is worth 1; the reward is their sum. A trainer can also use the parts one by one, as `reward_components`.
 """
 
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
@@ -13,20 +12,11 @@ from pydantic import BaseModel, Field
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
     BaseMultiRewardVerifyResponse,
-    BaseResourcesServerConfig,
-    BaseRunRequest,
     BaseVerifyRequest,
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from resources_servers.example_tool_call_multireward.schema import fits
-
-
-class ExampleToolCallMultirewardResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
+from resources_servers.example_tool_call_multireward.schema import all_calls_fit
 
 
 class ExpectedCall(BaseModel):
@@ -36,14 +26,10 @@ class ExpectedCall(BaseModel):
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class ExampleToolCallMultirewardRunRequest(BaseRunRequest):
+class ExampleToolCallMultirewardVerifyRequest(BaseVerifyRequest):
     """A task and the call that solves it."""
 
     expected_call: ExpectedCall
-
-
-class ExampleToolCallMultirewardVerifyRequest(ExampleToolCallMultirewardRunRequest, BaseVerifyRequest):
-    """A task and the response to it."""
 
 
 class ToolOutput(BaseModel):
@@ -55,7 +41,7 @@ class ToolOutput(BaseModel):
 class ExampleToolCallMultirewardResourcesServer(SimpleResourcesServer):
     """Tools of any name that only say that they were called, and a verifier with three opinions."""
 
-    config: ExampleToolCallMultirewardResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
         """The app with a route for whatever is called."""
@@ -69,50 +55,15 @@ class ExampleToolCallMultirewardResourcesServer(SimpleResourcesServer):
 
     async def verify(self, body: ExampleToolCallMultirewardVerifyRequest) -> BaseMultiRewardVerifyResponse:
         """The sum of the parts."""
-        calls = grading.function_calls(body.response)
+        calls, expected = grading.function_calls(body.response), body.expected_call
+        first = calls[0] if calls else None
         parts = {
-            "correctness": float(_is_expected(calls, body.expected_call)),
-            "schema_valid": float(_fit_their_schemas(calls, body.responses_create_params.tools or ())),
-            "format": float(_is_one_readable_call(calls)),
+            "correctness": float(first is not None and first[:2] == (expected.name, expected.arguments)),
+            "schema_valid": float(all_calls_fit(calls, body.responses_create_params.tools or ())),
+            "format": float(len(calls) == 1 and calls[0].arguments is not None),
         }
-        return BaseMultiRewardVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            reward=sum(parts.values()),
-            reward_components=parts,
-        )
-
-
-def _is_expected(calls: Sequence[grading.FunctionCall], expected: ExpectedCall) -> bool:
-    """Whether the first call is the one that was expected."""
-    return bool(calls) and calls[0].name == expected.name and calls[0].arguments == expected.arguments
-
-
-def _fit_their_schemas(calls: Sequence[grading.FunctionCall], tools: Sequence[Any]) -> bool:
-    """Whether there are calls, all of tools that were offered, with arguments of the right types."""
-    offered = {tool.name: tool.parameters for tool in (_as_function(one) for one in tools) if tool is not None}
-    return bool(calls) and all(
-        call.name in offered and call.arguments is not None and fits(call.arguments, offered[call.name])
-        for call in calls
-    )
-
-
-def _is_one_readable_call(calls: Sequence[grading.FunctionCall]) -> bool:
-    return len(calls) == 1 and calls[0].arguments is not None
-
-
-class _Function(BaseModel):
-    name: str
-    parameters: dict[str, Any] | None = None
-
-
-def _as_function(tool: Any) -> _Function | None:
-    """A tool that is a function; tools of other kinds are none."""
-    given = tool if isinstance(tool, dict) else tool.model_dump()
-    return _Function(**given) if given.get("type") == "function" else None
+        return BaseMultiRewardVerifyResponse(**dict(body), reward=sum(parts.values()), reward_components=parts)
 
 
 if __name__ == "__main__":
     ExampleToolCallMultirewardResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ExampleToolCallMultirewardResourcesServer.run_webserver()

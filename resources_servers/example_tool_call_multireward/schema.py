@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether arguments fit the JSON schema of a tool, for the keywords that tools use; others are not looked at."""
+"""Whether calls fit the JSON schemas of their tools, for the keywords that tools use; others are not looked at."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from nemo_gym.grading import FunctionCall
 
 _TYPES: dict[str, Callable[[Any], bool]] = {
     "object": lambda value: isinstance(value, dict),
@@ -15,6 +17,16 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
         not isinstance(value, bool) and (isinstance(value, int) or (isinstance(value, float) and value.is_integer()))
     ),
 }
+
+
+def all_calls_fit(calls: Sequence[FunctionCall], tools: Sequence[Any]) -> bool:
+    """Whether there are calls, all of tools that were offered, with arguments of the right types."""
+    plain = [tool if isinstance(tool, dict) else tool.model_dump() for tool in tools]
+    offered = {tool["name"]: tool.get("parameters") for tool in plain if tool.get("type") == "function"}
+    return bool(calls) and all(
+        call.name in offered and call.arguments is not None and fits(call.arguments, offered[call.name])
+        for call in calls
+    )
 
 
 def fits(value: Any, schema: Any) -> bool:

@@ -5,39 +5,20 @@ A response is right if it is the answer and nothing else. Who is asked for a cap
 occurs has not answered: there is no partial credit.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
-from nemo_gym.reward_profile import compute_mean_rewards_by
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 
 
-class FirstStepsResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
-
-
-class FirstStepsRunRequest(BaseRunRequest):
+class FirstStepsVerifyRequest(BaseVerifyRequest):
     """A question, what kind it is of, and its answers."""
 
     category: str
     answers: list[str] = Field(min_length=1)
     """Any of them is right."""
-
-
-class FirstStepsVerifyRequest(FirstStepsRunRequest, BaseVerifyRequest):
-    """A question and the response to it."""
 
 
 class FirstStepsVerifyResponse(FirstStepsVerifyRequest, BaseVerifyResponse):
@@ -50,17 +31,14 @@ class FirstStepsVerifyResponse(FirstStepsVerifyRequest, BaseVerifyResponse):
 class FirstStepsResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that compares the whole answer."""
 
-    config: FirstStepsResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
+    MEAN_REWARDS_BY = "category"
 
     async def verify(self, body: FirstStepsVerifyRequest) -> FirstStepsVerifyResponse:
         """1 if the response is one of the answers and nothing else."""
         answer = grading.normalize_text(grading.strip_thinking(grading.last_assistant_text(body.response)))
         is_right = answer != "" and answer in map(grading.normalize_text, body.answers)
         return FirstStepsVerifyResponse(**dict(body), answer=answer, reward=float(is_right))
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """The mean reward of every kind of question, each task counting alike."""
-        return compute_mean_rewards_by(tasks, "category")
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """The mean reward, overall and of every kind."""
@@ -69,5 +47,3 @@ class FirstStepsResourcesServer(SimpleResourcesServer):
 
 if __name__ == "__main__":
     FirstStepsResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = FirstStepsResourcesServer.run_webserver()

@@ -6,11 +6,11 @@ before anything is graded.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, Literal, Self
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError, model_validator
 
 from resources_servers.instruction_following import further, ifeval
 from resources_servers.instruction_following.languages import LANGUAGES
@@ -51,11 +51,30 @@ class Instruction:
         return valid
 
 
-def instructions_of(ids: Sequence[str], kwargs: Sequence[Mapping[str, Any] | None]) -> list[Instruction]:
+class InstructionFollowingMetadata(BaseModel, extra="allow"):
     """The instructions of a row."""
-    if kwargs and len(kwargs) != len(ids):
-        raise ValueError(f"there are {len(ids)} instructions, but kwargs for {len(kwargs)}")
-    return [Instruction(one, kwargs[number] if kwargs else None) for number, one in enumerate(ids)]
+
+    instruction_id_list: list[str] = Field(min_length=1)
+    prompt: str = ""
+    kwargs: list[dict[str, Any] | None] = Field(default_factory=list)
+    """The arguments of each instruction; null ones do not count."""
+    grading_mode: Literal["binary", "fraction"] = "binary"
+    """1 for all of them and else 0, or the share that is followed."""
+
+    @model_validator(mode="after")
+    def _can_be_graded(self) -> Self:
+        self._instructions()
+        return self
+
+    def check(self, text: str) -> list[bool]:
+        """Return for each instruction whether `text` follows it."""
+        return [instruction.is_followed(text) for instruction in self._instructions()]
+
+    def _instructions(self) -> list[Instruction]:
+        ids, kwargs = self.instruction_id_list, self.kwargs or [None] * len(self.instruction_id_list)
+        if len(kwargs) != len(ids):
+            raise ValueError(f"there are {len(ids)} instructions, but kwargs for {len(kwargs)}")
+        return [Instruction(one, arguments) for one, arguments in zip(ids, kwargs, strict=True)]
 
 
 @cache

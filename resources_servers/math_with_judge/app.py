@@ -6,10 +6,10 @@ judge is asked, the judge must find them equal in both orders.
 """
 
 import logging
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
@@ -21,21 +21,16 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.config_types import ModelServerRef
-from nemo_gym.cpu_pool import WorkerDied
-from nemo_gym.judge import JudgeError, call_judge
-from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from resources_servers.math_with_judge.comparisons import Comparisons
-from resources_servers.math_with_judge.judging import EQUAL_LABEL, judge_messages, verdict_label
-from resources_servers.math_with_judge.library import LibraryVerdict
+from nemo_gym.judge import JudgeEvaluation, ask_judge
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from resources_servers.math_with_judge.comparisons import CannotBeCompared, Comparisons
+from resources_servers.math_with_judge.judging import finds_equal, judge_messages
 
 LOG = logging.getLogger(__name__)
 
 
 class LibraryJudgeMathResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     judge_model_server: ModelServerRef = Field(
         default_factory=lambda: ModelServerRef(type="responses_api_models", name="policy_model")
@@ -64,13 +59,6 @@ class LibraryJudgeMathVerifyRequest(LibraryJudgeMathRunRequest, BaseVerifyReques
     """A question and the response to it."""
 
 
-class JudgeEvaluation(BaseModel):
-    """One call to the judge."""
-
-    responses_create_params: NeMoGymResponseCreateParamsNonStreaming
-    response: NeMoGymResponse
-
-
 class LibraryJudgeMathVerifyResponse(BaseVerifyResponse):
     """The reward, and who gave it."""
 
@@ -82,13 +70,10 @@ class LibraryJudgeMathVerifyResponse(BaseVerifyResponse):
     """The calls to the judge; None if it was not asked."""
 
 
-class _CannotBeCompared(Exception):
-    """An answer on which the library dies."""
-
-
 class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that asks the library, then the judge."""
 
+    REVERIFY_MODE = ReverifyMode.STATELESS
     config: LibraryJudgeMathResourcesServerConfig
     _comparisons: Comparisons = PrivateAttr()
 
@@ -100,21 +85,19 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
         )
 
     def setup_webserver(self) -> FastAPI:
-        """The app, with which the workers end."""
+        """Return the app, with which the workers end."""
         app = super().setup_webserver()
         self._comparisons.pool.close_with(app)
         return app
 
     async def verify(self, body: LibraryJudgeMathVerifyRequest) -> LibraryJudgeMathVerifyResponse:
-        """1 if the library, or else the judge, finds the answer equal to the expected one."""
+        """Give 1 if the library, or else the judge, finds the answer equal to the expected one."""
         said = grading.assistant_text(body.response)
         reward, extracted, library_reward, evaluations = await self._verify_answer(
             body.question, body.expected_answer, said
         )
         return LibraryJudgeMathVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            expected_answer=body.expected_answer,
+            **dict(body),
             extracted_answer=extracted,
             library_reward=library_reward,
             judge_evaluations=evaluations,
@@ -124,7 +107,7 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
     async def _verify_answer(
         self, question: str, expected_answer: str, generated_answer: str
     ) -> tuple[float, str | None, float, list[JudgeEvaluation] | None]:
-        """The reward, the answer that was found, the library's reward, and the calls to the judge."""
+        """Return the reward, the answer that was found, the library's reward, and the calls to the judge."""
         library_reward, extracted = await self._verify_answer_with_library(expected_answer, generated_answer)
         if library_reward > 0.5 or not self.config.should_use_judge or not generated_answer.strip():
             return library_reward, extracted, library_reward, None
@@ -136,10 +119,10 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
     async def _verify_answer_with_library(
         self, expected_answer: str, generated_answer: str
     ) -> tuple[float, str | None]:
-        """1 or 0, and the answer that the library found."""
+        """Return 1 or 0, and the answer that the library found."""
         try:
-            verdict = await self._library_verdict(expected_answer, generated_answer)
-        except (TimeoutError, _CannotBeCompared) as error:
+            verdict = await self._comparisons.verdict_unless_fatal(expected_answer, generated_answer)
+        except (TimeoutError, CannotBeCompared) as error:
             LOG.warning(
                 "%s: the library gave no verdict on an answer of %d characters, so it does not count as equal: %s",
                 self.config.name,
@@ -149,52 +132,23 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
             return 0.0, None
         return float(verdict.is_equal), verdict.extracted_answer
 
-    async def _library_verdict(self, expected_answer: str, generated_answer: str) -> LibraryVerdict:
-        """What the library says. An answer that takes two workers down is at fault itself, if others do not."""
-        for _ in range(2):
-            try:
-                return await self._comparisons.verdict(expected_answer, generated_answer)
-            except WorkerDied as error:
-                last = error
-        await self._comparisons.verdict("1", r"\boxed{1}")
-        raise _CannotBeCompared(str(last)) from last
-
     async def _verify_answer_with_judge(
         self, question: str, expected_answer: str, generated_answer: str
     ) -> tuple[float, list[JudgeEvaluation]]:
-        """1 if the judge finds the answers equal in both orders; the second is asked for only after the first."""
-        evaluations = []
-        for pair in ((expected_answer, generated_answer), (generated_answer, expected_answer)):
-            is_equal, evaluation = await self._judge(question, *pair)
+        """Return 1 if the judge finds the answers equal in both orders; it is asked again only if it did at first."""
+        evaluations = list[JudgeEvaluation]()
+        for first, second in ((expected_answer, generated_answer), (generated_answer, expected_answer)):
+            evaluation = await ask_judge(
+                self.server_client,
+                server_name=self.config.judge_model_server.name,
+                messages=judge_messages(question, first, second),
+                responses_create_params=self.config.judge_responses_create_params,
+            )
             evaluations.append(evaluation)
-            if not is_equal:
+            if not finds_equal(evaluation):
                 return 0.0, evaluations
         return 1.0, evaluations
-
-    async def _judge(self, question: str, first_answer: str, second_answer: str) -> tuple[bool, JudgeEvaluation]:
-        judge = self.config.judge_model_server.name
-        messages = judge_messages(question, first_answer, second_answer)
-        params = NeMoGymResponseCreateParamsNonStreaming.model_validate(
-            {**dict(self.config.judge_responses_create_params), "input": messages}
-        )
-        response = await call_judge(
-            self.server_client,
-            server_name=judge,
-            url_path="/v1/responses",
-            json=params,
-            response_model=NeMoGymResponse,
-        )
-        if not grading.assistant_text(response).strip():
-            raise JudgeError(
-                f"judge {judge!r} said nothing\n"
-                "hint: is max_output_tokens in judge_responses_create_params enough for it to finish thinking?"
-            )
-        return verdict_label(response) == EQUAL_LABEL, JudgeEvaluation(
-            responses_create_params=params, response=response
-        )
 
 
 if __name__ == "__main__":
     LibraryJudgeMathResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = LibraryJudgeMathResourcesServer.run_webserver()

@@ -9,12 +9,16 @@ import asyncio
 from collections import deque
 from typing import NamedTuple
 
-from nemo_gym.cpu_pool import CpuPool, usable_cpus
+from nemo_gym.cpu_pool import CpuPool, WorkerDied, usable_cpus
 from resources_servers.math_with_judge.library import LibraryVerdict, verdict_on, verdicts_on
 
 _PRELOADED = ("resources_servers.math_with_judge.warm_library",)
 _MOST_IN_A_CALL = 16
 _SLOW_S = 1.0
+
+
+class CannotBeCompared(Exception):
+    """An answer on which the library dies."""
 
 
 class _Waiting(NamedTuple):
@@ -41,6 +45,16 @@ class Comparisons:
         self._waiting.append(one)
         self._start_calls()
         return await one.verdict
+
+    async def verdict_unless_fatal(self, expected_answer: str, generated_answer: str) -> LibraryVerdict:
+        """Return what the library says; CannotBeCompared if the answer, and not any answer, takes two workers down."""
+        for _ in range(2):
+            try:
+                return await self.verdict(expected_answer, generated_answer)
+            except WorkerDied as error:
+                last = error
+        await self.verdict("1", r"\boxed{1}")
+        raise CannotBeCompared(str(last)) from last
 
     def _start_calls(self) -> None:
         while self._waiting and len(self._calls) < min(self._max_calls, self._swift_calls + len(self._slow)):

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a judge is asked about two answers, and what its reply means. Calling it is left to the server."""
 
-from typing import Any
-
-from nemo_gym import grading
+from nemo_gym.judge import JudgeEvaluation, verdict_label
 
 EQUAL_LABEL = "[[A=B]]"
 NOT_EQUAL_LABEL = "[[A!=B]]"
@@ -37,10 +35,6 @@ def judge_messages(question: str, first_answer: str, second_answer: str) -> list
     return [{"role": "system", "content": SYSTEM_MESSAGE}, {"role": "user", "content": asked}]
 
 
-def verdict_label(response: Any) -> str | None:
-    """The label that a judge's reply ends in; None if it gives none."""
-    text = grading.strip_thinking(grading.assistant_text(response))
-    equal, not_equal = text.rfind(EQUAL_LABEL), text.rfind(NOT_EQUAL_LABEL)
-    if equal == not_equal:  # neither is there
-        return None
-    return EQUAL_LABEL if equal > not_equal else NOT_EQUAL_LABEL
+def finds_equal(evaluation: JudgeEvaluation) -> bool:
+    """Whether the judge's verdict is that the answers are equivalent; no verdict is none for it."""
+    return verdict_label(evaluation.response, (EQUAL_LABEL, NOT_EQUAL_LABEL)) == EQUAL_LABEL

@@ -4,9 +4,7 @@
 How an answer is found in a reply is in `extraction`; a row or the config of the server says how strict it is.
 """
 
-from typing import Any, ClassVar
-
-from pydantic import field_validator
+from typing import Any
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
@@ -17,22 +15,13 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from resources_servers.mcqa.extraction import (
-    ConfigGradingMode,
-    GradingMode,
-    checked_patterns,
-    extracted_answer,
-    letters_of,
-)
+from resources_servers.mcqa import extraction
 
 
 class MCQAResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
-
-    grading_mode: ConfigGradingMode | None = None
+    grading_mode: extraction.ConfigGradingMode | None = None
     """How answers are found, for all rows; None: as each row says."""
 
 
@@ -43,17 +32,11 @@ class MCQARunRequest(BaseRunRequest):
     """The options in order, each a letter and its text: `{"A": "nitrogen"}`."""
     expected_answer: str
     """The right letter."""
-    grading_mode: GradingMode = "strict_single_letter_boxed"
+    grading_mode: extraction.GradingMode = "strict_single_letter_boxed"
     uuid: str | int | None = None
     metadata: dict[str, Any] | None = None
-    template_metadata: dict[str, Any] | None = None
+    template_metadata: grading.TemplateMetadata | None = None
     """`output_regex`, a pattern or several, finds the answer where the prompt asks for a form of its own."""
-
-    @field_validator("template_metadata")
-    @classmethod
-    def _has_patterns_that_compile(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        checked_patterns((value or {}).get("output_regex"))
-        return value
 
 
 class MCQAVerifyRequest(MCQARunRequest, BaseVerifyRequest):
@@ -70,24 +53,18 @@ class MCQAVerifyResponse(BaseVerifyResponse):
 class MCQAResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that looks for a letter."""
 
+    REVERIFY_MODE = ReverifyMode.STATELESS
     config: MCQAResourcesServerConfig
 
     async def verify(self, body: MCQAVerifyRequest) -> MCQAVerifyResponse:
         """1 if the letter that was found is the right one."""
-        patterns = checked_patterns((body.template_metadata or {}).get("output_regex"))
         text = grading.strip_thinking(grading.assistant_text(body.response))
         mode = self.config.grading_mode or body.grading_mode
-        answer = extracted_answer(text, letters_of(body.options), mode, patterns)
-        return MCQAVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            expected_answer=body.expected_answer,
-            extracted_answer=answer,
-            reward=float(answer is not None and answer == body.expected_answer.strip().upper()),
-        )
+        options = extraction.letters_of(body.options)
+        answer = extraction.extract_answer(text, options, mode, body.template_metadata)
+        is_right = answer is not None and answer == body.expected_answer.strip().upper()
+        return MCQAVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))
 
 
 if __name__ == "__main__":
     MCQAResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = MCQAResourcesServer.run_webserver()

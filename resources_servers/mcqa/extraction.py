@@ -7,9 +7,7 @@ one, has chosen none.
 """
 
 import re
-from collections import deque
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Literal
 
 from nemo_gym import grading
@@ -19,8 +17,6 @@ ConfigGradingMode = Literal[
     "strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"
 ]
 
-# A pattern that a row brings along may be slow on a long text; answers stand at the end.
-_SEARCHED_CHARACTERS = 20_000
 _TEXT_COMMAND = re.compile(r"\\(?:text|textbf|mathrm|mathbf|rm)\s*+\{([^{}]*+)\}")
 _LONE_LETTER = re.compile(r"\(?([A-Z])\)?(?:\s*+[:).\-](?:\s.*)?)?", re.DOTALL)
 _LIST_OF_LETTERS = re.compile(r"\(?[A-Z]\)?(?:\s*+(?:,|/|;|&|\band\b|\bor\b)\s*+\(?[A-Z]\)?)+", re.IGNORECASE)
@@ -32,30 +28,19 @@ def letters_of(options: Sequence[Mapping[str, str]]) -> dict[str, str]:
     return {letter.strip().upper(): text for option in options for letter, text in option.items()}
 
 
-@lru_cache(maxsize=4096)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
-
-
-def checked_patterns(given: Any) -> tuple[re.Pattern[str], ...]:
-    """The patterns of an `output_regex`: one, several or none; ValueError for what is no pattern."""
-    if given is None:
-        return ()
-    patterns = [given] if isinstance(given, str) else given
-    if not isinstance(patterns, list) or not all(isinstance(pattern, str) for pattern in patterns):
-        raise ValueError("output_regex must be a pattern or a list of patterns")
-    try:
-        return tuple(_compiled(pattern) for pattern in patterns)
-    except re.error as error:
-        raise ValueError(f"output_regex is no regular expression: {error}") from error
-
-
-def extracted_answer(
-    text: str, options: Mapping[str, str], mode: ConfigGradingMode, patterns: Sequence[re.Pattern[str]] = ()
+def extract_answer(
+    text: str,
+    options: Mapping[str, str],
+    mode: ConfigGradingMode,
+    template_metadata: Mapping[str, Any] | None = None,
 ) -> str | None:
-    """The letter that `text` chooses among `options`; None if it chooses none."""
-    for pattern in patterns:
-        letter = _by_pattern(text, pattern, options)
+    """Return the letter that `text` chooses among `options`; None if it chooses none.
+
+    The patterns of a row's own `template_metadata` come before `mode`.
+    """
+    for pattern in grading.compile_output_regex(template_metadata, re.IGNORECASE):
+        found = grading.last_match(pattern, text)
+        letter = None if found is None else _letter(found, options) or _by_text(found, options)
         if letter is not None:
             return letter
     if mode == "strict_single_letter_boxed":
@@ -63,15 +48,6 @@ def extracted_answer(
     if mode == "lenient_boxed":
         return _in_box(text, options, lenient=True)
     return _after_colon(text, options, rejects_lists=mode == "lenient_answer_colon_md")
-
-
-def _by_pattern(text: str, pattern: re.Pattern[str], options: Mapping[str, str]) -> str | None:
-    matches = deque(pattern.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
-    if not matches:
-        return None
-    last = matches[0]
-    found = next((group for group in last.groups() if group is not None), last[0]).strip()
-    return _letter(found, options) or _by_text(found, options)
 
 
 def _in_box(text: str, options: Mapping[str, str], *, lenient: bool) -> str | None:

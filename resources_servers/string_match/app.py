@@ -4,41 +4,23 @@ r"""Questions whose answer is a text: where it stands in the reply is the row's 
 Spaces around and within an answer do not count, and case only if the row says so. Nothing else is forgiven.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 
 ExtractionMode = Literal["boxed", "final_answer", "last_line", "full_response"]
 
 
-class StringMatchResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
-
-
-class StringMatchRunRequest(BaseRunRequest):
+class StringMatchVerifyRequest(BaseVerifyRequest):
     """A question and its answer."""
 
     expected_answer: str = Field(min_length=1)
     extraction_mode: ExtractionMode = "boxed"
     """Where the answer stands: in the last box, after the last `Final answer:`, in the last line, or it is all."""
     case_sensitive: bool = False
-
-
-class StringMatchVerifyRequest(StringMatchRunRequest, BaseVerifyRequest):
-    """A question and the response to it."""
 
 
 class StringMatchVerifyResponse(StringMatchVerifyRequest, BaseVerifyResponse):
@@ -50,17 +32,17 @@ class StringMatchVerifyResponse(StringMatchVerifyRequest, BaseVerifyResponse):
 class StringMatchResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that compares two texts."""
 
-    config: StringMatchResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     async def verify(self, body: StringMatchVerifyRequest) -> StringMatchVerifyResponse:
         """1 if the answer that was found is the expected one."""
         text = grading.strip_thinking(grading.assistant_text(body.response))
-        answer = extracted_answer(text, body.extraction_mode)
+        answer = extract_answer(text, body.extraction_mode)
         is_right = answer is not None and _folded(answer, body) == _folded(body.expected_answer, body)
         return StringMatchVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))
 
 
-def extracted_answer(text: str, mode: ExtractionMode) -> str | None:
+def extract_answer(text: str, mode: ExtractionMode) -> str | None:
     """The answer in `text`; None if there is none where it should be."""
     if mode == "boxed":
         return grading.boxed(text)
@@ -71,12 +53,10 @@ def extracted_answer(text: str, mode: ExtractionMode) -> str | None:
     return text.strip() or None
 
 
-def _folded(answer: str, body: StringMatchRunRequest) -> str:
+def _folded(answer: str, body: StringMatchVerifyRequest) -> str:
     spaced = " ".join(answer.split())
     return spaced if body.case_sensitive else spaced.casefold()
 
 
 if __name__ == "__main__":
     StringMatchResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = StringMatchResourcesServer.run_webserver()

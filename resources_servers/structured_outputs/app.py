@@ -4,9 +4,8 @@
 Reading and checking run in worker processes: a reply can be long, and a schema can hold patterns that take forever.
 """
 
-import json
 import logging
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, PrivateAttr
@@ -14,31 +13,18 @@ from pydantic import BaseModel, Field, PrivateAttr
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
     BaseResourcesServerConfig,
-    BaseRunRequest,
     BaseVerifyRequest,
     BaseVerifyResponse,
     ReverifyMode,
     SimpleResourcesServer,
 )
 from nemo_gym.cpu_pool import CpuPool, WorkerDied
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from resources_servers.structured_outputs.checking import Finding, text_finding, value_finding
+from resources_servers.structured_outputs.checking import ErrorType, Finding, text_finding, value_finding
 from resources_servers.structured_outputs.formats import SchemaType
+from resources_servers.structured_outputs.tool_calls import find_tool_payload
 
 LOG = logging.getLogger(__name__)
 
-ErrorType = Literal[
-    "empty_response",
-    "schema_error",
-    "parse_error",
-    "validation_error",
-    "missing_tool_call",
-    "multiple_tool_calls",
-    "wrong_tool_name",
-    "tool_arguments_parse_error",
-    "missing_tool_payload_key",
-    "api_error",
-]
 _PRELOADED = ("jsonschema", "referencing", "yaml", "tomllib", "resources_servers.structured_outputs.checking")
 # A run may send all its replies at once; they wait rather than fail.
 _MAX_WAITING = 1_000_000
@@ -47,13 +33,11 @@ _MAX_WAITING = 1_000_000
 class StructuredOutputsResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
 
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
-
     check_timeout_seconds: float = Field(10, gt=0)
     """After this long a reply counts as one that cannot be read."""
 
 
-class StructuredOutputsRunRequest(BaseRunRequest):
+class StructuredOutputsVerifyRequest(BaseVerifyRequest):
     """A request for a value, and its schema."""
 
     schema_str: str
@@ -69,10 +53,6 @@ class StructuredOutputsRunRequest(BaseRunRequest):
     schema_repr: str | None = None
     """How the prompt shows the schema."""
     schema_fields_count: int | str | None = None
-
-
-class StructuredOutputsVerifyRequest(StructuredOutputsRunRequest, BaseVerifyRequest):
-    """A request and the response to it."""
 
 
 class StructuredOutputsVerifyResponse(StructuredOutputsVerifyRequest, BaseVerifyResponse):
@@ -91,19 +71,16 @@ class ToolCallAccepted(BaseModel):
 class StructuredOutputsResourcesServer(SimpleResourcesServer):
     """Whatever tool a row offers, and a verifier that checks a schema."""
 
+    REVERIFY_MODE = ReverifyMode.STATELESS
     config: StructuredOutputsResourcesServerConfig
     _pool: CpuPool = PrivateAttr()
 
-    def model_post_init(self, context: Any) -> None:
-        """Have workers, of which none is started before there is something to check."""
-        super().model_post_init(context)
-        timeout_s = self.config.check_timeout_seconds
-        self._pool = CpuPool(max_queue=_MAX_WAITING, timeout_s=timeout_s, preload=_PRELOADED)
-
     def setup_webserver(self) -> FastAPI:
-        """The app with all tools, with which the workers end."""
+        """Return the app with all tools, and workers that end when it does; none starts before there is a reply."""
         app = super().setup_webserver()
         app.post("/{tool_name}")(self.accept_tool_call)
+        timeout_s = self.config.check_timeout_seconds
+        self._pool = CpuPool(max_queue=_MAX_WAITING, timeout_s=timeout_s, preload=_PRELOADED)
         self._pool.close_with(app)
         return app
 
@@ -112,26 +89,23 @@ class StructuredOutputsResourcesServer(SimpleResourcesServer):
         return ToolCallAccepted(output=f"{tool_name}: done")
 
     async def verify(self, body: StructuredOutputsVerifyRequest) -> StructuredOutputsVerifyResponse:
-        """1 if the reply is in its format and fits the strict schema."""
-        finding = await self._finding(body)
-        return StructuredOutputsVerifyResponse(
-            **dict(body), reward=float(finding.error_type is None), **finding._asdict()
-        )
+        """Give 1 to a reply that is in its format and fits the strict schema."""
+        finding = await self._examine(body)
+        reward = float(finding.error_type is None)
+        return StructuredOutputsVerifyResponse(**dict(body), **finding._asdict(), reward=reward)
 
-    async def _finding(self, body: StructuredOutputsVerifyRequest) -> Finding:
+    async def _examine(self, body: StructuredOutputsVerifyRequest) -> Finding:
         if body.response.error is not None or body.response.status == "failed":
             return Finding("api_error", f"the model gave an error instead of a reply: {body.response.error}")
         if body.response_mode == "tool_call":
-            payload = tool_payload(body)
-            if isinstance(payload, Finding):
-                return payload
-            return await self._checked(value_finding, payload, body)
+            payload = find_tool_payload(body.response, body.tool_name, body.tool_payload_key)
+            return payload if isinstance(payload, Finding) else await self._check(value_finding, payload, body)
         text = grading.strip_thinking(grading.assistant_text(body.response))
         if not text:
             return Finding("empty_response", "the reply has no text")
-        return await self._checked(text_finding, text, body)
+        return await self._check(text_finding, text, body)
 
-    async def _checked(self, find: Any, value: Any, body: StructuredOutputsVerifyRequest) -> Finding:
+    async def _check(self, find: Any, value: Any, body: StructuredOutputsVerifyRequest) -> Finding:
         for is_last in (False, True):
             try:
                 finding: Finding = await self._pool.run(find, value, body.schema_type, body.schema_str)
@@ -147,27 +121,5 @@ class StructuredOutputsResourcesServer(SimpleResourcesServer):
         return Finding("parse_error", "it cannot be read: it takes the reading process down")
 
 
-def tool_payload(body: StructuredOutputsVerifyRequest) -> Any:
-    """The value in the one tool call of the response, or a Finding that says why there is none."""
-    calls = grading.function_calls(body.response)
-    if not calls:
-        return Finding("missing_tool_call", "the reply calls no tool")
-    if len(calls) > 1:
-        return Finding("multiple_tool_calls", f"the reply calls {len(calls)} tools, not one")
-    call = calls[0]
-    if body.tool_name is not None and call.name != body.tool_name:
-        return Finding("wrong_tool_name", f"the reply calls {call.name!r}, not {body.tool_name!r}")
-    if call.arguments is None:
-        return Finding("tool_arguments_parse_error", f"the arguments are {call.error}")
-    if body.tool_payload_key is None:
-        return call.arguments
-    if body.tool_payload_key not in call.arguments:
-        given = ", ".join(map(json.dumps, call.arguments)) or "none"
-        return Finding("missing_tool_payload_key", f"no argument {body.tool_payload_key!r} among {given}")
-    return call.arguments[body.tool_payload_key]
-
-
 if __name__ == "__main__":
     StructuredOutputsResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = StructuredOutputsResourcesServer.run_webserver()

@@ -2,16 +2,29 @@
 """What runs in a worker process: one text or value against one schema."""
 
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from resources_servers.structured_outputs.formats import ParseError, SchemaType, parsed
 from resources_servers.structured_outputs.schemas import SchemaError, problem_with, strict_schema, types_of
+
+ErrorType = Literal[
+    "empty_response",
+    "schema_error",
+    "parse_error",
+    "validation_error",
+    "missing_tool_call",
+    "multiple_tool_calls",
+    "wrong_tool_name",
+    "tool_arguments_parse_error",
+    "missing_tool_payload_key",
+    "api_error",
+]
 
 
 class Finding(NamedTuple):
     """What is wrong; nothing, if both are None."""
 
-    error_type: str | None = None
+    error_type: ErrorType | None = None
     error_message: str | None = None
 
 

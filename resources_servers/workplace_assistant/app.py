@@ -6,17 +6,14 @@ whatever the way; both are played again on fresh worlds, so scoring needs no liv
 """
 
 import logging
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import orjson
-from fastapi import Body, FastAPI, HTTPException, Request
+from fastapi import Body, FastAPI, Request
 from pydantic import AfterValidator, BaseModel, PrivateAttr
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
     BaseSeedSessionRequest,
     BaseSeedSessionResponse,
     BaseVerifyRequest,
@@ -25,21 +22,13 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.mcp_auto_exposure import MCPCatchall, MCPTool
-from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
-from nemo_gym.session_store import SessionStore, UnknownSession
+from nemo_gym.server_utils import SESSION_ID_KEY
+from nemo_gym.session_store import SessionStore
 from resources_servers.workplace_assistant import toolkits
-from resources_servers.workplace_assistant.toolkits import TOOLS, ToolError
+from resources_servers.workplace_assistant.toolkits import TOOLS
 from resources_servers.workplace_assistant.world import World
 
 LOG = logging.getLogger(__name__)
-
-Call = tuple[str, Mapping[str, Any]]
-
-
-class WorkplaceAssistantResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
 
 def _a_tool(name: str) -> str:
@@ -68,7 +57,7 @@ class WorkplaceAssistantSeedSessionRequest(BaseSeedSessionRequest):
     ground_truth: list[GroundTruthCall] = []
 
 
-class WorkplaceAssistantRunRequest(BaseRunRequest):
+class WorkplaceAssistantVerifyRequest(BaseVerifyRequest):
     """A task and the calls that solve it."""
 
     id: int | str | None = None
@@ -76,10 +65,6 @@ class WorkplaceAssistantRunRequest(BaseRunRequest):
     category: str = ""
     """`workplace_assistant_` and the toolkit that the task is about."""
     environment_name: str = ""
-
-
-class WorkplaceAssistantVerifyRequest(WorkplaceAssistantRunRequest, BaseVerifyRequest):
-    """A task and the response to it."""
 
 
 class WorkplaceAssistantToolResponse(BaseModel):
@@ -91,7 +76,7 @@ class WorkplaceAssistantToolResponse(BaseModel):
 class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
     """All tools behind one route, a world for each session, and a verifier that compares end states."""
 
-    config: WorkplaceAssistantResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
     _worlds: SessionStore[World] = PrivateAttr(default_factory=SessionStore)
 
     def setup_webserver(self) -> FastAPI:
@@ -116,11 +101,7 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
         self, tool: str, request: Request, body: dict[str, Any] = Body(default_factory=dict)
     ) -> WorkplaceAssistantToolResponse:
         """Run a tool in the world of the session; what goes wrong in it is told as text."""
-        try:
-            world = self._worlds[request.session[SESSION_ID_KEY]]
-        except UnknownSession as error:
-            raise HTTPException(400, str(error)) from error
-        return WorkplaceAssistantToolResponse(output=toolkits.run(world, tool, body))
+        return WorkplaceAssistantToolResponse(output=toolkits.run(self._worlds.of_request(request), tool, body))
 
     async def verify(  # type: ignore[override]
         self,
@@ -130,34 +111,15 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
         """1 if the response leads to the end that the task asks for. The session is over then."""
         if request is not None:
             self._worlds.pop(request.session[SESSION_ID_KEY])
-        expected, failed = end_of((call.name, orjson.loads(call.arguments)) for call in body.ground_truth)
+        expected, failed = toolkits.replay((call.name, orjson.loads(call.arguments)) for call in body.ground_truth)
         if failed:
             LOG.warning("task %r: its own solution has calls that fail, which are skipped: %s", body.id, failed)
         calls = grading.function_calls(body.response)
-        reached, _ = end_of(
+        reached, _ = toolkits.replay(
             (self.normalize_tool_name(call.name), call.arguments) for call in calls if call.arguments is not None
         )
-        return BaseVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            reward=float(reached.is_like(expected)),
-        )
-
-
-def end_of(calls: Iterable[Call]) -> tuple[World, list[str]]:
-    """A fresh world after `calls`, and what the calls that failed were told. Calls that only read are not made."""
-    world, failed = World(), list[str]()
-    for name, arguments in calls:
-        if name in TOOLS and not TOOLS[name].writes:
-            continue
-        try:
-            toolkits.call(world, name, arguments)
-        except ToolError as error:
-            failed.append(str(error))
-    return world, failed
+        return BaseVerifyResponse(**dict(body), reward=float(reached.is_like(expected)))
 
 
 if __name__ == "__main__":
     WorkplaceAssistantResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = WorkplaceAssistantResourcesServer.run_webserver()

@@ -5,57 +5,28 @@ A response is worth 1 if it makes exactly the expected calls, in any order. No c
 says so, for agents that go on.
 """
 
-import json
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from fastapi import FastAPI
 from pydantic import BaseModel, BeforeValidator, Field
 
 from nemo_gym import grading
-from nemo_gym.base_resources_server import (
-    BaseResourcesServerConfig,
-    BaseRunRequest,
-    BaseVerifyRequest,
-    BaseVerifyResponse,
-    ReverifyMode,
-    SimpleResourcesServer,
-)
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, ReverifyMode, SimpleResourcesServer
 from resources_servers.xlam_fc.matching import Call, is_same_set
-
-
-class XlamFcResourcesServerConfig(BaseResourcesServerConfig):
-    """Config of the environment; it has no settings of its own."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
-
-
-def _parsed(value: Any) -> Any:
-    """What may be given as JSON text."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return json.loads(value)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"this is text, but not JSON: {error}") from None
 
 
 class ExpectedCall(BaseModel):
     """A call that belongs to the right answer."""
 
     name: str
-    arguments: Annotated[dict[str, Any], BeforeValidator(_parsed)] = Field(default_factory=dict)
+    arguments: Annotated[dict[str, Any], BeforeValidator(grading.parse_json_text)] = Field(default_factory=dict)
 
 
-class XlamFcRunRequest(BaseRunRequest):
+class XlamFcVerifyRequest(BaseVerifyRequest):
     """A question and the calls that answer it."""
 
-    expected_answers: Annotated[list[ExpectedCall], BeforeValidator(_parsed), Field(min_length=1)]
+    expected_answers: Annotated[list[ExpectedCall], BeforeValidator(grading.parse_json_text), Field(min_length=1)]
     id: int | str | None = None
-
-
-class XlamFcVerifyRequest(XlamFcRunRequest, BaseVerifyRequest):
-    """A question and the response to it."""
 
 
 class NotCarriedOut(BaseModel):
@@ -67,7 +38,7 @@ class NotCarriedOut(BaseModel):
 class XlamFcResourcesServer(SimpleResourcesServer):
     """Tools of any name that do nothing, and a verifier of calls."""
 
-    config: XlamFcResourcesServerConfig
+    REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
         """The app with a route for whatever is called."""
@@ -83,14 +54,8 @@ class XlamFcResourcesServer(SimpleResourcesServer):
         """1 if the calls are the expected ones, no more and no fewer."""
         made = [Call(call.name, call.arguments) for call in grading.function_calls(body.response)]
         expected = [Call(call.name, call.arguments) for call in body.expected_answers]
-        return BaseVerifyResponse(
-            responses_create_params=body.responses_create_params,
-            response=body.response,
-            reward=float(is_same_set(made, expected)),
-        )
+        return BaseVerifyResponse(**dict(body), reward=float(is_same_set(made, expected)))
 
 
 if __name__ == "__main__":
     XlamFcResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = XlamFcResourcesServer.run_webserver()

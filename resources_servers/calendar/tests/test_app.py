@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, reasoning, reply, running, tool_call
 from resources_servers.calendar import generate_data
-from resources_servers.calendar.app import CalendarResourcesServer, CalendarRunRequest
+from resources_servers.calendar.app import CalendarResourcesServer, CalendarVerifyRequest
 from resources_servers.calendar.schedule import Wish, first_list, is_fulfilled, minutes, wish
 
 SHIPPED = Path(__file__).parents[1]
@@ -156,7 +156,7 @@ async def test_many_at_once_keep_their_answers():
 
 
 def wishes_of(row: dict[str, Any]) -> list[Wish]:
-    request = CalendarRunRequest.model_validate(row)
+    request = CalendarVerifyRequest.model_validate({**row, "response": reply()})
     return [event.wish() for event in request.exp_cal_state.values()]
 
 

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nemo_gym import grading
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, build_server, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.equivalence_llm_judge import generate_data
 from resources_servers.equivalence_llm_judge.app import LLMJudgeResourcesServer
-from resources_servers.equivalence_llm_judge.extraction import filled, last_match, patterns_of
+from resources_servers.equivalence_llm_judge.extraction import ROW_FLAGS, fill_template, find_first
 
 YES, NO = "Same. [[A=B]]", "Not. [[A!=B]]"
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
@@ -214,7 +215,7 @@ async def test_every_gold_answer_is_shown_to_the_judge():
 
 def test_braces_in_a_text_are_left_alone():
     values = {"question": "{expected_answer}", "expected_answer": "{x}", "generated_answer": r"\frac{1}{2}"}
-    assert filled("{question}|{expected_answer}|{generated_answer}|{other}", values) == (
+    assert fill_template("{question}|{expected_answer}|{generated_answer}|{other}", values) == (
         r"{expected_answer}|{x}|\frac{1}{2}|{other}"
     )
 
@@ -222,11 +223,12 @@ def test_braces_in_a_text_are_left_alone():
 @given(st.text(), st.text())
 @settings(max_examples=100, deadline=None)
 def test_whatever_is_said_can_be_searched_and_shown(said, expected):
-    found = last_match(patterns_of([r"Answer: (.*)", r"(\w+)$"]), said)
+    patterns = grading.compile_output_regex({"output_regex": [r"Answer: (.*)", r"(\w+)$"]}, ROW_FLAGS)
+    found = find_first(patterns, said)
     assert found is None or found in said
     values = {"question": expected, "expected_answer": expected, "generated_answer": said}
-    assert filled("{generated_answer}", values) == said
+    assert fill_template("{generated_answer}", values) == said
 
 
 def test_a_megabyte_of_nonsense_is_searched_at_once():
-    assert last_match(patterns_of(r"Answer: (\w+)"), "Answer: " * 125_000) == "Answer"
+    assert find_first([grading.compile_pattern(r"Answer: (\w+)")], "Answer: " * 125_000) == "Answer"

@@ -12,7 +12,8 @@ from nemo_gym.mcp_auto_exposure import maybe_auto_expose
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
 from resources_servers.example_mcp_weather import generate_data
-from resources_servers.example_mcp_weather.app import WEATHER, ExampleMCPWeatherResourcesServer
+from resources_servers.example_mcp_weather.app import ExampleMCPWeatherResourcesServer
+from resources_servers.example_mcp_weather.weather import WEATHER
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 DATA = Path(generate_data.__file__).parent / "data"

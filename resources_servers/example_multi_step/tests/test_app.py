@@ -11,15 +11,12 @@ from fastapi.testclient import TestClient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json
 from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
 from resources_servers.example_multi_step import generate_data
-from resources_servers.example_multi_step.app import (
-    ExampleMultiStepResourcesServer,
-    ExampleMultiStepResourcesServerConfig,
-    ExampleMultiStepVerifyRequest,
-)
+from resources_servers.example_multi_step.app import ExampleMultiStepResourcesServer, ExampleMultiStepVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 DATA = Path(generate_data.__file__).parent / "data"
@@ -39,7 +36,7 @@ TASK = {
 
 def make_server():
     return ExampleMultiStepResourcesServer(
-        config=ExampleMultiStepResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name=""),
+        config=BaseResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name=""),
         server_client=MagicMock(spec=ServerClient),
     )
 

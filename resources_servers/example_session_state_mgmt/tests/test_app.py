@@ -8,14 +8,12 @@ from unittest.mock import MagicMock
 import pytest
 from fastapi.testclient import TestClient
 
+from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
 from resources_servers.example_session_state_mgmt import generate_data
-from resources_servers.example_session_state_mgmt.app import (
-    ExampleSessionStateMgmtResourcesServer,
-    ExampleSessionStateMgmtResourcesServerConfig,
-)
+from resources_servers.example_session_state_mgmt.app import ExampleSessionStateMgmtResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 DATA = Path(generate_data.__file__).parent / "data"
@@ -32,7 +30,7 @@ ANSWERED = {
 @pytest.fixture
 def app():
     server = ExampleSessionStateMgmtResourcesServer(
-        config=ExampleSessionStateMgmtResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name=""),
+        config=BaseResourcesServerConfig(host="0.0.0.0", port=8080, entrypoint="", name=""),
         server_client=MagicMock(spec=ServerClient),
     )
     return server.setup_webserver()

@@ -17,7 +17,7 @@ from nemo_gym.testing import ScriptedModel, asked, build_server, reasoning, repl
 from resources_servers.math_with_judge import comparisons, generate_data, library
 from resources_servers.math_with_judge.app import LibraryJudgeMathResourcesServer
 from resources_servers.math_with_judge.comparisons import Comparisons
-from resources_servers.math_with_judge.judging import EQUAL_LABEL, NOT_EQUAL_LABEL, verdict_label
+from resources_servers.math_with_judge.judging import EQUAL_LABEL, NOT_EQUAL_LABEL
 from resources_servers.math_with_judge.library import boxed_gold, verdict_on
 from resources_servers.math_with_judge.tests import deadly_library
 
@@ -152,18 +152,6 @@ async def test_a_judge_that_fails_is_a_failure_and_not_a_wrong_answer(table, rep
     result = await table.scored(r"\boxed{5}", "4", replies)
     assert result["_ng_failure_class"] == "judge_failed"
     assert "judge" in result["_ng_failure_judge_error"]
-
-
-@pytest.mark.parametrize(
-    ("said", "label"),
-    [
-        (f"{NOT_EQUAL_LABEL} at first sight, but no: {EQUAL_LABEL}", EQUAL_LABEL),
-        (f"<think>{EQUAL_LABEL}</think>{NOT_EQUAL_LABEL}", NOT_EQUAL_LABEL),
-        ("A=B", None),
-    ],
-)
-def test_the_last_label_is_the_verdict(said, label):
-    assert verdict_label(reply(said)) == label
 
 
 def test_the_policy_judges_itself_unless_another_judge_is_named():

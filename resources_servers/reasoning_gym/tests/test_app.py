@@ -16,7 +16,7 @@ from nemo_gym.testing import asked, build_server, reasoning, reply, running, too
 from resources_servers.reasoning_gym import generate_data
 from resources_servers.reasoning_gym.app import ReasoningGymResourcesServer
 from resources_servers.reasoning_gym.generation import UnknownTasks, generate, task_names, tasks_by_category
-from resources_servers.reasoning_gym.scoring import MODULE, extracted_answer
+from resources_servers.reasoning_gym.scoring import MODULE, extract_answer
 from resources_servers.reasoning_gym.scripts import create_dataset
 
 SUM = {
@@ -220,11 +220,11 @@ def test_metrics_give_the_mean_of_every_task():
 def test_the_example_rows_are_answered_in_tags():
     for row in generate_data.rows():
         (said,) = generate_data.solution(row)
-        assert extracted_answer(said) == row["answer"]
+        assert extract_answer(said) == row["answer"]
 
 
 @given(st.text() | st.from_regex(r"(\\boxed\{|</?answer>|</?think>|\}|7|\s){0,200}"))
 @settings(max_examples=80, deadline=None)
 def test_whatever_a_model_says_gives_some_answer_or_none(said):
-    answer = extracted_answer(said)
+    answer = extract_answer(said)
     assert answer is None or (answer == answer.strip() and answer in grading.strip_thinking(said))

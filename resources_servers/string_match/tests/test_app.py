@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, reasoning, reply, running, tool_call
 from resources_servers.string_match import generate_data
-from resources_servers.string_match.app import StringMatchResourcesServer, extracted_answer
+from resources_servers.string_match.app import StringMatchResourcesServer, extract_answer
 
 MODES = ("boxed", "final_answer", "last_line", "full_response")
 
@@ -88,17 +88,17 @@ async def test_many_at_once_keep_their_answers():
 async def test_every_gold_answer_passes():
     for row in generate_data.all_rows():
         (said,) = generate_data.solution(row)
-        assert extracted_answer(said, row["extraction_mode"]) == row["expected_answer"]
+        assert extract_answer(said, row["extraction_mode"]) == row["expected_answer"]
 
 
 @given(st.text() | st.from_regex(r"(\\boxed\{|Final answer:|\}|\s|\w){0,200}"), st.sampled_from(MODES))
 @settings(max_examples=100, deadline=None)
 def test_whatever_a_model_says_is_a_text_or_nothing(said, mode):
-    answer = extracted_answer(said, mode)
+    answer = extract_answer(said, mode)
     assert answer is None or answer in said
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("said", [r"\boxed{" * 50_000, "Final answer: " * 70_000, "\n" * 1_000_000])
 def test_a_megabyte_of_nonsense_is_read_at_once(said, mode):
-    assert extracted_answer(said, mode) != "Blue Sky"
+    assert extract_answer(said, mode) != "Blue Sky"

@@ -16,9 +16,8 @@ from resources_servers.workplace_assistant import generate_data
 from resources_servers.workplace_assistant.app import (
     WorkplaceAssistantResourcesServer,
     WorkplaceAssistantVerifyRequest,
-    end_of,
 )
-from resources_servers.workplace_assistant.toolkits import TOOLS
+from resources_servers.workplace_assistant.toolkits import TOOLS, replay
 from resources_servers.workplace_assistant.world import World
 from responses_api_agents.simple_agent.app import SimpleAgent
 
@@ -224,7 +223,7 @@ async def test_an_agent_that_makes_no_mistake_solves_a_task_in_its_six_steps(row
 def test_every_task_has_a_solution_that_works_and_that_changes_something():
     for row in ROWS:
         calls = [turn for turn in generate_data.solution(row) if not isinstance(turn, str)]
-        world, failed = end_of(calls)
+        world, failed = replay(calls)
         assert failed == []
         assert not world.is_like(World())
 
@@ -260,7 +259,7 @@ arguments = st.dictionaries(
 @given(st.lists(st.tuples(st.sampled_from(sorted(TOOLS)) | st.text(max_size=5), arguments), max_size=5))
 @settings(max_examples=100, deadline=None)
 def test_any_calls_lead_to_some_end(calls):
-    world, _ = end_of(calls)
+    world, _ = replay(calls)
     assert world.is_like(world)
     assert world.is_like(World()) == World().is_like(world)
 

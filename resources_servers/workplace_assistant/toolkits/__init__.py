@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tools of the office by toolkit: `TOOLS` has all of them, `run` calls one by its name."""
+"""The tools of the office by toolkit: `TOOLS` has all of them, `run` calls one by its name, `replay` several."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resources_servers.workplace_assistant.toolkits import (
@@ -41,3 +41,17 @@ def call(world: World, name: str, arguments: Mapping[str, Any]) -> Any:
     if tool is None:
         raise ToolError(f"Tool {name!r} does not exist. Available tools: {', '.join(TOOLS)}.")
     return tool(world, arguments)
+
+
+def replay(calls: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[World, list[str]]:
+    """Make `calls` in a fresh world; return it, and what the calls that failed were told. Calls that only read are
+    left out."""
+    world, failed = World(), list[str]()
+    for name, arguments in calls:
+        if name in TOOLS and not TOOLS[name].writes:
+            continue
+        try:
+            call(world, name, arguments)
+        except ToolError as error:
+            failed.append(str(error))
+    return world, failed
