@@ -23,7 +23,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient, is_nemo_gym_fastapi_entrypoint, raise_for_status
+from nemo_gym.server_utils import ServerClient, raise_for_status
 from resources_servers.gymnasium import STEP_REQUEST_ID_KEY, EnvResetResponse, EnvStepResponse
 from responses_api_agents.simple_agent.app import (
     ModelAgent,
@@ -45,10 +45,6 @@ class GymnasiumAgentConfig(ModelAgentConfig):
 
     max_steps: int = Field(default=10, ge=1)
     """Most steps of one rollout; one that is not over by then is truncated."""
-
-
-class GymnasiumAgentRunRequest(SimpleAgentRunRequest):
-    """A task."""
 
 
 class GymnasiumAgentVerifyResponse(SimpleAgentVerifyResponse):
@@ -145,7 +141,7 @@ class GymnasiumAgent(ModelAgent):
 
     config: GymnasiumAgentConfig
 
-    async def run(self, request: Request, body: GymnasiumAgentRunRequest) -> GymnasiumAgentVerifyResponse:  # type: ignore[override]
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> GymnasiumAgentVerifyResponse:  # type: ignore[override]
         """One rollout: reset, then reply and step in turn until the episode is over."""
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
@@ -157,7 +153,7 @@ class GymnasiumAgent(ModelAgent):
             await environment.close()
 
     async def _play(
-        self, body: GymnasiumAgentRunRequest, task: dict[str, Any], environment: Environment, begun: EnvResetResponse
+        self, body: SimpleAgentRunRequest, task: dict[str, Any], environment: Environment, begun: EnvResetResponse
     ) -> GymnasiumAgentVerifyResponse:
         params, path, model_cookies = (
             body.responses_create_params,
@@ -202,5 +198,3 @@ def _observed(observation: str | None) -> list[Any]:
 
 if __name__ == "__main__":
     GymnasiumAgent.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = GymnasiumAgent.run_webserver()

@@ -20,12 +20,11 @@ from nemo_gym.base_responses_api_agent import Body
 from nemo_gym.errors import RolloutFailure
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY, NG_TERMINAL_KEY
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, request
+from nemo_gym.server_utils import raise_for_status, request
 from responses_api_agents.simple_agent.app import (
     EnvironmentAgent,
     EnvironmentAgentConfig,
     SimpleAgentRunRequest,
-    SimpleAgentVerifyRequest,
     SimpleAgentVerifyResponse,
     notes_of,
     task_fields,
@@ -54,18 +53,6 @@ class RemoteAgentConfig(EnvironmentAgentConfig):
     """Most calls of the remote agent in one rollout; None or 0: as many as it wants."""
     tool_errors: ToolErrors = "report"
     """A tool that crashes (status 500 or above): `report` it in the row, or `fail` the rollout at once."""
-
-
-class RemoteAgentRunRequest(SimpleAgentRunRequest):
-    """A task."""
-
-
-class RemoteAgentVerifyRequest(SimpleAgentVerifyRequest):
-    """A task and the response to it."""
-
-
-class RemoteAgentVerifyResponse(SimpleAgentVerifyResponse):
-    """A task, the response to it, and its reward or its failure."""
 
 
 class RemoteAgent(EnvironmentAgent):
@@ -99,7 +86,7 @@ class RemoteAgent(EnvironmentAgent):
         tool_cookies.put_on(response)
         return answer
 
-    async def run(self, request: Request, body: RemoteAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
+    async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
         """One rollout. Whatever goes wrong in it becomes its result."""
         async with self._slots:
             try:
@@ -161,5 +148,3 @@ def _no_response(message: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     RemoteAgent.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = RemoteAgent.run_webserver()

@@ -19,7 +19,7 @@ from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body,
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.rollout_correlation import task_id_from_run_body
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint, raise_for_status, takes_models
+from nemo_gym.server_utils import raise_for_status, takes_models
 from responses_api_agents.simple_agent.loop import (
     CookieJar,
     Toolbox,
@@ -319,5 +319,3 @@ def _parameter_names(method: Callable[..., Any]) -> frozenset[str] | None:
 
 if __name__ == "__main__":
     SimpleAgent.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = SimpleAgent.run_webserver()

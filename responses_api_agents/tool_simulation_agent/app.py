@@ -4,40 +4,19 @@
 The tools of such a task exist only as descriptions; what the model would do with them is what is scored.
 """
 
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from responses_api_agents.simple_agent.app import (
     ModelAgent,
-    ModelAgentConfig,
     SimpleAgentRunRequest,
-    SimpleAgentVerifyRequest,
     SimpleAgentVerifyResponse,
     task_fields,
 )
 from responses_api_agents.simple_agent.loop import CookieJar
 
 
-class ToolSimulationAgentConfig(ModelAgentConfig):
-    """Config of the agent whose tools are only described."""
-
-
-class ToolSimulationAgentRunRequest(SimpleAgentRunRequest):
-    """A task."""
-
-
-class ToolSimulationAgentVerifyRequest(SimpleAgentVerifyRequest):
-    """A task and the one reply to it."""
-
-
-class ToolSimulationAgentVerifyResponse(SimpleAgentVerifyResponse):
-    """A task, the one reply to it and its reward."""
-
-
 class ToolSimulationAgent(ModelAgent):
     """Asks the model once and has the reply verified."""
 
-    config: ToolSimulationAgentConfig
-
-    async def run(self, body: ToolSimulationAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
+    async def run(self, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
         """One rollout: play, verify."""
         task = task_fields(body)
         response = await self._own_response(None, body, CookieJar())
@@ -46,5 +25,3 @@ class ToolSimulationAgent(ModelAgent):
 
 if __name__ == "__main__":
     ToolSimulationAgent.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ToolSimulationAgent.run_webserver()
