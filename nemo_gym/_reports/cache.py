@@ -17,8 +17,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from nemo_gym._reports.columns import MOST_FIELDS, TYPECODES, Columns, Names
-from nemo_gym._reports.scan import LineProblem, Scanner
+from nemo_gym._reports.columns import MOST_FIELDS, TYPECODES, Columns, LineProblem, Names, Scanner
 from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)

@@ -10,12 +10,11 @@ from itertools import zip_longest
 from typing import Literal
 
 from nemo_gym._metrics.describe import mean
-from nemo_gym._reports.blocks import Block
-from nemo_gym._reports.conversation import Rollout
-from nemo_gym._reports.groups import group_rows, scored_rewards
+from nemo_gym._reports.conversation import Block
 from nemo_gym._reports.index import Index
 from nemo_gym._reports.overview import spread
-from nemo_gym._reports.preview import preview_of
+from nemo_gym._reports.rollout import Rollout, preview_of
+from nemo_gym._reports.row_selection import group_rows, scored_rewards
 from nemo_gym._results.compare import RESAMPLES, Comparison, RunRewards, compare_rewards
 
 Winner = Literal["baseline", "run", "tie"]

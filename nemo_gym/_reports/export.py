@@ -14,15 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym._reports.compare import compare_files
-from nemo_gym._reports.conversation import Rollout, read_rollout
-from nemo_gym._reports.errors import ReportError
-from nemo_gym._reports.facts import FAILED, SCORED
-from nemo_gym._reports.html import file_comparison_html, overview_html, problems_html, rollout_html
-from nemo_gym._reports.html_parts import Html, element, joined, table
-from nemo_gym._reports.html_style import SCRIPT, STYLE
-from nemo_gym._reports.index import Index
+from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, element, joined, table
+from nemo_gym._reports.html_files import file_comparison_html, overview_html, problems_html
+from nemo_gym._reports.html_rollout import rollout_html
+from nemo_gym._reports.index import Index, ReportError
 from nemo_gym._reports.overview import failures_beside, overview, spread
-from nemo_gym._reports.preview import Preview, preview_row
+from nemo_gym._reports.rollout import Preview, Rollout, preview_row, read_rollout
+from nemo_gym._reports.row_facts import FAILED, SCORED
 from nemo_gym._reports.run_files import RunFiles
 from nemo_gym._results.metric_rows import number_text as shown
 from nemo_gym._util.files import write_atomically

@@ -4,9 +4,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from nemo_gym._reports.blocks import pretty
-from nemo_gym._reports.conversation import Rollout
-from nemo_gym._reports.html_parts import Html, element, folded, joined, json_text
+from nemo_gym._reports.conversation import pretty
+from nemo_gym._reports.html_elements import Html, element, folded, joined, json_text
+from nemo_gym._reports.rollout import Rollout
 from nemo_gym._reports.scoring import Field, Scoring, ToolCall
 from nemo_gym._results.metric_rows import number_text as shown
 

@@ -16,12 +16,16 @@ from typing import Any, Self
 
 from nemo_gym._reports import cache
 from nemo_gym._reports.cache import Identity
-from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.errors import ReportError
-from nemo_gym._reports.facts import Kind as Kind
-from nemo_gym._reports.facts import loads_row
-from nemo_gym._reports.scan import LineProblem as LineProblem
-from nemo_gym._reports.scan import Scanner
+from nemo_gym._reports.columns import Columns, Scanner
+from nemo_gym._reports.columns import LineProblem as LineProblem
+from nemo_gym._reports.row_facts import Kind as Kind
+from nemo_gym._reports.row_facts import loads_row
+from nemo_gym.errors import GymError
+
+
+class ReportError(GymError, ValueError):
+    """A file cannot be shown, or a report cannot be written, as it is asked for."""
+
 
 LOG = logging.getLogger(__name__)
 POLL_S = 1.0

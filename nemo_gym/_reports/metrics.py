@@ -4,14 +4,17 @@
 What is computed here is computed by `nemo_gym._results`, as the file is: tasks are the independent units.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from nemo_gym._metrics.describe import histogram
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import SCORED
+from nemo_gym._reports.row_facts import SCORED
 from nemo_gym._results.curves import MEAN_REWARD, headline_intervals, interval_over_tasks
 from nemo_gym._results.intervals import Interval
 from nemo_gym._results.metric_rows import MetricRow, metric_rows
@@ -77,3 +80,36 @@ def _rows_by_agent(entries: Iterable[Any]) -> Iterable[tuple[str, list[MetricRow
 
 def _row(name: str, interval: Interval, n_scored: int, n_requested: int | None) -> MetricRow:
     return MetricRow(name, interval.estimate, interval.low, interval.high, n_scored, n_requested)
+
+
+_FEW = 11
+_BINARY = frozenset({0.0, 1.0})
+
+
+@dataclass(frozen=True)
+class Histogram:
+    edges: list[float]
+    """One more than there are counts; where `exact`, the last is repeated and each bar stands for its left edge."""
+    counts: list[int]
+    exact: bool = False
+    """Every bar is one value."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What each bar stands for."""
+        if self.exact:
+            return [f"{edge:.4g}" for edge in self.edges[:-1]]
+        return [f"{low:.3g} – {high:.3g}" for low, high in zip(self.edges, self.edges[1:], strict=False)]
+
+
+def histogram_of(values: Sequence[float]) -> Histogram | None:
+    """None for no values."""
+    if not values:
+        return None
+    counted = Counter(values)
+    if len(counted) <= _FEW:
+        # Of right and wrong, the one that never came is shown too.
+        distinct = sorted(counted.keys() | _BINARY if counted.keys() <= _BINARY else counted)
+        return Histogram([*distinct, distinct[-1]], [counted[value] for value in distinct], exact=True)
+    binned = histogram(values)
+    return Histogram(binned["bins"], binned["counts"])

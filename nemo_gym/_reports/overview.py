@@ -7,7 +7,7 @@ Made of the index alone, in a few seconds for hundreds of thousands of rows. Not
 import random
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -15,17 +15,105 @@ from typing import TypeVar
 
 from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import CUT_OFF, SCORED, TOOL_ERROR
-from nemo_gym._reports.failures import FailureCount, count_failures, failed_rollouts
-from nemo_gym._reports.groups import PASS_REWARD, Groups, group_rows, scored_rewards
-from nemo_gym._reports.histogram import Histogram, histogram_of
-from nemo_gym._reports.index import Index, Kind, open_index
-from nemo_gym._reports.metrics import field_metrics, merge_metrics, reported_metrics, reward_metrics
-from nemo_gym._reports.run_description import RunDescription
-from nemo_gym._reports.run_files import RunFiles, run_paths_of
+from nemo_gym._reports.index import Index, Kind, ReportError, open_index
+from nemo_gym._reports.metrics import (
+    Histogram,
+    field_metrics,
+    histogram_of,
+    merge_metrics,
+    reported_metrics,
+    reward_metrics,
+)
+from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR, message_of
+from nemo_gym._reports.row_selection import PASS_REWARD, Groups, group_rows, scored_rewards
+from nemo_gym._reports.run_files import RunDescription, RunFiles, run_paths_of
 from nemo_gym._results.curves import MEAN_REWARD
 from nemo_gym._results.metric_rows import MetricRow
 from nemo_gym._results.runs import are_binary
+
+_ROWS_SHOWN = 20
+_EXAMPLES = 3
+_MESSAGE_LENGTH = 300
+
+Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class FailureCount:
+    """The failures of one kind in one file."""
+
+    kind: str
+    count: int
+    n_unresolved: int
+    """Rollouts among them that have no reward from another attempt either."""
+    examples: list[str]
+    rows: list[int]
+    """The first of them."""
+    in_failures_file: bool
+    """The rows are those of the failures file, not of the file that is shown."""
+
+
+def count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
+    """The commonest kind first."""
+    counted: list[FailureCount] = []
+    for source, beside in ((index, False), (failures, True)):
+        if source is not None:
+            by_kind = _rows_by_kind(source)
+            unresolved = _unresolved(index, source, by_kind)
+            counted += [
+                FailureCount(
+                    kind, len(rows), unresolved[kind], _examples(source, rows), list(rows[:_ROWS_SHOWN]), beside
+                )
+                for kind, rows in by_kind.items()
+            ]
+    return sorted(counted, key=lambda one: (-one.count, one.kind))
+
+
+def failed_rollouts(index: Index, failures: Index | None) -> set[tuple[str, int, int]]:
+    """Return agent, task and rollout index of every rollout that failed and has no reward from another attempt."""
+    failed = {key for source in (index, failures) if source is not None for key in _keys(source, FAILED)}
+    return failed.difference(_keys(index, SCORED)) if failed else failed
+
+
+def _keys(index: Index, flag: int) -> Iterator[tuple[str, int, int]]:
+    columns = index.columns
+    for row in range(columns.n_rows):
+        if columns.flags[row] & flag:
+            yield columns.agents[columns.agent[row]], columns.task[row], columns.rollout[row]
+
+
+def _rows_by_kind(index: Index) -> dict[str, list[int]]:
+    columns = index.columns
+    found: dict[str, list[int]] = {}
+    for row in range(columns.n_rows):
+        if columns.flags[row] & FAILED:
+            found.setdefault(columns.failures[columns.failure[row]], []).append(row)
+    return found
+
+
+def _unresolved(index: Index, source: Index, by_kind: Mapping[str, list[int]]) -> dict[str, int]:
+    """How many rollouts of each kind were never scored."""
+    failed = source.columns
+    keys = {kind: {(failed.task[row], failed.rollout[row]) for row in rows} for kind, rows in by_kind.items()}
+    open_keys: set[Key] = set().union(*keys.values())
+    columns = index.columns
+    if open_keys:
+        scored = (row for row in range(columns.n_rows) if columns.flags[row] & SCORED)
+        open_keys.difference_update([(columns.task[row], columns.rollout[row]) for row in scored])
+    return {kind: len(of_kind & open_keys) for kind, of_kind in keys.items()}
+
+
+def _examples(index: Index, rows: list[int]) -> list[str]:
+    messages: dict[str, None] = {}
+    for row in rows[:_ROWS_SHOWN]:
+        try:
+            message = message_of(index.read(row))
+        except ReportError:
+            continue
+        if message:
+            messages[message[:_MESSAGE_LENGTH]] = None
+    return list(messages)[:_EXAMPLES]
+
 
 T = TypeVar("T")
 

@@ -12,16 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nemo_gym._reports.columns import Columns
-from nemo_gym._reports.facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR
-from nemo_gym._reports.filters import SORTS as SORTS
-from nemo_gym._reports.filters import Filters as Filters
-from nemo_gym._reports.filters import both, matching, ordered
-from nemo_gym._reports.groups import GROUP_SORTS as GROUP_SORTS
-from nemo_gym._reports.groups import Groups, TaskGroup, group_rows
 from nemo_gym._reports.index import Index
-from nemo_gym._reports.preview import Preview, preview_row
+from nemo_gym._reports.rollout import Preview, preview_row
+from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR
+from nemo_gym._reports.row_selection import GROUP_SORTS as GROUP_SORTS
+from nemo_gym._reports.row_selection import SORTS as SORTS
+from nemo_gym._reports.row_selection import Filters as Filters
+from nemo_gym._reports.row_selection import Groups, TaskGroup, TextSearch, both, group_rows, matching, ordered
 from nemo_gym._reports.run_files import RunFiles
-from nemo_gym._reports.search import TextSearch
 
 Outcome = Literal["scored", "failed", "unscored"]
 PAGE_SIZE = 25

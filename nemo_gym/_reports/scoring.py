@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._reports.blocks import ANSWER_TITLE, Block
-from nemo_gym._reports.facts import CAPTURE_KEY, MEAN_REWARD_KEYS
+from nemo_gym._reports.conversation import ANSWER_TITLE, Block
+from nemo_gym._reports.row_facts import CAPTURE_KEY, MEAN_REWARD_KEYS
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,

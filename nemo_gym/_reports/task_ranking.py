@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nemo_gym._metrics.describe import Number, mean
-from nemo_gym._reports.groups import PASS_REWARD
-from nemo_gym._reports.histogram import Histogram, histogram_of
-from nemo_gym._reports.preview import preview_of
+from nemo_gym._reports.metrics import Histogram, histogram_of
+from nemo_gym._reports.rollout import preview_of
+from nemo_gym._reports.row_selection import PASS_REWARD
 from nemo_gym._results.metric_rows import number_text
 
 _LISTED = 5

@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from nemo_gym._reports.compare import FileComparison, TaskMatch, compare_rollouts
-from nemo_gym._reports.conversation import Rollout, read_rollout
-from nemo_gym._reports.failures import FailureCount
-from nemo_gym._reports.html import diff_html, file_comparison_html, overview_html, problems_html, rollout_html
-from nemo_gym._reports.query import Filters, Results, RowSummary
-from nemo_gym._view.links import RewardScale, chips, count, link, plural, reward_text, tag
-from nemo_gym._view.place import Place, Spot
-from nemo_gym._view.shelf import OpenFile, Shelf
-from nemo_gym._view.tables import noun, step
+from nemo_gym._reports.html_files import diff_html, file_comparison_html, overview_html, problems_html
+from nemo_gym._reports.html_rollout import rollout_html
+from nemo_gym._reports.overview import FailureCount
+from nemo_gym._reports.query import GROUP_SORTS, SORTS, Filters, Results, RowSummary
+from nemo_gym._reports.rollout import Rollout, read_rollout
+from nemo_gym._view.location import Place, Spot
+from nemo_gym._view.open_files import OpenFile, Shelf
+from nemo_gym._view.tables import RewardScale, chips, count, link, noun, plural, reward_text, step, tag
 
 _KINDS = {
     "rollouts": "rollouts",
@@ -289,3 +289,41 @@ def _matched(compared: FileComparison, place: Place, run: int) -> str:
         return place.at(row=match.baseline_row, beside=Spot(run, match.run_row)).query()
 
     return file_comparison_html(compared, link=there)
+
+
+_WAIT_S = 2.0
+"""How long a link to a row waits for the index to get there."""
+
+
+def settled(shelf: Shelf, place: Place) -> Place:
+    """`place` with what is wrong or missing put right."""
+    last = len(shelf.files) - 1
+    place = place.at(file=min(place.file, last))
+    if place.against is not None and place.against not in shelf.runs:
+        place = place.at(against=None)
+    beside = place.beside
+    if beside is not None and (beside.file > last or not _is_there(shelf.files[beside.file], beside.row)):
+        place = place.at(beside=None)
+    file = shelf.files[place.file]
+    if (
+        place.row is not None
+        and not _is_there(file, place.row)
+        and (file.progress().complete or place.tab != "rollout")
+    ):
+        place = place.at(row=None, beside=None)
+    place = _sorted(file, place)
+    if place.tab == "rollout" and place.row is None:
+        return place.at(row=first_row(file, place))
+    if place.tab == "compare" and place.beside is None and (len(shelf.runs) == 1 or place.file not in shelf.runs):
+        return two_of_a_task(shelf, place)
+    return place
+
+
+def _sorted(file: OpenFile, place: Place) -> Place:
+    known = GROUP_SORTS if place.grouped else (*SORTS, *file.browser.choices().fields)
+    return place if place.sort in ("", *known) else place.at(sort="", descending=False)
+
+
+def _is_there(file: OpenFile, row: int) -> bool:
+    file.index.wait_for_rows(row + 1, _WAIT_S)
+    return row < file.index.n_rows

@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym._util.addresses import reachable_url
-from nemo_gym._view.shelf import Shelf
+from nemo_gym._view.open_files import Shelf
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ from typing import Any
 from omegaconf import OmegaConf
 from pydantic import Field, field_validator
 
-from nemo_gym._reports.errors import ReportError
 from nemo_gym._reports.export import export_report
+from nemo_gym._reports.index import ReportError
 from nemo_gym._util.addresses import is_loopback
+from nemo_gym._view.open_files import Shelf
 from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
-from nemo_gym._view.shelf import Shelf
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig

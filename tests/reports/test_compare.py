@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._reports.compare import compare_files, compare_rollouts, first_difference
-from nemo_gym._reports.conversation import read_rollout
+from nemo_gym._reports.rollout import read_rollout
 from nemo_gym._results.compare import compare
 
 

@@ -2,8 +2,8 @@
 import orjson
 import pytest
 
-from nemo_gym._reports.calls import captured_calls
-from nemo_gym._reports.conversation import read_rollout
+from nemo_gym._reports.conversation import captured_calls
+from nemo_gym._reports.rollout import read_rollout
 
 _PICTURE = "data:image/png;base64,iVBORw0KGgo="
 

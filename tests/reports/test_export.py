@@ -5,8 +5,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nemo_gym._reports.errors import ReportError
 from nemo_gym._reports.export import choose_rows, export_report
+from nemo_gym._reports.index import ReportError
 
 
 class Links(HTMLParser):

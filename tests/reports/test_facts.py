@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR, UNNUMBERED, facts_of, loads_row
+from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOKENS, TOOL_ERROR, UNNUMBERED, facts_of, loads_row
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

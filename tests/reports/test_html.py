@@ -8,20 +8,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.charts import bar_chart, row_chart
 from nemo_gym._reports.compare import compare_files, compare_rollouts
-from nemo_gym._reports.conversation import read_rollout
-from nemo_gym._reports.html import (
-    SCRIPT,
-    STYLE,
-    diff_html,
-    file_comparison_html,
-    overview_html,
-    problems_html,
-    rollout_html,
-)
-from nemo_gym._reports.html_parts import Html, element, json_text, text
+from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, bar_chart, element, json_text, row_chart, text
+from nemo_gym._reports.html_files import diff_html, file_comparison_html, overview_html, problems_html
+from nemo_gym._reports.html_rollout import rollout_html
 from nemo_gym._reports.overview import overview
+from nemo_gym._reports.rollout import read_rollout
 
 _ATTACKS = [
     "<script>alert(1)</script>",

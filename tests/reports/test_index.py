@@ -5,8 +5,7 @@ import orjson
 import pytest
 
 from nemo_gym._reports import index as index_module
-from nemo_gym._reports.errors import ReportError
-from nemo_gym._reports.index import open_index
+from nemo_gym._reports.index import ReportError, open_index
 from nemo_gym.errors import GymError
 
 

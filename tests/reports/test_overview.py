@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.histogram import histogram_of
+from nemo_gym._reports.metrics import histogram_of
 from nemo_gym._reports.overview import ALL_AGENTS, failures_beside, overview, spread
 from nemo_gym._results.aggregate import aggregate_files
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports import search
+from nemo_gym._reports import row_selection as search
 from nemo_gym._reports.query import Browser, Filters
 
 

@@ -4,8 +4,7 @@ import json
 import pytest
 
 from nemo_gym._reports.query import Browser
-from nemo_gym._reports.run_description import describe_run
-from nemo_gym._reports.run_files import RunFiles
+from nemo_gym._reports.run_files import RunFiles, describe_run
 from nemo_gym._rollouts.manifest import Counts, GitState, InputIdentity, Manifest, write_manifest
 
 _KEY = "sk-this-must-never-be-seen"

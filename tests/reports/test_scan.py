@@ -5,8 +5,8 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports import scan
-from nemo_gym._reports.scan import Scanner
+from nemo_gym._reports import columns as scan
+from nemo_gym._reports.columns import Scanner
 
 _LINES = st.lists(
     st.one_of(

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.conversation import read_rollout
+from nemo_gym._reports.rollout import read_rollout
 from nemo_gym._reports.scoring import read_targets, short_text
 
 _JSON = st.recursive(

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from nemo_gym._view import panels
-from nemo_gym._view.place import Place
-from nemo_gym._view.shelf import Shelf
+from nemo_gym._view.location import Place
+from nemo_gym._view.open_files import Shelf
 from tests.view import rows
 
 

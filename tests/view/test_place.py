@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._reports.query import Filters
-from nemo_gym._view.place import TABS, Place, Spot, read_place
+from nemo_gym._view.location import TABS, Place, Spot, read_place
 
 naturals = st.integers(0, 2**48)
 words = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)

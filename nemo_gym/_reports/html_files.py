@@ -4,13 +4,26 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from nemo_gym._reports.blocks import pretty
-from nemo_gym._reports.charts import bar_chart, point_chart, row_chart
-from nemo_gym._reports.failures import FailureCount
-from nemo_gym._reports.html_parts import Html, element, folded, joined, json_text, table
+from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, TaskMatch
+from nemo_gym._reports.conversation import Block, pretty
+from nemo_gym._reports.html_elements import (
+    Html,
+    bar_chart,
+    element,
+    folded,
+    joined,
+    json_text,
+    point_chart,
+    row_chart,
+    table,
+)
+from nemo_gym._reports.html_rollout import block_html
 from nemo_gym._reports.index import LineProblem
-from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, Overview, Point, TaskRate
-from nemo_gym._reports.run_description import RunDescription
+from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, FailureCount, Overview, Point, TaskRate
+from nemo_gym._reports.rollout import Rollout
+from nemo_gym._reports.run_files import RunDescription
+from nemo_gym._reports.scoring import short_text
+from nemo_gym._results.compare import Comparison
 from nemo_gym._results.metric_rows import number_text as shown
 
 _PROBLEMS_SHOWN = 50
@@ -197,6 +210,122 @@ def _means(title: str, groups: dict[str, list[float]]) -> Html:
     return bar_chart(title, list(groups), [sum(rewards) / len(rewards) for rewards in groups.values()], at_least=1)
 
 
-def _tile(value: str, label: str, *, bad: bool = False) -> Html:
-    kind = "ngv-tile bad" if bad else "ngv-tile"
+def _tile(value: str, label: str, *, bad: bool = False, wide: bool = False) -> Html:
+    kind = f"ngv-tile{' bad' if bad else ''}{' ngv-double' if wide else ''}"
     return element("div", element("b", value), element("span", label), class_=kind)
+
+
+FIRST_DIFFERENCE = "ngv-first-difference"
+_MATCHES_SHOWN = 200
+_TARGET_LENGTH = 300
+
+
+def diff_html(diff: RolloutDiff) -> str:
+    """Both conversations in two columns, with the place where they part marked."""
+    heads = element("div", _head(diff.left), _head(diff.right), class_="ngv-pair")
+    said = "Both conversations are the same." if diff.first is None else None
+    targets = diff.left.scoring.targets
+    lines = [_target(name, short_text(value, _TARGET_LENGTH)) for name, value in targets]
+    target = element("div", *lines, class_="ngv-folds") if lines else None
+    pairs = [_pair(pair, is_first=number == diff.first) for number, pair in enumerate(diff.pairs)]
+    note = element("p", said, class_="ngv-soft") if said else None
+    return element(
+        "div", target, heads, note, element("div", *pairs, class_="ngv-pairs"), class_="ngv ngv-wide ngv-diff"
+    )
+
+
+def file_comparison_html(
+    comparison: FileComparison, limit: int = _MATCHES_SHOWN, link: Callable[[TaskMatch], str] | None = None
+) -> str:
+    """Who won which task; `link` gives the address of a task's two rollouts."""
+    tiles = [
+        _tile(f"{comparison.wins:,}", "tasks where the run is better"),
+        _tile(f"{comparison.losses:,}", "tasks where the baseline is better"),
+        _tile(f"{comparison.ties:,}", "tasks with equal rewards"),
+    ]
+    if comparison.statistics is not None:
+        tiles += _statistics(comparison.statistics)
+    parts: list[str | None] = [
+        element("p", "Baseline ", element("b", comparison.baseline), ", run ", element("b", comparison.run)),
+        element("p", comparison.note, class_="ngv-warning") if comparison.note else None,
+        element("div", *tiles, class_="ngv-grid"),
+        _match_table(comparison, limit, link),
+        _only("only in the baseline", comparison.only_in_baseline),
+        _only("only in the run", comparison.only_in_run),
+    ]
+    return element("div", *parts, class_="ngv ngv-wide")
+
+
+def _head(rollout: Rollout) -> Html:
+    reward = "not scored" if rollout.reward is None else f"reward {shown(rollout.reward)}"
+    said = f"failed: {rollout.failure.kind}" if rollout.failure else reward
+    mood = "bad" if rollout.failure or (rollout.reward or 0) <= 0 else "good" if (rollout.reward or 0) >= 1 else "mid"
+    about = " · ".join(filter(None, [rollout.agent, rollout.model, rollout.response_id]))
+    title = element("div", element("h3", rollout.title), element("span", about, class_="ngv-soft"))
+    return element("div", title, element("span", said, class_=f"ngv-reward {mood}"), class_="ngv-head")
+
+
+def _target(name: str, text: str) -> Html:
+    label = element("span", f"Target, {name}", class_="ngv-soft")
+    return element("div", label, element("span", text, class_="ngv-code"), class_="ngv-field")
+
+
+def _pair(pair: BlockPair, *, is_first: bool) -> Html:
+    sides = [_side(block, pair.at if is_first else None, opened=is_first) for block in (pair.left, pair.right)]
+    if not is_first:
+        return element("div", *sides, class_="ngv-pair same" if pair.same else "ngv-pair")
+    heading = element("div", "The first difference", class_="ngv-parting", id=FIRST_DIFFERENCE)
+    return joined([heading, element("div", *sides, class_="ngv-pair first")])
+
+
+def _side(block: Block | None, mark: int | None, *, opened: bool) -> Html:
+    if block is None:
+        return element("div", "The conversation has ended here.", class_="ngv-none")
+    return block_html(block, mark=mark, opened=opened)
+
+
+def _statistics(one: Comparison) -> list[Html]:
+    interval = "" if one.ci95 is None else f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
+    tasks = "1 task" if one.n_paired == 1 else f"{one.n_paired:,} tasks"
+    label = f"difference of the mean rewards over {tasks}{interval}"
+    tiles = [_tile(_signed(one.difference), label, wide=True)]
+    if one.mcnemar is not None:
+        tiles.append(_tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
+    return tiles
+
+
+def _match_table(comparison: FileComparison, limit: int, link: Callable[[TaskMatch], str] | None) -> Html | None:
+    if not comparison.tasks:
+        return None
+    heading = ["task", "baseline", "run", "difference", "better"]
+    rows = [_match_cells(match, link) for match in comparison.tasks[:limit]]
+    more = len(comparison.tasks) - limit
+    note = element("p", f"{more:,} more tasks differ less.", class_="ngv-soft") if more > 0 else None
+    return joined([table(heading, rows, numbers=(1, 2, 3)), note])
+
+
+def _match_cells(match: TaskMatch, link: Callable[[TaskMatch], str] | None) -> list[str]:
+    name = match.task_label
+    mood = {"run": "good", "baseline": "bad", "tie": ""}[match.winner]
+    return [
+        element("a", name, href=link(match)) if link else name,
+        _mean(match.baseline_mean, match.n_baseline),
+        _mean(match.run_mean, match.n_run),
+        _signed(match.difference),
+        element("span", match.winner, class_=f"ngv-badge {mood}"),
+    ]
+
+
+def _mean(mean: float, n: int) -> Html:
+    return joined([shown(mean), " ", element("span", f"(n = {n})", class_="ngv-soft ngv-number-of")])
+
+
+def _signed(difference: float) -> str:
+    return f"{difference:+.4g}" if difference else "0"
+
+
+def _only(where: str, tasks: list[int]) -> Html | None:
+    if not tasks:
+        return None
+    named = ", ".join(map(str, tasks[:20])) + (" …" if len(tasks) > 20 else "")
+    return element("p", f"{len(tasks):,} tasks {where}: {named}", class_="ngv-soft")

@@ -20,6 +20,7 @@ from nemo_gym._util.keys import (
     MODEL_CALL_CAPTURE_KEY,
     NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
+    NG_FAILURE_JUDGE_ERROR_KEY,
     NG_TOOL_ERRORS_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
@@ -293,3 +294,11 @@ def _count(value: Any) -> int:
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def message_of(row: Mapping[str, Any]) -> str:
+    """What a failed row says went wrong."""
+    failure = row.get(FAILURE_KEY)
+    message = failure.get("message") if isinstance(failure, dict) else None
+    message = message or row.get(NG_FAILURE_JUDGE_ERROR_KEY)
+    return message if isinstance(message, str) else ""
