@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keep what was read of a large file beside it (`.<name>.ngview`), so that opening it again takes no time.
 
-A cache is believed only if the file is the one that it was made of, perhaps longer; anything else is read anew. Where
-the folder cannot be written to, a folder that the caller names takes its place.
+A cache is trusted only if the file is the one that it was made of, perhaps longer; otherwise the file is read anew.
+Where its folder cannot be written to, the cache goes into a folder that the caller names.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from nemo_gym._reports.columns import MOST_FIELDS, TYPECODES, Columns, LineProblem, Names, Scanner
+from nemo_gym._reports.columns import COLUMN_NAMES, MOST_FIELDS, Columns, LineProblem, Names, Scanner
 from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)
@@ -43,13 +43,13 @@ class Identity:
 
     @classmethod
     def of(cls, file: BinaryIO, end: int, stat: os.stat_result) -> "Identity":
-        """`stat` is how the file was before it was read, so that what happened to it since then shows."""
-        head = _digest(file, 0, min(end, _PROBE_BYTES))
-        tail = _digest(file, max(0, end - _PROBE_BYTES), end)
+        """Identify a file that was read up to `end`; `stat` was taken before, so that later changes show."""
+        head = _hash_range(file, 0, min(end, _PROBE_BYTES))
+        tail = _hash_range(file, max(0, end - _PROBE_BYTES), end)
         return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, head, tail, end)
 
     def still_holds(self, file: BinaryIO) -> bool:
-        """Whether what was read of `file` is still there, unchanged as far as can be seen."""
+        """Tell whether what was read of `file` is still there, unchanged as far as can be seen."""
         now = Identity.of(file, self.end, os.fstat(file.fileno()))
         if now.inode != self.inode or now.size < self.end or (now.head, now.tail) != (self.head, self.tail):
             return False
@@ -57,9 +57,9 @@ class Identity:
         return now.size != self.size or now.mtime_ns == self.mtime_ns
 
 
-def load(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | None:
-    """What an earlier session read of `path`; None if there is nothing that still holds."""
-    for place in _places(path, user_cache_dir):
+def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | None:
+    """Return what an earlier session read of `path`; None if there is nothing that still holds."""
+    for place in _list_cache_paths(path, user_cache_dir):
         try:
             with open(place, "rb") as file, open(path, "rb") as source:
                 found = _read(file)
@@ -72,20 +72,18 @@ def load(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | 
     return None
 
 
-def save(path: Path, user_cache_dir: Path | None, scanner: Scanner, identity: Identity) -> Path | None:
-    """Keep what was read; where it lies, or None if no place can be written to."""
-    for place in _places(path, user_cache_dir):
+def save_cache(path: Path, user_cache_dir: Path | None, scanner: Scanner, identity: Identity) -> None:
+    """Keep what was read in the first place that can be written to, if there is one."""
+    for place in _list_cache_paths(path, user_cache_dir):
         try:
             with atomic_writer(place) as file:
                 _write(file, scanner, identity)
+            return
         except OSError as error:
             LOG.debug("%s cannot be written: %s", place, error)
-        else:
-            return place
-    return None
 
 
-def _places(path: Path, user_cache_dir: Path | None) -> list[Path]:
+def _list_cache_paths(path: Path, user_cache_dir: Path | None) -> list[Path]:
     places = [path.with_name(f".{path.name}.ngview")]
     if user_cache_dir is not None:
         name = hashlib.blake2b(os.fsencode(path.resolve()), digest_size=16).hexdigest()
@@ -112,7 +110,9 @@ def _write(file: BinaryIO, scanner: Scanner, identity: Identity) -> None:
         "more_fields": list(columns.more_fields),
     }
     file.write(MAGIC + orjson.dumps(header) + b"\n")
-    for column in (*columns.arrays().values(), *columns.fields.values()):
+    for name in COLUMN_NAMES:
+        getattr(columns, name).tofile(file)
+    for column in columns.fields.values():
         column.tofile(file)
 
 
@@ -124,7 +124,7 @@ def _read(file: BinaryIO) -> tuple[Scanner, Identity] | None:
         return None
     identity = Identity(**header["identity"])
     scanner = Scanner(
-        columns=_columns(file, header),
+        columns=_read_columns(file, header),
         end=identity.end,
         n_lines=header["n_lines"],
         tail_open=header["tail_open"],
@@ -137,33 +137,24 @@ def _read(file: BinaryIO) -> tuple[Scanner, Identity] | None:
     return scanner, identity
 
 
-def _columns(file: BinaryIO, header: dict[str, Any]) -> Columns:
+def _read_columns(file: BinaryIO, header: dict[str, Any]) -> Columns:
     columns, count = Columns(), header["n_rows"]
-    for name in TYPECODES:
+    for name in COLUMN_NAMES:
         getattr(columns, name).fromfile(file, count)
     for name in header["fields"][:MOST_FIELDS]:
         columns.fields[name] = array("d")
         columns.fields[name].fromfile(file, count)
     columns.agents, columns.finishes = Names(header["agents"]), Names(header["finishes"])
-    columns.failures = Names(header["failures"])
-    columns.toolsets = Names([tuple(tools) for tools in header["toolsets"]])
+    columns.failures, columns.toolsets = Names(header["failures"]), Names(map(tuple, header["toolsets"]))
     columns.more_fields = dict.fromkeys(header["more_fields"])
-    _check_numbers(columns)
+    named = (("agent", "agents"), ("finish", "finishes"), ("failure", "failures"), ("tools", "toolsets"))
+    for numbers, names in ((getattr(columns, numbers), header[names]) for numbers, names in named):
+        if len(numbers) and not (min(numbers) >= 0 and max(numbers) < len(names)):
+            raise ValueError("it refers to names that it does not hold")
     columns.publish()
     return columns
 
 
-def _check_numbers(columns: Columns) -> None:
-    for numbers, names in (
-        (columns.agent, columns.agents),
-        (columns.finish, columns.finishes),
-        (columns.failure, columns.failures),
-        (columns.tools, columns.toolsets),
-    ):
-        if len(numbers) and not (min(numbers) >= 0 and max(numbers) < len(names)):
-            raise ValueError("it refers to names that it does not hold")
-
-
-def _digest(file: BinaryIO, start: int, stop: int) -> str:
+def _hash_range(file: BinaryIO, start: int, stop: int) -> str:
     file.seek(start)
     return hashlib.blake2b(file.read(stop - start), digest_size=16).hexdigest()

@@ -1,66 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The facts of hundreds of thousands of rows in a few megabytes: one compact array per fact, texts kept once.
+"""Read a JSONL file into columns: the facts of hundreds of thousands of rows in a few megabytes.
 
-One thread appends while others read: they look at rows below `n_rows` only, which is moved on when a batch is whole.
+`Columns` has one compact array per fact and keeps every text once. One thread appends while others read: they look at
+rows below `n_rows` only, which is moved on when a batch is whole. `Scanner` fills it, a slice of the file at a time,
+and continues where it stopped when the file has grown. Broken lines are noted and skipped. A last line without its
+newline counts once it is a whole object; until then it is torn, and read again the next time.
 """
 
 import math
 from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Generic, TypeVar
 
-from nemo_gym._reports.row_facts import KINDS, UNNUMBERED, Facts, Kind, facts_of, loads_row
+from nemo_gym._reports.row_facts import KINDS, UNNUMBERED, Kind, RowFacts, parse_row, read_facts
 
 T = TypeVar("T", str, tuple[str, ...])
 
 MOST_FIELDS = 8
-TYPECODES = {
-    "offset": "Q",
-    "size": "I",
-    "line": "I",
-    "task": "q",
-    "rollout": "i",
-    "reward": "d",
-    "agent": "i",
-    "finish": "i",
-    "tools": "i",
-    "failure": "i",
-    "flags": "B",
-    "input_tokens": "i",
-    "output_tokens": "i",
-    "tool_calls": "i",
-    "length": "Q",
-}
-_PLAIN = ("rollout", "reward", "flags", "input_tokens", "output_tokens", "tool_calls", "length")
-_MOST_NAMED = 1000
+_MOST_FIELD_NAMES = 1000
+MOST_PROBLEMS = 1000
+LONGEST_LINE = 1 << 28
+_REASON_LENGTH = 200
+_COPIED = ("rollout", "reward", "flags", "input_tokens", "output_tokens", "tool_calls", "length")
+COLUMN_NAMES = (
+    *("offset", "size", "line", "task", "rollout", "reward", "agent", "finish", "tools", "failure", "flags"),
+    *("input_tokens", "output_tokens", "tool_calls", "length"),
+)
+"""The arrays but for the fields, in the order in which a cache holds them."""
 
 
 class Names(Generic[T]):
     """Values that occur again and again, each known by its number."""
 
-    def __init__(self, values: list[T] | None = None) -> None:
-        self._values: list[T] = values or []
+    def __init__(self, values: Iterable[T] = ()) -> None:
+        self._values: list[T] = list(values)
         self._numbers: dict[T, int] = {value: number for number, value in enumerate(self._values)}
 
-    def number(self, value: T) -> int:
-        """Its number, a new one if the value is new."""
+    def add(self, value: T) -> int:
+        """Return the number of a value, a new one if the value is new."""
         found = self._numbers.get(value)
         if found is None:
             found = self._numbers[value] = len(self._values)
             self._values.append(value)
         return found
 
-    def get(self, value: T) -> int | None:
-        """Its number; None if it never occurred."""
+    def find(self, value: T) -> int | None:
+        """Return the number of a value; None if it never occurred."""
         return self._numbers.get(value)
 
     def __getitem__(self, number: int) -> T:
         return self._values[number]
-
-    def __len__(self) -> int:
-        return len(self._values)
 
     def __iter__(self) -> Iterator[T]:
         return iter(list(self._values))
@@ -88,56 +79,41 @@ class Columns:
         self.more_fields: dict[str, None] = {}
         """The names of further numbers, for which there was no room."""
 
-    def extend(self, places: Sequence[tuple[int, int, int]], facts: Sequence[Facts]) -> None:
-        """Add rows, each with the offset, size and number of its line; `publish` makes them visible."""
+    def extend(self, places: Sequence[tuple[int, int, int]], facts: Sequence[RowFacts]) -> None:
+        """Append rows, each with the offset, size and number of its line; `publish` makes them visible."""
         if not facts:
             return
         first = len(self.offset)
         offsets, sizes, lines = zip(*places, strict=True)
-        by_name: dict[str, tuple[Any, ...]] = dict(zip(Facts._fields, zip(*facts, strict=True), strict=True))
+        by_name: dict[str, tuple[Any, ...]] = dict(zip(RowFacts._fields, zip(*facts, strict=True), strict=True))
         self.offset.extend(offsets)
         self.size.extend(sizes)
         self.line.extend(lines)
         self.task.extend([first + i if task is None else task for i, task in enumerate(by_name["task"])])
-        self.agent.extend(map(self.agents.number, by_name["agent"]))
-        self.finish.extend(map(self.finishes.number, by_name["finish"]))
-        self.tools.extend(map(self.toolsets.number, by_name["tools"]))
-        self.failure.extend(map(self.failures.number, by_name["failure"]))
-        for name in _PLAIN:
+        self.agent.extend(map(self.agents.add, by_name["agent"]))
+        self.finish.extend(map(self.finishes.add, by_name["finish"]))
+        self.tools.extend(map(self.toolsets.add, by_name["tools"]))
+        self.failure.extend(map(self.failures.add, by_name["failure"]))
+        for name in _COPIED:
             getattr(self, name).extend(by_name[name])
-        self._extend_fields(first, by_name["fields"])
+        records = by_name["fields"]
+        for name in {name: None for record in records for name in record}:
+            if name not in self.fields:
+                if len(self.fields) < MOST_FIELDS:
+                    self.fields[name] = array("d", [math.nan]) * first
+                elif len(self.more_fields) < _MOST_FIELD_NAMES:
+                    self.more_fields[name] = None
+        for name, column in self.fields.items():
+            column.extend([record.get(name, math.nan) for record in records])
 
     def publish(self) -> None:
         """Let readers see every row that was appended."""
         self.n_rows = len(self.offset)
 
-    def reward_of(self, row: int) -> float | None:
-        value = self.reward[row]
-        return None if math.isnan(value) else value
-
-    def task_label(self, row: int) -> str:
-        """What to call the task of a row: its index, or a short digest where rows are not numbered."""
+    def label_task(self, row: int) -> str:
+        """Return what to call the task of a row: its index, or a short digest where rows are not numbered."""
         task = self.task[row]
         return f"{task:012x}"[:8] if self.flags[row] & UNNUMBERED else str(task)
-
-    def arrays(self) -> "dict[str, array[Any]]":
-        """Every array by its name, but for the fields."""
-        return {name: getattr(self, name) for name in TYPECODES}
-
-    def _extend_fields(self, first: int, records: Sequence[Mapping[str, float]]) -> None:
-        for name in {name: None for record in records for name in record}:
-            if name not in self.fields:
-                if len(self.fields) < MOST_FIELDS:
-                    self.fields[name] = array("d", [math.nan]) * first
-                elif len(self.more_fields) < _MOST_NAMED:
-                    self.more_fields[name] = None
-        for name, column in self.fields.items():
-            column.extend([record.get(name, math.nan) for record in records])
-
-
-MOST_PROBLEMS = 1000
-LONGEST_LINE = 1 << 28
-_REASON_LENGTH = 200
 
 
 @dataclass(frozen=True)
@@ -175,23 +151,20 @@ class Scanner:
         return max(KINDS, key=lambda kind: self.kinds[kind]) if self.kinds else "other"
 
     def advance(self, file: BinaryIO, budget_bytes: int) -> bool:
-        """Read on for about `budget_bytes`; True if the end of the file was reached."""
+        """Read on for about `budget_bytes`; return whether the end of the file was reached."""
         file.seek(self.end)
         stop = self.end + budget_bytes
         at_end = self._close_tail(file)
         places: list[tuple[int, int, int]] = []
-        found: list[Facts] = []
+        found: list[RowFacts] = []
         while not at_end and self.end < stop:
-            at_end = self._take_line(file, places, found)
+            at_end = self._read_line(file, places, found)
         self.columns.extend(places, found)
         self.columns.publish()
         return at_end
 
-    def all_problems(self) -> list[LineProblem]:
-        return [*self.problems, self.torn] if self.torn else list(self.problems)
-
     def _close_tail(self, file: BinaryIO) -> bool:
-        """Step over the newline that the last row lacked; True if the file has not grown."""
+        """Step over the newline that the last row lacked; return whether the file has not grown."""
         if not self.tail_open:
             return False
         newline = file.read(1)
@@ -202,54 +175,42 @@ class Scanner:
             self.n_lines, self.tail_open = self.n_lines - 1, False  # more follows on the same line
         return not newline
 
-    def _take_line(self, file: BinaryIO, places: list[tuple[int, int, int]], found: list[Facts]) -> bool:
+    def _read_line(self, file: BinaryIO, places: list[tuple[int, int, int]], found: list[RowFacts]) -> bool:
+        """Read one line into `places` and `found`, or note its problem; return whether the file ends here."""
         raw = file.readline(LONGEST_LINE)
+        self.torn = None
         if not raw:
-            self.torn = None
             return True
-        line, size = self.n_lines + 1, len(raw)
-        if size == LONGEST_LINE and not raw.endswith(b"\n"):
-            size += _skip_line(file)
+        line, size, is_whole = self.n_lines + 1, len(raw), raw.endswith(b"\n")
+        if size == LONGEST_LINE and not is_whole:
+            while more := file.readline(1 << 22):
+                size += len(more)
+                if more.endswith(b"\n"):
+                    break
             self._note(LineProblem(line, self.end, size, f"the line is longer than {LONGEST_LINE} bytes"))
         elif not raw.isspace():
-            facts = self._facts(raw, line)
-            if facts is None and self.torn is not None:
-                return True
-            if facts is not None:
+            try:
+                facts = read_facts(parse_row(raw))
+            except ValueError as error:
+                if not is_whole:
+                    self.torn = LineProblem(line, self.end, size, "the last line was cut off", torn=True)
+                    return True
+                self._note(LineProblem(line, self.end, size, str(error)[:_REASON_LENGTH]))
+            else:
                 places.append((self.end, size, line))
                 found.append(facts)
                 self.kinds[facts.kind] += 1
-                self.tail_open = not raw.endswith(b"\n")
-        elif not raw.endswith(b"\n"):
+                self.tail_open = not is_whole
+        elif not is_whole:
             return True
-        self.torn, self.n_lines, self.end = None, line, self.end + size
+        self.n_lines, self.end = line, self.end + size
         return False
 
-    def _facts(self, raw: bytes, line: int) -> Facts | None:
-        self.torn = None
-        try:
-            return facts_of(loads_row(raw))
-        except ValueError as error:
-            torn = not raw.endswith(b"\n")
-            reason = "the last line was cut off" if torn else str(error)[:_REASON_LENGTH]
-            problem = LineProblem(line, self.end, len(raw), reason, torn)
-            if torn:
-                self.torn = problem
-            else:
-                self._note(problem)
-            return None
+    def list_problems(self) -> list[LineProblem]:
+        """Return the lines that cannot be shown, the first thousand of them."""
+        return [*self.problems, self.torn] if self.torn else list(self.problems)
 
     def _note(self, problem: LineProblem) -> None:
         self.n_problems += 1
         if len(self.problems) < MOST_PROBLEMS:
             self.problems.append(problem)
-
-
-def _skip_line(file: BinaryIO) -> int:
-    """Read past the end of the line; the number of bytes."""
-    skipped = 0
-    while more := file.readline(1 << 22):
-        skipped += len(more)
-        if more.endswith(b"\n"):
-            break
-    return skipped

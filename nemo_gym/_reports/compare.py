@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two rollouts block by block, up to where they part; two files task by task, and which did better on which.
+"""Compare two rollouts block by block, up to where they part, and two files task by task.
 
 Whether the difference between two files means anything is computed as `gym eval compare` does it.
 """
@@ -12,9 +12,8 @@ from typing import Literal
 from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.conversation import Block
 from nemo_gym._reports.index import Index
-from nemo_gym._reports.overview import spread
-from nemo_gym._reports.rollout import Rollout, preview_of
-from nemo_gym._reports.row_selection import group_rows, scored_rewards
+from nemo_gym._reports.rollout import Rollout, preview_question
+from nemo_gym._reports.row_selection import group_rows, list_scored_rewards, pick_evenly
 from nemo_gym._results.compare import RESAMPLES, Comparison, RunRewards, compare_rewards
 
 Winner = Literal["baseline", "run", "tie"]
@@ -91,28 +90,37 @@ class FileComparison:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _ScoredTask:
     label: str
     rewards: list[float]
     row: int
 
 
 def compare_rollouts(left: Rollout, right: Rollout) -> RolloutDiff:
-    """Where two rollouts, best of the same task, begin to differ."""
-    pairs = [_pair(one, other) for one, other in zip_longest(left.blocks, right.blocks)]
+    """Find where two rollouts, best of the same task, begin to differ."""
+    pairs = [_pair_blocks(one, other) for one, other in zip_longest(left.blocks, right.blocks)]
     first = next((number for number, pair in enumerate(pairs) if not pair.same), None)
     return RolloutDiff(left, right, pairs, first)
 
 
 def compare_files(baseline: Index, run: Index) -> FileComparison:
     """Match the scored tasks of two files, as far as they are indexed."""
-    before, after = _tasks(baseline), _tasks(run)
+    before, after = _list_scored_tasks(baseline), _list_scored_tasks(run)
     shared = before.keys() & after.keys()
-    matches = [_match(task, before[task], after[task]) for task in shared]
+    matches = []
+    for task in shared:
+        left, right = before[task], after[task]
+        n_left, n_right = len(left.rewards), len(right.rewards)
+        means = mean(left.rewards), mean(right.rewards)
+        matches.append(TaskMatch(task, left.label, *means, n_left, n_right, left.row, right.row))
     matches.sort(key=lambda match: (-abs(match.difference), match.task))
     statistics = None
     if shared:
-        statistics = compare_rewards(_rewards(baseline, before), _rewards(run, after), None, RESAMPLES, 0)
+        of_baseline, of_run = (
+            RunRewards(str(index.path), {task: one.rewards for task, one in tasks.items()}, {}, None)
+            for index, tasks in ((baseline, before), (run, after))
+        )
+        statistics = compare_rewards(of_baseline, of_run, None, RESAMPLES, 0)
     return FileComparison(
         baseline=str(baseline.path),
         run=str(run.path),
@@ -120,71 +128,51 @@ def compare_files(baseline: Index, run: Index) -> FileComparison:
         only_in_baseline=sorted(before.keys() - shared),
         only_in_run=sorted(after.keys() - shared),
         statistics=statistics,
-        note=_note(baseline, run, matches),
+        note=_note_caveats(baseline, run, matches),
     )
 
 
-def first_difference(one: str, other: str) -> int | None:
-    """The position of the first character that differs; None for equal texts."""
+def find_first_difference(one: str, other: str) -> int | None:
+    """Return the position of the first character that differs; None for equal texts."""
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))
 
 
-def _pair(left: Block | None, right: Block | None) -> BlockPair:
+def _pair_blocks(left: Block | None, right: Block | None) -> BlockPair:
     if left is None or right is None:
         return BlockPair(left, right, same=False, at=None)
     alike = (left.kind, left.name, left.images) == (right.kind, right.name, right.images)
-    at = first_difference(left.text, right.text)
+    at = find_first_difference(left.text, right.text)
     return BlockPair(left, right, same=alike and at is None, at=at if left.kind == right.kind else None)
 
 
-def _tasks(index: Index) -> dict[int, _Task]:
-    """The scored tasks of a file; agents are put together, as a comparison of runs does."""
-    columns = index.columns
-    groups = group_rows(columns, range(columns.n_rows))
-    found: dict[int, _Task] = {}
-    for place in range(len(groups)):
-        rows = groups.rows_of(place)
-        if rewards := scored_rewards(columns, rows):
-            known = found.setdefault(columns.task[rows[0]], _Task(columns.task_label(rows[0]), [], rows[0]))
+def _list_scored_tasks(index: Index) -> dict[int, _ScoredTask]:
+    """Return the scored tasks of a file; agents are put together, as a comparison of runs does."""
+    columns, found = index.columns, dict[int, _ScoredTask]()
+    for rows in group_rows(columns, range(columns.n_rows)):
+        if rewards := list_scored_rewards(columns, rows):
+            first = rows[0]
+            known = found.setdefault(columns.task[first], _ScoredTask(columns.label_task(first), [], first))
             known.rewards.extend(rewards)
     return found
 
 
-def _match(task: int, before: _Task, after: _Task) -> TaskMatch:
-    return TaskMatch(
-        task=task,
-        task_label=before.label,
-        baseline_mean=mean(before.rewards),
-        run_mean=mean(after.rewards),
-        n_baseline=len(before.rewards),
-        n_run=len(after.rewards),
-        baseline_row=before.row,
-        run_row=after.row,
-    )
-
-
-def _rewards(index: Index, tasks: dict[int, _Task]) -> RunRewards:
-    return RunRewards(str(index.path), {task: one.rewards for task, one in tasks.items()}, {}, None)
-
-
-def _note(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> str:
-    """Files are matched by task index: say so if tasks of one index ask different things."""
+def _note_caveats(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> str:
+    """Return what to keep in mind, as that tasks of one index, by which files are matched, ask different things."""
     if not matches:
         return "The files have no scored task in common."
-    if not (baseline.progress().complete and run.progress().complete):
+    if not (baseline.progress.complete and run.progress.complete):
         return "The files are still being read: this is how they compare so far."
-    checked = spread(matches, _CHECKED)
-    different = sum(_asks(baseline, one.baseline_row) != _asks(run, one.run_row) for one in checked)
+    checked = pick_evenly(matches, _CHECKED)
+    different = sum(
+        preview_question(baseline.read_row(one.baseline_row)) != preview_question(run.read_row(one.run_row))
+        for one in checked
+    )
     if not different:
         return ""
     return (
         f"Tasks are matched by their index, but {different} of {len(checked)} that were looked at ask different "
         f"things: perhaps the prompts differ, or the files come from different inputs."
     )
-
-
-def _asks(index: Index, row: int) -> str:
-    return preview_of(index.read(row))

@@ -14,15 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym._reports.compare import compare_files
-from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, element, joined, table
-from nemo_gym._reports.html_files import file_comparison_html, overview_html, problems_html
-from nemo_gym._reports.html_rollout import rollout_html
+from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, element, join, table
+from nemo_gym._reports.html_files import render_file_comparison, render_overview, render_problems
+from nemo_gym._reports.html_rollout import render_rollout
 from nemo_gym._reports.index import Index, ReportError
-from nemo_gym._reports.overview import failures_beside, overview, spread
+from nemo_gym._reports.overview import make_overview
 from nemo_gym._reports.rollout import Preview, Rollout, preview_row, read_rollout
 from nemo_gym._reports.row_facts import FAILED, SCORED
-from nemo_gym._reports.run_files import RunFiles
-from nemo_gym._results.metric_rows import number_text as shown
+from nemo_gym._reports.row_selection import pick_evenly
+from nemo_gym._reports.run_files import RunFiles, open_failures
+from nemo_gym._results.metric_rows import number_text
 from nemo_gym._util.files import write_atomically
 
 ROLLOUTS = 100
@@ -33,6 +34,8 @@ _PAGES = "rollouts"
 
 @dataclass(frozen=True)
 class ExportedReport:
+    """What was written."""
+
     index: Path
     """The page to open."""
     n_rollouts: int
@@ -40,17 +43,17 @@ class ExportedReport:
 
 
 @dataclass(frozen=True)
-class _File:
+class _ReportedFile:
     index: Index
     run_files: RunFiles
-    failures: Index | None = None
-    is_beside: bool = False
+    failures: Index | None
+    is_beside: bool
     """It holds the failures of another one, which shows the overview of both."""
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """A rollout that gets a page."""
+class _ChosenRow:
+    """A row that gets a page."""
 
     file: int
     row: int
@@ -67,31 +70,36 @@ def export_report(
     rows: Mapping[int, Sequence[int]] | None = None,
     rollouts: int = ROLLOUTS,
 ) -> ExportedReport:
-    """Write a report on files, and on the failures beside them, into `directory`; waits until they are read.
+    """Write a report on files, and on the failures beside them, into `directory`; wait until they are read.
 
     `rows`: the rows of each file (by its number) that get a page. A file that is not named there gets `rollouts` pages:
-    the best, the worst, failures and a selection between. ReportError if the folder holds anything but a report.
+    the best, the worst, failures and a selection between. Raise ReportError if the folder holds anything but a report.
     """
     if not named_files:
         raise ReportError("a report needs at least one file")
     target = Path(directory)
     _require_free(target)
     with ExitStack() as opened:
-        files = [_File(index, RunFiles(index), _open_failures(index, opened)) for index in named_files]
-        named_paths = {index.path for index in named_files}
-        beside = [file.failures for file in files if file.failures and file.failures.path not in named_paths]
-        files += [_File(index, RunFiles(index), is_beside=True) for index in beside]
+        files = []
+        for index in named_files:
+            failures = open_failures(index)
+            if failures is not None:
+                opened.enter_context(failures).wait()
+            files.append(_ReportedFile(index, RunFiles(index), failures, is_beside=False))
+        paths = {index.path for index in named_files}
+        beside = [file.failures for file in files if file.failures and file.failures.path not in paths]
+        files += [_ReportedFile(index, RunFiles(index), None, is_beside=True) for index in beside]
         for file in files:
             opened.callback(file.run_files.close)
             file.index.wait()
         named = rows or {}
         chosen = [
-            _Chosen(number, row)
+            _ChosenRow(number, row)
             for number, file in enumerate(files)
             for row in (named[number] if number in named else choose_rows(file.index, rollouts))
         ]
         try:
-            return _write(files, chosen, target)
+            return _write_report(files, chosen, target)
         except OSError as error:
             raise ReportError(
                 f"the report in {str(target)!r} could not be written: {error.strerror or error}"
@@ -99,15 +107,15 @@ def export_report(
 
 
 def choose_rows(index: Index, limit: int) -> list[int]:
-    """At most `limit` rows: some failures, and scored ones evenly from the worst to the best; in file order."""
+    """Choose at most `limit` rows: some failures, and scored ones evenly from the worst to the best; in file order."""
     columns = index.columns
     everything = range(columns.n_rows)
     failed = [row for row in everything if columns.flags[row] & FAILED]
     scored = sorted((row for row in everything if columns.flags[row] & SCORED), key=columns.reward.__getitem__)
     if len(everything) <= limit or not (scored or failed):
-        return spread(everything, limit)
-    failures = spread(failed, max(limit // 4, limit - len(scored)))
-    return sorted([*failures, *spread(scored, limit - len(failures))])
+        return pick_evenly(everything, limit)
+    failures = pick_evenly(failed, max(limit // 4, limit - len(scored)))
+    return sorted([*failures, *pick_evenly(scored, limit - len(failures))])
 
 
 def _require_free(target: Path) -> None:
@@ -124,88 +132,77 @@ def _require_free(target: Path) -> None:
         )
 
 
-def _open_failures(index: Index, opened: ExitStack) -> Index | None:
-    failures = failures_beside(index)
-    if failures is not None:
-        opened.enter_context(failures).wait()
-    return failures
-
-
-def _write(files: Sequence[_File], chosen: Sequence[_Chosen], target: Path) -> ExportedReport:
+def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], target: Path) -> ExportedReport:
     target.mkdir(parents=True, exist_ok=True)
     pages = target / _PAGES
     if pages.is_dir():
         shutil.rmtree(pages)  # of the report before
     size, entries = 0, []
-    for place, one in enumerate(chosen):
+    for position, one in enumerate(chosen):
         file = files[one.file]
-        row, planned = file.index.read(one.row), file.run_files.read_planned(one.row)
+        row, planned = file.index.read_row(one.row), file.run_files.read_planned(one.row)
         rollout = read_rollout(row, planned)
-        size += _save(pages / one.name, _rollout_page(file.index, chosen, place, rollout))
-        entries.append(_entry(one, rollout, preview_row(row, planned)))
-    size += _save(target / _INDEX, _index_page(files, chosen, entries))
+        content = _make_navigation(file.index, chosen, position) + render_rollout(rollout)
+        size += _write_page(pages / one.name, f"{rollout.title} · {file.index.name}", Html(content))
+        entries.append(_list_entry_cells(one, rollout, preview_row(row, planned)))
+    runs = [file.index for file in files if not file.is_beside]
+    parts = [part for number in range(len(files)) for part in _render_file(files[number], number, chosen, entries)]
+    if len(runs) > 1:
+        parts.append(element("h1", "Compared"))
+        parts += [Html(render_file_comparison(compare_files(runs[0], run))) for run in runs[1:]]
+    title = " and ".join(index.name for index in runs)
+    size += _write_page(target / _INDEX, title, element("div", *parts, class_="ngv ngv-wide"))
     return ExportedReport(target / _INDEX, len(chosen), size)
 
 
-def _index_page(files: Sequence[_File], chosen: Sequence[_Chosen], entries: Sequence[list[str]]) -> str:
-    parts: list[str] = []
-    for number, file in enumerate(files):
-        index = file.index
+def _render_file(
+    file: _ReportedFile, number: int, chosen: Sequence[_ChosenRow], entries: Sequence[list[str]]
+) -> list[Html]:
+    """Render what the first page says of a file."""
+    index = file.index
+    parts = [element("h1", index.name), element("p", str(index.path), class_="ngv-soft")]
+    if not file.is_beside:
         addresses = {one.row: f"{_PAGES}/{one.name}" for one in chosen if one.file == number}
-        parts.append(element("h1", index.name))
-        parts.append(element("p", str(index.path), class_="ngv-soft"))
-        if not file.is_beside:
-            parts.append(_overview(file, addresses))
-        listed = [entry for one, entry in zip(chosen, entries, strict=True) if one.file == number]
-        if listed:
-            heading = "Rollouts" if len(listed) == index.n_rows else f"Rollouts ({len(listed)} of {index.n_rows:,})"
-            names = ["rollout", "agent", "reward", "asked last", "answer", "target"]
-            parts += [element("h2", heading), table(names, listed, numbers=(2,))]
-    runs = [file.index for file in files if not file.is_beside]
-    if len(runs) > 1:
-        parts.append(element("h1", "Compared"))
-        parts += [Html(file_comparison_html(compare_files(runs[0], run))) for run in runs[1:]]
-    title = " and ".join(index.name for index in runs)
-    return _page(title, element("div", *parts, class_="ngv ngv-wide"))
+        parts.append(Html(render_overview(make_overview(index, file.failures), addresses.get)))
+        parts.append(Html(render_problems(index.problems, index.progress.n_problems)))
+    listed = [entry for one, entry in zip(chosen, entries, strict=True) if one.file == number]
+    if listed:
+        heading = "Rollouts" if len(listed) == index.n_rows else f"Rollouts ({len(listed)} of {index.n_rows:,})"
+        names = ["rollout", "agent", "reward", "asked last", "answer", "target"]
+        parts += [element("h2", heading), table(names, listed, numbers=(2,))]
+    return parts
 
 
-def _overview(file: _File, addresses: Mapping[int, str]) -> Html:
-    made = overview_html(overview(file.index, file.failures), addresses.get)
-    return joined([Html(made), Html(problems_html(file.index.problems(), file.index.progress().n_problems))])
-
-
-def _entry(one: _Chosen, rollout: Rollout, preview: Preview) -> list[str]:
-    score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else shown(rollout.reward)
+def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> list[str]:
+    score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else number_text(rollout.reward)
     mood = "bad" if rollout.failure or (rollout.reward or 0) <= 0 else "good" if (rollout.reward or 0) >= 1 else ""
     title = rollout.title if rollout.task is not None else f"{rollout.title} {one.row + 1}"
     badges = [element("span", score, class_=f"ngv-badge {mood}")] if score else []
     badges += [element("span", "cut off", class_="ngv-badge mid")] if rollout.cut_off else []
     badges += [element("span", "crashed tool", class_="ngv-badge bad")] if rollout.tool_errors else []
+    texts = (preview.asked, preview.answer, preview.target)
     return [
         element("a", title, href=f"{_PAGES}/{one.name}"),
         rollout.agent or "",
-        joined(badges),
-        *(
-            element("span", text, class_="ngv-clip", title=text)
-            for text in (preview.asked, preview.answer, preview.target)
-        ),
+        join(badges),
+        *(element("span", text, class_="ngv-clip", title=text) for text in texts),
     ]
 
 
-def _rollout_page(index: Index, chosen: Sequence[_Chosen], place: int, rollout: Rollout) -> str:
+def _make_navigation(index: Index, chosen: Sequence[_ChosenRow], position: int) -> Html:
     links = [element("a", "Overview", href=f"../{_INDEX}"), element("span", index.name, class_="ngv-soft")]
-    beside = (("prev", "‹ Previous", place - 1), ("next", "Next ›", place + 1))
+    beside = (("prev", "‹ Previous", position - 1), ("next", "Next ›", position + 1))
     steps = [
         element("a", label, href=chosen[other].name, rel=rel)
         for rel, label, other in beside
         if 0 <= other < len(chosen)
     ]
     navigation = element("nav", *links, element("span", class_="ngv-push"), *steps, class_="ngv-nav")
-    content = element("div", navigation, class_="ngv") + rollout_html(rollout)
-    return _page(f"{rollout.title} · {index.name}", Html(content))
+    return element("div", navigation, class_="ngv")
 
 
-def _page(title: str, content: Html) -> str:
+def _write_page(path: Path, title: str, content: Html) -> int:
+    """Write a whole page; return its size in bytes."""
     digest = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     head = [
@@ -217,10 +214,6 @@ def _page(title: str, content: Html) -> str:
         element("style", Html(STYLE)),
     ]
     body = element("body", content, element("script", Html(SCRIPT)), class_="ngv-page")
-    return f'<!doctype html>\n<html lang="en">{element("head", *head)}{body}</html>\n'
-
-
-def _save(path: Path, page: str) -> int:
-    content = page.encode()
-    write_atomically(path, content)
-    return len(content)
+    page = f'<!doctype html>\n<html lang="en">{element("head", *head)}{body}</html>\n'.encode()
+    write_atomically(path, page)
+    return len(page)

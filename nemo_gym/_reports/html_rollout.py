@@ -1,147 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rollout as HTML, for the viewer's page and for reports alike.
 
-What a model, a tool or a dataset wrote is always shown as the text it is. The other pieces of a page come from the
-modules beside this one and are named here, so that there is one place to import them from.
+What a model, a tool or a dataset wrote is always shown as the text it is.
 """
 
 from collections.abc import Iterator
 from typing import Any
 
-from nemo_gym._reports.conversation import Block, ModelCall, pretty
-from nemo_gym._reports.html_elements import Html, element, folded, joined, json_text, table
-from nemo_gym._reports.html_scoring import scoring_html, task_fields_html
+import orjson
+
+from nemo_gym._reports.conversation import Block, ModelCall, format_json
+from nemo_gym._reports.html_elements import Html, element, fold, join, render_json, soft, table
+from nemo_gym._reports.html_scoring import render_field, render_scoring
 from nemo_gym._reports.rollout import FailureInfo, Rollout
-from nemo_gym._reports.tokens import TOKEN_LIMIT, tokens_html
-from nemo_gym._results.metric_rows import number_text as shown
+from nemo_gym._reports.tokens import TOKEN_LIMIT, render_tokens
+from nemo_gym._results.metric_rows import number_text
 
 # Indenting puts every token id on a line of its own: beyond this the row is shown as it stands in the file.
 _MOST_INDENTED = 1 << 20
 _MOST_RAW = 1 << 22
-_FIRST_NUMBER = 4
-"""The columns of the table of calls from here on are numbers."""
 _NOT_RECORDED = "not recorded"
 _CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
 _CUT_OFF = {"max_steps": "cut off at the most steps that its agent takes", "length": "cut off at the longest output"}
 
+_TEXT_SHOWN = 3000
+# Beyond this nobody reads on a page, and the page would become slow.
+_MOST_TEXT = 200_000
+_PEEK = 140
 
-def rollout_html(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
-    """Everything about a rollout."""
-    tokens = None
+
+def render_rollout(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
+    """Render everything about a rollout."""
+    folds = []
+    if fields := rollout.scoring.task_fields:
+        folds.append(fold(f"Task fields ({len(fields)})", *(render_field(name, value) for name, value in fields)))
+    if rollout.settings:
+        folds.append(fold("Sampling params", element("pre", render_json(format_json(rollout.settings)))))
+    if rollout.tools:
+        tools = [fold(_name_tool(tool), element("pre", render_json(format_json(tool)))) for tool in rollout.tools]
+        folds.append(fold(f"Tools ({len(tools)})", *tools))
     if rollout.tokens is not None:
-        tokens = folded(
-            f"Tokens ({len(rollout.tokens.tokens):,})", element("div", tokens_html(rollout.tokens, token_limit))
-        )
-    after = [_calls(rollout), element("div", *_folds(rollout), tokens, _raw(rollout), class_="ngv-folds")]
-    return element("div", _header(rollout), scoring_html(rollout), *_conversation(rollout), *after, class_="ngv")
-
-
-def _calls(rollout: Rollout) -> Html | None:
-    """The calls to the model; for a rollout without captured calls, what is known of them together."""
-    if rollout.kind not in ("rollouts", "failures"):
-        return None
-    heading = element("h2", "Model calls")
-    if not rollout.calls:
-        usage = rollout.usage
-        known = (("tokens in", _count(usage.get("input_tokens"))), ("tokens out", _count(usage.get("output_tokens"))))
-        said = [f"{name} {value or _NOT_RECORDED}" for name, value in known]
-        said += [f"finish {rollout.finish_reason or _NOT_RECORDED}", f"time {_NOT_RECORDED}"]
-        together = element("p", f"Not recorded one by one. Together: {', '.join(said)}.", class_="ngv-soft")
-        return joined(
-            [
-                heading,
-                together,
-                element("p", "To record them, add ", element("code", _CAPTURE), " to the run.", class_="ngv-soft"),
-            ]
-        )
-    names = [
-        "call",
-        "model",
-        "status",
-        "finish",
-        "time",
-        "first byte",
-        "tokens in",
-        "cached",
-        "tokens out",
-        "reasoning",
-    ]
-    rows = [_call(call) for call in rollout.calls]
-    always = ("call", "status", "finish", "time", "tokens in", "tokens out")
-    told = [place for place, name in enumerate(names) if name in always or any(row[place] for row in rows)]
-    numbers = [column for column, place in enumerate(told) if place >= _FIRST_NUMBER]
-    missing = element("span", _NOT_RECORDED, class_="ngv-soft")
-    shown_rows = [[row[place] or missing for place in told] for row in rows]
-    return joined([heading, table([names[place] for place in told], shown_rows, numbers=numbers)])
-
-
-def _header(rollout: Rollout) -> Html:
-    head = element("div", element("h1", rollout.title), _reward(rollout), *_troubles(rollout), class_="ngv-head")
-    facts = [element("span", f"{name} ", element("b", value)) for name, value in _facts(rollout)]
-    return joined(
-        [
-            head,
-            element("div", *facts, class_="ngv-facts") if facts else None,
-            _failure(rollout.failure) if rollout.failure else None,
-            _cut_off(rollout) if rollout.cut_off else None,
-            _tool_errors(rollout) if rollout.tool_errors else None,
-        ]
+        tokens = element("div", render_tokens(rollout.tokens, token_limit))
+        folds.append(fold(f"Tokens ({len(rollout.tokens.tokens):,})", tokens))
+    folds.append(_render_row(rollout.row))
+    return element(
+        "div",
+        *_render_header(rollout),
+        render_scoring(rollout),
+        *_render_conversation(rollout),
+        _render_calls(rollout) if rollout.is_played else None,
+        element("div", *folds, class_="ngv-folds"),
+        class_="ngv",
     )
 
 
-def _reward(rollout: Rollout) -> Html:
+def render_reward(rollout: Rollout) -> Html:
+    """Render the reward or the kind of failure, coloured by how good it is."""
     if rollout.failure is not None:
         return element("span", f"failed: {rollout.failure.kind}", class_="ngv-reward bad")
     if rollout.reward is None:
         return element("span", "not scored", class_="ngv-reward")
     mood = "good" if rollout.reward >= 1 else "bad" if rollout.reward <= 0 else "mid"
     label = "mean reward" if rollout.kind == "profile" else "reward"
-    return element("span", f"{label} {shown(rollout.reward)}", class_=f"ngv-reward {mood}")
+    return element("span", f"{label} {number_text(rollout.reward)}", class_=f"ngv-reward {mood}")
 
 
-def _troubles(rollout: Rollout) -> Iterator[Html]:
+def _render_header(rollout: Rollout) -> Iterator[Html]:
+    badges = [render_reward(rollout)]
     if rollout.cut_off:
-        yield element("span", f"cut off: {rollout.cut_off}", class_="ngv-reward mid")
+        badges.append(element("span", f"cut off: {rollout.cut_off}", class_="ngv-reward mid"))
     if n := len(rollout.tool_errors):
-        yield element("span", "1 crashed tool call" if n == 1 else f"{n} crashed tool calls", class_="ngv-reward bad")
+        text = "1 crashed tool call" if n == 1 else f"{n} crashed tool calls"
+        badges.append(element("span", text, class_="ngv-reward bad"))
+    yield element("div", element("h1", rollout.title), *badges, class_="ngv-head")
+    facts = [element("span", f"{name} ", element("b", value)) for name, value in _iter_facts(rollout)]
+    if facts:
+        yield element("div", *facts, class_="ngv-facts")
+    if rollout.failure:
+        yield _render_failure(rollout.failure)
+    if rollout.cut_off:
+        said = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
+        yield element("p", f"This rollout did not end by itself: it was {said}.", class_="ngv-warning", role="alert")
+    if rollout.tool_errors:
+        lines = [
+            element("div", element("b", one.tool), f" crashed with status {one.status}: ", element("span", one.message))
+            for one in rollout.tool_errors
+        ]
+        yield element("div", *lines, class_="ngv-failure", role="alert")
 
 
-def _cut_off(rollout: Rollout) -> Html:
-    said = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
-    return element("p", f"This rollout did not end by itself: it was {said}.", class_="ngv-warning", role="alert")
-
-
-def _tool_errors(rollout: Rollout) -> Html:
-    lines = [
-        element(
-            "div", element("b", error.tool), f" crashed with status {error.status}: ", element("span", error.message)
-        )
-        for error in rollout.tool_errors
-    ]
-    return element("div", *lines, class_="ngv-failure", role="alert")
-
-
-def _facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
-    usage, played = rollout.usage, rollout.kind in ("rollouts", "failures")
-    unknown = _NOT_RECORDED if played else None
+def _iter_facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
+    usage, unknown = rollout.usage, _NOT_RECORDED if rollout.is_played else ""
     finish = f"cut off ({rollout.cut_off})" if rollout.cut_off else rollout.finish_reason or unknown
     times = [call.latency_ms for call in rollout.calls if call.latency_ms is not None]
     known = (
         ("agent", rollout.agent),
         ("model", rollout.model),
         ("finish", finish),
-        ("time in model calls", _milliseconds(sum(times)) if times else unknown),
-        ("tokens in", _count(usage.get("input_tokens")) or unknown),
-        ("tokens out", _count(usage.get("output_tokens")) or unknown),
+        ("time in model calls", _format_time(sum(times)) if times else unknown),
+        ("tokens in", _format_count(usage.get("input_tokens")) or unknown),
+        ("tokens out", _format_count(usage.get("output_tokens")) or unknown),
         ("response", rollout.response_id),
     )
     return ((name, value) for name, value in known if value)
 
 
-def _failure(failure: FailureInfo) -> Html:
+def _render_failure(failure: FailureInfo) -> Html:
     said = [f"at {failure.boundary}" if failure.boundary else ""]
-    attempts = "1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts"
-    said.append(attempts if failure.attempts is not None else "")
+    if failure.attempts is not None:
+        said.append("1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts")
     said.append(f"{failure.elapsed_s:g} s" if failure.elapsed_s is not None else "")
     said.append("" if failure.retryable is None else "worth another try" if failure.retryable else "not retryable")
     said.append("never to be tried again" if failure.terminal else "")
@@ -150,17 +117,8 @@ def _failure(failure: FailureInfo) -> Html:
     return element("div", element("b", failure.kind), " ", where, message, class_="ngv-failure", role="alert")
 
 
-def _folds(rollout: Rollout) -> Iterator[Html | None]:
-    yield task_fields_html(rollout.scoring.task_fields)
-    if rollout.settings:
-        yield folded("Sampling params", element("pre", json_text(pretty(rollout.settings))))
-    if rollout.tools:
-        tools = [folded(_tool_name(tool), element("pre", json_text(pretty(tool)))) for tool in rollout.tools]
-        yield folded(f"Tools ({len(tools)})", *tools)
-
-
-def _conversation(rollout: Rollout) -> Iterator[Html]:
-    """What the model was given, and what came of it; a reader must not take one for the other."""
+def _render_conversation(rollout: Rollout) -> Iterator[Html]:
+    """Render what the model was given, and what came of it; a reader must not take one for the other."""
     numbered = list(enumerate(rollout.blocks, 1))
     given = [(number, block) for number, block in numbered if not block.generated]
     made = [(number, block) for number, block in numbered if block.generated]
@@ -168,65 +126,87 @@ def _conversation(rollout: Rollout) -> Iterator[Html]:
     for heading, name, blocks in (("Prompt", "ngv-given", given), (until, "ngv-made", made)):
         if blocks:
             yield element("h2", heading)
-            yield element("div", *(block_html(block, f"block-{number}") for number, block in blocks), class_=name)
-    if not made and rollout.kind in ("rollouts", "failures"):
+            yield element("div", *(render_block(block, f"block-{number}") for number, block in blocks), class_=name)
+    if not made and rollout.is_played:
         note = "What the model said until then was not recorded." if rollout.failure else "The response holds nothing."
-        yield joined([element("h2", until), element("p", note, class_="ngv-soft")])
+        yield join([element("h2", until), soft(note)])
 
 
-def _raw(rollout: Rollout) -> Html:
-    text, cut = rollout.raw_json(), 0
-    if len(text) > _MOST_INDENTED:
-        text = rollout.compact_json()
-        text, cut = text[:_MOST_RAW], max(len(text) - _MOST_RAW, 0)
-    button = element("button", "Copy", type="button", class_="ngv-copy", data_ngv_copy=True)
-    note = element("p", f"{cut:,} more characters are in the file.", class_="ngv-soft") if cut else None
-    return folded("Raw JSON", element("div", button, element("pre", json_text(text)), class_="ngv-raw"), note)
+def _render_calls(rollout: Rollout) -> Html:
+    """Render the calls to the model; for a rollout without captured calls, what is known of them together."""
+    heading = element("h2", "Model calls")
+    if not rollout.calls:
+        usage = rollout.usage
+        known = (("in", _format_count(usage.get("input_tokens"))), ("out", _format_count(usage.get("output_tokens"))))
+        said = [f"tokens {name} {value or _NOT_RECORDED}" for name, value in known]
+        said += [f"finish {rollout.finish_reason or _NOT_RECORDED}", f"time {_NOT_RECORDED}"]
+        together = soft(f"Not recorded one by one. Together: {', '.join(said)}.")
+        return join(
+            [heading, together, soft(join(["To record them, add ", element("code", _CAPTURE), " to the run."]))]
+        )
+    rows = [_list_call_cells(call) for call in rollout.calls]
+    always = ("call", "status", "finish", "time", "tokens in", "tokens out")
+    names = [name for name in rows[0] if name in always or any(row[name] for row in rows)]
+    words = ("call", "model", "status", "finish")
+    numbers = [column for column, name in enumerate(names) if name not in words]
+    missing = element("span", _NOT_RECORDED, class_="ngv-soft")
+    return join([heading, table(names, [[row[name] or missing for name in names] for row in rows], numbers=numbers)])
 
 
-def _call(call: ModelCall) -> list[str]:
+def _list_call_cells(call: ModelCall) -> dict[str, str]:
     failed = call.error is not None or (call.status_code or 0) >= 400
     status = " ".join(filter(None, [str(call.status_code or ""), call.error]))
-    return [
-        str(call.number),
-        call.model or "",
-        element("span", status, class_=f"ngv-badge {'bad' if failed else 'good'}") if status else "",
-        call.finish_reason or "",
-        _milliseconds(call.latency_ms),
-        _milliseconds(call.ttft_ms),
-        _count(call.input_tokens) or "",
-        _count(call.cached_tokens) or "",
-        _count(call.output_tokens) or "",
-        _count(call.reasoning_tokens) or "",
-    ]
+    return {
+        "call": str(call.number),
+        "model": call.model or "",
+        "status": element("span", status, class_=f"ngv-badge {'bad' if failed else 'good'}") if status else "",
+        "finish": call.finish_reason or "",
+        "time": _format_time(call.latency_ms),
+        "first byte": _format_time(call.ttft_ms),
+        "tokens in": _format_count(call.input_tokens),
+        "cached": _format_count(call.cached_tokens),
+        "tokens out": _format_count(call.output_tokens),
+        "reasoning": _format_count(call.reasoning_tokens),
+    }
 
 
-def _milliseconds(value: float | None) -> str:
-    if value is None:
+def _render_row(row: dict[str, Any]) -> Html:
+    text, cut = format_json(row), 0
+    if len(text) > _MOST_INDENTED:
+        text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+        text, cut = text[:_MOST_RAW], max(len(text) - _MOST_RAW, 0)
+    button = element("button", "Copy", type="button", class_="ngv-copy", data_ngv_copy=True)
+    note = soft(f"{cut:,} more characters are in the file.") if cut else None
+    return fold("Raw JSON", element("div", button, element("pre", render_json(text)), class_="ngv-raw"), note)
+
+
+def _format_time(ms: float | None) -> str:
+    if ms is None:
         return ""
-    return f"{value:.0f} ms" if value < 1000 else f"{value / 1000:.1f} s"
+    return f"{ms:.0f} ms" if ms < 1000 else f"{ms / 1000:.1f} s"
 
 
-def _count(value: Any) -> str | None:
-    return f"{value:,}" if type(value) is int else None
+def _format_count(value: Any) -> str:
+    return f"{value:,}" if type(value) is int else ""
 
 
-def _tool_name(tool: dict[str, Any]) -> str:
-    named = tool.get("name") or tool.get("type")
-    return named if isinstance(named, str) else "tool"
+def _name_tool(tool: dict[str, Any]) -> str:
+    name = tool.get("name") or tool.get("type")
+    return name if isinstance(name, str) else "tool"
 
 
-_SHOWN = 3000
-# Beyond this nobody reads on a page, and the page would become slow.
-_MOST = 200_000
-_PEEK = 140
+# --- one block of the conversation ------------------------------------------------------------------------------------
 
 
-def block_html(block: Block, anchor: str | None = None, *, mark: int | None = None, opened: bool = False) -> Html:
-    """A block; `mark` is the character where it begins to differ from another, `opened` unfolds a thought."""
-    classes = f"ngv-block ngv-{block.kind}" + ("" if block.text or block.images else " empty")
+def render_block(block: Block, anchor: str | None = None, *, mark: int | None = None, opened: bool = False) -> Html:
+    """Render a block: coloured by who speaks, thoughts and the rest of long texts folded away.
+
+    `mark` is the character where it begins to differ from another, `opened` unfolds a thought.
+    """
     # A turn of an example looks like the model's own, but was put into its mouth.
     is_example = not block.generated and block.kind in ("assistant", "reasoning", "tool_call", "tool_output")
+    classes = f"ngv-block ngv-{block.kind}" + ("" if block.text or block.images else " empty")
+    classes += (" given" if is_example else "") + (" crashed" if block.error else "")
     heading = [element("span", block.title, class_="ngv-role", title=block.call_id)]
     if block.kind == "tool_output" and block.name:
         heading.append(element("span", block.name, class_="ngv-title"))
@@ -234,51 +214,40 @@ def block_html(block: Block, anchor: str | None = None, *, mark: int | None = No
         heading.append(element("span", "given, not generated", class_="ngv-badge"))
     if block.error:
         heading.append(element("span", block.error, class_="ngv-badge bad"))
-    if note := _note(block):
+    notes = ["" if block.status == "completed" else block.status or ""]
+    notes.append(f"{block.n_tokens:,} tokens" if block.n_tokens is not None else "")
+    if note := " · ".join(filter(None, notes)):
         heading.append(element("span", note, class_="ngv-note"))
-    classes += (" given" if is_example else "") + (" crashed" if block.error else "")
-    body = [*_text(block, mark), *(element("img", src=image, alt="a picture in the row") for image in block.images)]
+    images = (element("img", src=image, alt="a picture in the row") for image in block.images)
+    body = [*_render_block_text(block, mark), *images]
     if block.kind == "reasoning":
-        heading.append(element("span", _peek(block.text), class_="ngv-peek"))
-        return element("details", element("summary", *heading), *body, class_=classes, id=anchor, open=opened)
+        line = " ".join(block.text[: 4 * _PEEK].split())
+        peek = line if len(line) <= _PEEK else f"{line[: _PEEK - 1]}…"
+        summary = element("summary", *heading, element("span", peek, class_="ngv-peek"))
+        return element("details", summary, *body, class_=classes, id=anchor, open=opened)
     return element("section", element("header", *heading), *body, class_=classes, id=anchor)
 
 
-def _note(block: Block) -> str:
-    status = "" if block.status == "completed" else block.status or ""
-    return " · ".join(filter(None, [status, f"{block.n_tokens:,} tokens" if block.n_tokens is not None else ""]))
-
-
-def _peek(text: str) -> str:
-    line = " ".join(text[: 4 * _PEEK].split())
-    return line if len(line) <= _PEEK else f"{line[: _PEEK - 1]}…"
-
-
-def _text(block: Block, mark: int | None) -> list[Html]:
-    """The text, in two parts where it is long: the second is folded."""
-    text, cut = block.text[:_MOST], len(block.text) - _MOST
-    at = len(text) if len(text) <= _SHOWN + _SHOWN // 3 else _break(text)
-    parts = [_part(block, text[:at], mark)]
+def _render_block_text(block: Block, mark: int | None) -> Iterator[Html]:
+    """Render the text, in two parts where it is long: the second is folded."""
+    text, cut, at = block.text[:_MOST_TEXT], len(block.text) - _MOST_TEXT, len(block.text)
+    if len(text) > _TEXT_SHOWN + _TEXT_SHOWN // 3:
+        # A good place to cut is the end of a line near the limit, if there is one.
+        at = text.rfind("\n", _TEXT_SHOWN - _TEXT_SHOWN // 3, _TEXT_SHOWN) + 1 or _TEXT_SHOWN
+    yield _render_part(block, text[:at], mark)
     if at < len(text):
-        later = mark is not None and mark >= at
-        rest = _part(block, text[at:], mark - at if later and mark is not None else None)
-        label = f"Show {len(text) - at:,} more characters"
-        parts.append(folded(label, rest, opened=later, class_="ngv-more"))
+        rest = _render_part(block, text[at:], None if mark is None else mark - at)
+        is_marked = mark is not None and mark >= at
+        yield fold(f"Show {len(text) - at:,} more characters", rest, opened=is_marked, class_="ngv-more")
     if cut > 0:
-        parts.append(element("p", f"{cut:,} more characters are in the raw JSON.", class_="ngv-text ngv-soft"))
-    return parts
+        yield element("p", f"{cut:,} more characters are in the raw JSON.", class_="ngv-text ngv-soft")
 
 
-def _break(text: str) -> int:
-    """A good place to cut: the end of a line near the limit, if there is one."""
-    return max(text.rfind("\n", _SHOWN - _SHOWN // 3, _SHOWN) + 1, 0) or _SHOWN
-
-
-def _part(block: Block, text: str, mark: int | None) -> Html:
+def _render_part(block: Block, text: str, mark: int | None) -> Html:
     classes = "ngv-text ngv-code" if block.is_json or block.kind in ("tool_call", "tool_output") else "ngv-text"
     if mark is not None and 0 <= mark <= len(text):
         rest = text[mark:]
         # Where one text is the beginning of the other, the place is marked by itself.
         marked = element("mark", rest[:1] if rest else "⌁", class_="ngv-here")
-        return element("div", joined([text[:mark], marked, rest[1:]]), class_=classes)
-    return element("div", json_text(text) if block.is_json else text, class_=classes)
+        return element("div", join([text[:mark], marked, rest[1:]]), class_=classes)
+    return element("div", render_json(text) if block.is_json else text, class_=classes)

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of an agent in the viewer: those that the run's own metrics file tells, and those that the rows tell.
+"""The metrics of an agent in the viewer: those of the run's own metrics file, those of the rows, and histograms.
 
 What is computed here is computed by `nemo_gym._results`, as the file is: tasks are the independent units.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
@@ -21,11 +20,14 @@ from nemo_gym._results.metric_rows import MetricRow, metric_rows
 from nemo_gym._results.runs import are_binary
 from nemo_gym._rollouts.paths import RunPaths
 
+NO_AGENT = "(no agent)"
 # Beyond this the file holds many tasks, and reading it would cost more memory than all else together.
 _LARGEST_REPORTED_BYTES = 1 << 22
+_FEW = 11
+_BINARY = frozenset({0.0, 1.0})
 
 
-def reward_metrics(
+def compute_reward_metrics(
     rewards: Sequence[Sequence[float]], *, binary: bool, curves: bool, n_requested: int | None
 ) -> list[MetricRow]:
     """Return the mean reward, and with `curves` pass@k for the largest k; nothing where nothing was scored."""
@@ -36,31 +38,31 @@ def reward_metrics(
         intervals = headline_intervals(rewards, binary=binary)
     else:
         intervals = {MEAN_REWARD: interval_over_tasks(rewards, binary=binary)}
-    return [_row(name, interval, n_scored, n_requested) for name, interval in intervals.items()]
+    return [_make_row(name, interval, n_scored, n_requested) for name, interval in intervals.items()]
 
 
-def field_metrics(columns: Columns, tasks: Sequence[Sequence[int]], n_requested: int | None) -> list[MetricRow]:
-    """The mean of each of the verifier's numbers, over the scored rollouts that have it."""
-    metrics = []
+def compute_field_metrics(columns: Columns, tasks: Sequence[Sequence[int]], n_requested: int | None) -> list[MetricRow]:
+    """Return the mean of each of the verifier's numbers, over the scored rollouts that have it."""
+    metrics, flags = [], columns.flags
     for name, values in list(columns.fields.items()):
-        flags = columns.flags
         # NaN is the only number that differs from itself.
         by_task = [[value for row in rows if (value := values[row]) == value and flags[row] & SCORED] for rows in tasks]
         known = [found for found in by_task if found]
         if known:
             interval = interval_over_tasks(known, binary=all(map(are_binary, known)))
-            metrics.append(_row(f"mean/{name}", interval, sum(map(len, known)), n_requested))
+            metrics.append(_make_row(f"mean/{name}", interval, sum(map(len, known)), n_requested))
     return metrics
 
 
-def reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
+def read_reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
     """Return what the run's own metrics file tells of each agent; nothing if it is older than the rollouts."""
     path = RunPaths.of(rollouts).aggregate_metrics
     try:
         stat = path.stat()
         if stat.st_size > _LARGEST_REPORTED_BYTES or stat.st_mtime_ns < rollouts.stat().st_mtime_ns:
             return {}
-        return dict(_rows_by_agent(orjson.loads(path.read_bytes())))
+        entries = orjson.loads(path.read_bytes())
+        return {str((entry.get("agent_ref") or {}).get("name") or NO_AGENT): metric_rows(entry) for entry in entries}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or not a file of ours
         return {}
 
@@ -73,21 +75,14 @@ def merge_metrics(reported: Sequence[MetricRow], computed: Sequence[MetricRow]) 
     return [known[name] for name in order]
 
 
-def _rows_by_agent(entries: Iterable[Any]) -> Iterable[tuple[str, list[MetricRow]]]:
-    for entry in entries:
-        yield str((entry.get("agent_ref") or {}).get("name") or "(no agent)"), metric_rows(entry)
-
-
-def _row(name: str, interval: Interval, n_scored: int, n_requested: int | None) -> MetricRow:
+def _make_row(name: str, interval: Interval, n_scored: int, n_requested: int | None) -> MetricRow:
     return MetricRow(name, interval.estimate, interval.low, interval.high, n_scored, n_requested)
-
-
-_FEW = 11
-_BINARY = frozenset({0.0, 1.0})
 
 
 @dataclass(frozen=True)
 class Histogram:
+    """Counts of values: one bar per value where there are few, bins of equal width where there are many."""
+
     edges: list[float]
     """One more than there are counts; where `exact`, the last is repeated and each bar stands for its left edge."""
     counts: list[int]
@@ -102,8 +97,8 @@ class Histogram:
         return [f"{low:.3g} – {high:.3g}" for low, high in zip(self.edges, self.edges[1:], strict=False)]
 
 
-def histogram_of(values: Sequence[float]) -> Histogram | None:
-    """None for no values."""
+def make_histogram(values: Sequence[float]) -> Histogram | None:
+    """Count the values; None for no values."""
     if not values:
         return None
     counted = Counter(values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row as a reader wants it: the conversation in titled blocks, how it was scored, and with what settings.
+"""One row as a reader wants it: in full, with its conversation, score and settings; or as a preview in a list.
 
 Any row of any file will do: what it lacks is absent, or taken from the planned row of its task. Turning it into a page
 is left to others.
@@ -9,31 +9,30 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import orjson
-
 from nemo_gym._reports.conversation import (
     Block,
     ModelCall,
-    input_items,
-    mark_errors,
-    model_calls,
-    output_items,
-    pretty,
+    as_text,
+    list_input_items,
+    list_output_items,
+    mark_tool_errors,
     read_blocks,
-    said_in_calls,
+    read_captured_items,
+    read_model_calls,
 )
 from nemo_gym._reports.row_facts import (
     Kind,
-    agent_name,
-    cut_off_of,
-    facts_of,
-    failure_kind_of,
-    index_of,
-    message_of,
-    texts_of,
+    iter_texts,
+    read_agent_name,
+    read_cut_off,
+    read_facts,
+    read_failure_kind,
+    read_failure_message,
+    read_index,
 )
-from nemo_gym._reports.scoring import METADATA_KEY, Scoring, own_fields, read_scoring, read_targets, short_text
-from nemo_gym._reports.tokens import TokenView, token_view
+from nemo_gym._reports.scoring import METADATA_KEY, Scoring, iter_own_fields, read_scoring, read_targets, shorten
+from nemo_gym._reports.tokens import TokenSequence, read_tokens
+from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.keys import (
     FAILURE_KEY,
     NG_TERMINAL_KEY,
@@ -43,6 +42,9 @@ from nemo_gym._util.keys import (
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
+
+_PREVIEW_LENGTH, _FIELD_LENGTH = 160, 60
+_QUESTION_KEYS = ("question", "problem", "prompt", "instruction", "task")
 
 
 @dataclass(frozen=True)
@@ -94,74 +96,68 @@ class Rollout:
     calls: list[ModelCall]
     usage: dict[str, Any]
     failure: FailureInfo | None
-    tokens: TokenView | None
+    tokens: TokenSequence | None
     row: dict[str, Any] = field(repr=False)
 
-    def raw_json(self) -> str:
-        """The whole row, indented."""
-        return pretty(self.row)
-
-    def compact_json(self) -> str:
-        """The whole row on one line."""
-        return orjson.dumps(self.row, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+    @property
+    def is_played(self) -> bool:
+        """The row is the result of a rollout, scored or failed."""
+        return self.kind in ("rollouts", "failures")
 
 
 def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) -> Rollout:
-    """What there is to show of a row; `planned` is the row that was played, where a run has kept it."""
-    facts = facts_of(row)
-    holder = _mapping(row.get("sample")) if facts.kind == "profile" and "sample" in row else row
+    """Return what there is to show of a row; `planned` is the row that was played, where a run has kept it."""
+    facts = read_facts(row)
+    holder = as_mapping(row.get("sample")) if facts.kind == "profile" and "sample" in row else row
     asked = holder.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or (planned or {}).get(RESPONSES_CREATE_PARAMS_KEY_NAME)
-    params, response = _mapping(asked), _mapping(row.get(RESPONSE_KEY_NAME))
-    task, rollout = index_of(row, TASK_INDEX_KEY_NAME), index_of(row, ROLLOUT_INDEX_KEY_NAME)
+    params, response = as_mapping(asked), as_mapping(row.get(RESPONSE_KEY_NAME))
+    task, rollout = read_index(row, TASK_INDEX_KEY_NAME), read_index(row, ROLLOUT_INDEX_KEY_NAME)
     # A rollout that failed has no response: what its captured calls hold is what was said until then.
-    generated = output_items(response) or said_in_calls(row)
-    errors = [error for error in _list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]
-    blocks = mark_errors(read_blocks(input_items(params), generated), errors)
-    failure = _failure(row)
+    generated = list_output_items(response) or read_captured_items(row)
+    errors = [error for error in as_list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]
+    blocks = mark_tool_errors(read_blocks(list_input_items(params), generated), errors)
+    failure = _read_failure(row)
     has_reward = facts.reward == facts.reward
+    title = {"rollouts": "Rollout", "failures": "Failure"}.get(facts.kind, "Row")
+    if task is not None:
+        title = f"Task {task}" if rollout is None else f"Task {task} · Rollout {rollout}"
     return Rollout(
-        title=_title(task, rollout, facts.kind),
+        title=title,
         kind=facts.kind,
         outcome="failed" if failure else "scored" if has_reward else "unscored",
-        response_id=_text(response.get("id")),
-        model=_text(response.get("model")) or _text(params.get("model")),
+        response_id=as_text(response.get("id")),
+        model=as_text(response.get("model")) or as_text(params.get("model")),
         task=task,
         rollout=rollout,
-        agent=agent_name(row),
+        agent=read_agent_name(row),
         reward=facts.reward if has_reward else None,
         finish_reason=facts.finish,
-        cut_off=cut_off_of(row),
+        cut_off=read_cut_off(row),
         tool_errors=[
             ToolError(*(str(error.get(name, "")) for name in ("tool", "status", "message"))) for error in errors
         ],
         scoring=read_scoring(row if holder is row else {**holder, **row}, planned, blocks),
         settings={name: v for name, v in params.items() if name not in ("input", "tools") and v is not None},
-        tools=[tool for tool in _list(params.get("tools")) if isinstance(tool, dict)],
+        tools=[tool for tool in as_list(params.get("tools")) if isinstance(tool, dict)],
         blocks=blocks,
-        calls=model_calls(row),
-        usage=dict(_mapping(response.get("usage"))),
+        calls=read_model_calls(row),
+        usage=dict(as_mapping(response.get("usage"))),
         failure=failure,
-        tokens=token_view(_list(response.get("output"))),
+        tokens=read_tokens(as_list(response.get("output"))),
         row=row,
     )
 
 
-def _title(task: int | None, rollout: int | None, kind: Kind) -> str:
-    if task is None:
-        return {"rollouts": "Rollout", "failures": "Failure"}.get(kind, "Row")
-    return f"Task {task}" if rollout is None else f"Task {task} · Rollout {rollout}"
-
-
-def _failure(row: Mapping[str, Any]) -> FailureInfo | None:
-    kind = failure_kind_of(row)
+def _read_failure(row: Mapping[str, Any]) -> FailureInfo | None:
+    kind = read_failure_kind(row)
     if not kind:
         return None
-    said = _mapping(row.get(FAILURE_KEY))
+    said = as_mapping(row.get(FAILURE_KEY))
     attempts, elapsed_s = said.get("attempts"), said.get("elapsed_s")
     return FailureInfo(
         kind=kind,
-        message=message_of(row),
-        boundary=_text(said.get("boundary")),
+        message=read_failure_message(row),
+        boundary=as_text(said.get("boundary")),
         retryable=said["retryable"] if isinstance(said.get("retryable"), bool) else None,
         attempts=attempts if type(attempts) is int else None,
         elapsed_s=float(elapsed_s) if isinstance(elapsed_s, (int, float)) else None,
@@ -169,26 +165,9 @@ def _failure(row: Mapping[str, Any]) -> FailureInfo | None:
     )
 
 
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-_LENGTH, _FIELD_LENGTH = 160, 60
-_QUESTIONS = ("question", "problem", "prompt", "instruction", "task")
-_SIMPLE = (str, int, float, bool)
-
-
 @dataclass(frozen=True)
 class Preview:
-    """One line for each."""
+    """What a list shows of a row beyond its facts, on one line each."""
 
     asked: str = ""
     """The last thing that a user says in the prompt."""
@@ -202,45 +181,40 @@ class Preview:
 
 
 def preview_row(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> Preview:
-    """`planned` is the row that was played, where a run has kept it."""
+    """Return the preview of a row; `planned` is the row that was played, where a run has kept it."""
     targets = read_targets(row, planned)
+    items = list_output_items(as_mapping(row.get(RESPONSE_KEY_NAME)))
+    # What stands before a tool call is no answer yet.
+    has_answer = bool(items) and isinstance(items[-1], dict) and items[-1].get("role") == "assistant"
     return Preview(
-        asked=_first_line(_asked(row, planned)),
-        answer=_first_line(_answers(row)),
-        target=short_text(targets[0][1], _LENGTH) if targets else "",
-        failure=short_text(message_of(row), _LENGTH),
-        fields=_simple_fields(planned or {}) | _simple_fields(row),
+        asked=preview_question(row, planned),
+        answer=_shorten_first(iter_texts(items[-1].get("content"))) if has_answer else "",
+        target=shorten(targets[0][1], _PREVIEW_LENGTH) if targets else "",
+        failure=shorten(read_failure_message(row), _PREVIEW_LENGTH),
+        fields=_preview_fields(planned or {}) | _preview_fields(row),
     )
 
 
-def preview_of(row: Mapping[str, Any]) -> str:
-    """What was asked last in the row, on one line."""
-    return _first_line(_asked(row, None))
+def preview_question(row: Mapping[str, Any], planned: Mapping[str, Any] | None = None) -> str:
+    """Return what was asked last in the row, on one line."""
+
+    def iter_questions() -> Iterator[str]:
+        for holder in (row, row.get("sample"), planned):
+            params = as_mapping(as_mapping(holder).get(RESPONSES_CREATE_PARAMS_KEY_NAME))
+            for item in reversed(list_input_items(params)):
+                if isinstance(item, dict) and item.get("role") == "user":
+                    yield from iter_texts(item.get("content"))
+        yield from (row[name] for name in _QUESTION_KEYS if isinstance(row.get(name), str))
+
+    return _shorten_first(iter_questions())
 
 
-def _first_line(texts: Iterator[str]) -> str:
-    return next((line for text in texts if (line := short_text(text, _LENGTH))), "")
+def _shorten_first(texts: Iterator[str]) -> str:
+    """Return the first text that is not empty, on one line."""
+    return next((line for text in texts if (line := shorten(text, _PREVIEW_LENGTH))), "")
 
 
-def _asked(row: Mapping[str, Any], planned: Mapping[str, Any] | None) -> Iterator[str]:
-    for holder in (row, row.get("sample"), planned):
-        params = holder.get(RESPONSES_CREATE_PARAMS_KEY_NAME) if isinstance(holder, dict) else None
-        for item in reversed(input_items(params) if isinstance(params, dict) else []):
-            if isinstance(item, dict) and item.get("role") == "user":
-                yield from texts_of(item.get("content"))
-    yield from (row[name] for name in _QUESTIONS if isinstance(row.get(name), str))
-
-
-def _answers(row: Mapping[str, Any]) -> Iterator[str]:
-    response = row.get(RESPONSE_KEY_NAME)
-    items = output_items(response) if isinstance(response, dict) else []
-    # What stands before a tool call is no answer yet.
-    if items and isinstance(items[-1], dict) and items[-1].get("role") == "assistant":
-        yield from texts_of(items[-1].get("content"))
-
-
-def _simple_fields(row: Mapping[str, Any]) -> dict[str, str]:
-    metadata = row.get(METADATA_KEY)
-    nested = metadata.items() if isinstance(metadata, dict) else ()
-    named = [*own_fields(row), *((f"{METADATA_KEY}.{name}", value) for name, value in nested)]
-    return {name: short_text(value, _FIELD_LENGTH) for name, value in named if isinstance(value, _SIMPLE)}
+def _preview_fields(row: Mapping[str, Any]) -> dict[str, str]:
+    nested = as_mapping(row.get(METADATA_KEY)).items()
+    named = [*iter_own_fields(row), *((f"{METADATA_KEY}.{name}", value) for name, value in nested)]
+    return {name: shorten(value, _FIELD_LENGTH) for name, value in named if isinstance(value, (str, int, float))}

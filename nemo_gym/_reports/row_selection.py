@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which rows pass, and in which order: plain functions over the columns of a file. Texts are searched elsewhere."""
+"""Select rows over the columns of a file: filter, search for a text, sort, and put the rollouts of each task together.
+
+Rows are numbers in file order, in ranges and arrays, so that any number of them takes little memory.
+"""
 
 import json
 import math
@@ -7,29 +10,37 @@ import os
 import time
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import orjson
 
-from nemo_gym._reports.columns import Columns, Names
+from nemo_gym._metrics.describe import mean
+from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.rollout import Preview
 from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR
 
+T = TypeVar("T")
+
 SORTS = (
-    "file",
-    "task",
-    "rollout",
-    "reward",
-    "agent",
-    "finish_reason",
-    "tool_calls",
-    "input_tokens",
-    "output_tokens",
-    "length",
-    "failure",
+    *("file", "task", "rollout", "reward", "agent", "finish_reason", "tool_calls"),
+    *("input_tokens", "output_tokens", "length", "failure"),
 )
+GROUP_SORTS = ("pass_rate", "task", "reward", "rollouts", "failed")
+PASS_REWARD = 1.0
+"""A rollout passes from this reward on."""
+_CHUNK_BYTES = 1 << 20
+
+
+def pick_evenly(items: Sequence[T], most: int) -> list[T]:
+    """Pick at most so many items, evenly spaced, both ends among them."""
+    if len(items) <= most or most < 2:
+        return list(items[: max(most, 0)])
+    return [items[number * (len(items) - 1) // (most - 1)] for number in range(most)]
+
+
+# --- filter and sort --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -55,16 +66,15 @@ class Filters:
         return self == Filters()
 
 
-def matching(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int]:
-    """The rows that pass, in file order; the text is not looked at."""
+def filter_rows(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int]:
+    """Return the rows that pass, in file order; the text is not looked at."""
     rows: Sequence[int] = range(n_rows)
     if filters.task is not None:
         task = columns.task
         rows = [row for row in rows if task[row] == filters.task]
-    if filters.outcome != "all":
-        flags, wanted = columns.flags, SCORED if filters.outcome == "scored" else FAILED
-        rows = [row for row in rows if flags[row] & wanted]
-    if required := (TOOL_ERROR if filters.tool_error else 0) | (CUT_OFF if filters.cut_off else 0):
+    required = {"all": 0, "scored": SCORED, "failed": FAILED}[filters.outcome]
+    required |= (TOOL_ERROR if filters.tool_error else 0) | (CUT_OFF if filters.cut_off else 0)
+    if required:
         flags = columns.flags
         rows = [row for row in rows if flags[row] & required == required]
     if filters.reward_min is not None or filters.reward_max is not None:
@@ -72,32 +82,22 @@ def matching(columns: Columns, n_rows: int, filters: Filters) -> Sequence[int]:
         low = -math.inf if filters.reward_min is None else filters.reward_min
         high = math.inf if filters.reward_max is None else filters.reward_max
         rows = [row for row in rows if low <= reward[row] <= high]
-    for column, numbers in _named(columns, filters):
-        rows = [row for row in rows if column[row] in numbers]
+    for column, names, wanted in (
+        (columns.agent, columns.agents, filters.agents),
+        (columns.finish, columns.finishes, () if filters.finish_reason is None else (filters.finish_reason,)),
+        (columns.failure, columns.failures, () if filters.failure_kind is None else (filters.failure_kind,)),
+    ):
+        if wanted:
+            numbers = {names.find(name) for name in wanted}
+            rows = [row for row in rows if column[row] in numbers]
+    if filters.tool is not None:
+        tools, having = columns.tools, {number for number, one in enumerate(columns.toolsets) if filters.tool in one}
+        rows = [row for row in rows if tools[row] in having]
     return rows if isinstance(rows, range) else array("I", rows)
 
 
-def _named(columns: Columns, filters: Filters) -> "list[tuple[array[int], set[int]]]":
-    """The columns of names that are asked for, each with the numbers that will do."""
-    asked: list[tuple[array[int], set[int]]] = []
-    if filters.agents:
-        asked.append((columns.agent, _numbers(columns.agents, filters.agents)))
-    if filters.finish_reason is not None:
-        asked.append((columns.finish, _numbers(columns.finishes, (filters.finish_reason,))))
-    if filters.failure_kind is not None:
-        asked.append((columns.failure, _numbers(columns.failures, (filters.failure_kind,))))
-    if filters.tool is not None:
-        having = {number for number, tools in enumerate(columns.toolsets) if filters.tool in tools}
-        asked.append((columns.tools, having))
-    return asked
-
-
-def _numbers(names: Names[str], wanted: Sequence[str]) -> set[int]:
-    return {number for name in wanted if (number := names.get(name)) is not None}
-
-
-def both(rows: Sequence[int], hits: "array[int]", n_rows: int) -> Sequence[int]:
-    """The rows that are also among the hits, in file order."""
+def intersect_rows(rows: Sequence[int], hits: "array[int]", n_rows: int) -> Sequence[int]:
+    """Return the rows that are also among the hits, in file order."""
     if isinstance(rows, range):
         return array("I", hits)
     passed = bytearray(n_rows)
@@ -106,18 +106,18 @@ def both(rows: Sequence[int], hits: "array[int]", n_rows: int) -> Sequence[int]:
     return array("I", [row for row in hits if row < n_rows and passed[row]])
 
 
-def ordered(columns: Columns, rows: Sequence[int], sort: str, descending: bool) -> Sequence[int]:
-    """The rows by one column; those that have no value come last either way."""
+def sort_rows(columns: Columns, rows: Sequence[int], sort: str, descending: bool) -> Sequence[int]:
+    """Return the rows ordered by one column; those that have no value come last either way."""
     if sort == "file":
         return rows[::-1] if descending else rows
-    key, missing = _sort_key(columns, sort)
+    key, missing = _choose_sort_key(columns, sort)
     known = sorted((row for row in rows if key(row) != missing), key=key, reverse=descending)
     absent = [row for row in rows if key(row) == missing] if len(known) < len(rows) else []
     return array("I", [*known, *absent])
 
 
-def _sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any], object]:
-    """What to order a row by, and the value that stands for none."""
+def _choose_sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any], object]:
+    """Return what to order a row by, and the value that stands for none."""
     if sort in ("agent", "finish_reason", "failure"):
         numbers, names = {
             "agent": (columns.agent, columns.agents),
@@ -135,11 +135,14 @@ def _sort_key(columns: Columns, sort: str) -> tuple[Callable[[int], Any], object
     raise ValueError(f"rows cannot be sorted by {sort!r}; known: {', '.join((*SORTS, *columns.fields))}")
 
 
-_CHUNK_BYTES = 1 << 20
+# --- search -----------------------------------------------------------------------------------------------------------
 
 
 class TextSearch:
-    """The rows of one file that hold a text, as far as the file was searched."""
+    """The rows of one file that hold a text, searched a slice of time at a time: a gigabyte never blocks a page.
+
+    Letters of the Latin alphabet match in either case. The whole line is searched, names of fields included.
+    """
 
     def __init__(self, text: str) -> None:
         # A character beyond ASCII may be written as itself or as an escape, depending on who wrote the file.
@@ -177,9 +180,7 @@ class TextSearch:
         self.n_searched = stop
 
 
-GROUP_SORTS = ("pass_rate", "task", "reward", "rollouts", "failed")
-PASS_REWARD = 1.0
-"""A rollout passes from this reward on."""
+# --- group ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -189,8 +190,6 @@ class TaskGroup:
     task: int
     task_label: str
     agent: str | None
-    n_rollouts: int
-    n_scored: int
     n_failed: int
     mean_reward: float | None
     min_reward: float | None
@@ -205,19 +204,20 @@ class TaskGroup:
 class Groups:
     """Tasks in order; the rows of a group are a stretch of one array."""
 
-    def __init__(self, rows: "array[int]", starts: "array[int]", order: Sequence[int]) -> None:
-        self._rows, self._starts, self._order = rows, starts, order
+    def __init__(self, rows: "array[int]", starts: "array[int]") -> None:
+        self._rows, self._starts = rows, starts
+        self.order: Sequence[int] = range(len(starts) - 1)
 
     def __len__(self) -> int:
-        return len(self._order)
+        return len(self.order)
 
-    def rows_of(self, place: int) -> "array[int]":
-        """The rows of the group at a place in the order."""
-        number = self._order[place]
+    def __getitem__(self, position: int) -> "array[int]":
+        """Return the rows of the group at a position in the order."""
+        number = self.order[position]
         return self._rows[self._starts[number] : self._starts[number + 1]]
 
-    def group(self, columns: Columns, place: int) -> TaskGroup:
-        return describe_group(columns, self.rows_of(place))
+    def __iter__(self) -> Iterator["array[int]"]:
+        return (self[position] for position in range(len(self)))
 
 
 def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descending: bool = False) -> Groups:
@@ -227,55 +227,54 @@ def group_rows(columns: Columns, rows: Sequence[int], sort: str = "task", descen
     task, agent, rollout = columns.task, columns.agent, columns.rollout
     together = array("I", sorted(rows, key=lambda row: (task[row], agent[row], rollout[row])))
     starts, before = array("I"), None
-    for place, row in enumerate(together):
+    for position, row in enumerate(together):
         if (key := (task[row], agent[row])) != before:
-            starts.append(place)
+            starts.append(position)
             before = key
     starts.append(len(together))
-    return Groups(together, starts, _order(columns, together, starts, sort, descending))
+    groups = Groups(together, starts)
+    if sort == "task":
+        groups.order = groups.order[::-1] if descending else groups.order
+    else:
+        values = [_measure_group(columns, groups[number], sort) for number in groups.order]
+        known = sorted((n for n in groups.order if values[n]), key=lambda n: values[n], reverse=descending)
+        groups.order = array("I", [*known, *(n for n in groups.order if not values[n])])
+    return groups
 
 
-def describe_group(columns: Columns, rows: Sequence[int]) -> TaskGroup:
-    """The numbers of the rows of one task."""
+def describe_group(columns: Columns, rows: Sequence[int], preview: Preview) -> TaskGroup:
+    """Return the numbers of the rows of one task."""
     first = rows[0]
-    rewards = scored_rewards(columns, rows)
+    rewards = list_scored_rewards(columns, rows)
     return TaskGroup(
         task=columns.task[first],
-        task_label=columns.task_label(first),
+        task_label=columns.label_task(first),
         agent=columns.agents[columns.agent[first]] or None,
-        n_rollouts=len(rows),
-        n_scored=len(rewards),
         n_failed=sum(1 for row in rows if columns.flags[row] & FAILED),
-        mean_reward=math.fsum(rewards) / len(rewards) if rewards else None,
+        mean_reward=mean(rewards) if rewards else None,
         min_reward=min(rewards, default=None),
         max_reward=max(rewards, default=None),
         pass_rate=sum(reward >= PASS_REWARD for reward in rewards) / len(rewards) if rewards else None,
         rows=tuple(rows),
+        preview=preview,
     )
 
 
-def scored_rewards(columns: Columns, rows: Sequence[int]) -> list[float]:
-    """The rewards that count: not those of failures."""
+def list_scored_rewards(columns: Columns, rows: Sequence[int]) -> list[float]:
+    """Return the rewards that count: not those of failures."""
     return [columns.reward[row] for row in rows if columns.flags[row] & SCORED]
 
 
-def _order(columns: Columns, rows: "array[int]", starts: "array[int]", sort: str, descending: bool) -> Sequence[int]:
-    numbers = range(len(starts) - 1)
-    if sort == "task":
-        return numbers[::-1] if descending else numbers
-    values = [_value(columns, rows[starts[n] : starts[n + 1]], sort) for n in numbers]
-    known = sorted((n for n in numbers if values[n]), key=lambda n: values[n], reverse=descending)
-    return array("I", [*known, *(n for n in numbers if not values[n])])
-
-
-def _value(columns: Columns, rows: "array[int]", sort: str) -> tuple[float, ...]:
-    """What a task is ordered by, the next for equal ones; empty where nothing is known."""
+def _measure_group(columns: Columns, rows: Sequence[int], sort: str) -> tuple[float, ...]:
+    """Return what a task is ordered by, then what decides between equals; empty where nothing is known."""
     if sort == "rollouts":
         return (len(rows),)
     if sort == "failed":
         return (sum(1 for row in rows if columns.flags[row] & FAILED),)
-    rewards = scored_rewards(columns, rows)
+    rewards = list_scored_rewards(columns, rows)
     if not rewards:
         return ()
-    mean = math.fsum(rewards) / len(rewards)
-    return (sum(reward >= PASS_REWARD for reward in rewards) / len(rewards), mean) if sort == "pass_rate" else (mean,)
+    average = mean(rewards)
+    if sort == "pass_rate":
+        return (sum(reward >= PASS_REWARD for reward in rewards) / len(rewards), average)
+    return (average,)

@@ -6,41 +6,35 @@ Which fields of a row are the task's is known where the planned row is at hand; 
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from nemo_gym._reports.conversation import ANSWER_TITLE, Block
-from nemo_gym._reports.row_facts import CAPTURE_KEY, MEAN_REWARD_KEYS
+from nemo_gym._reports.row_facts import MEAN_REWARD_KEYS, NUMBER_TYPES
+from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
+    MODEL_CALL_CAPTURE_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     REWARD_KEY_NAME,
+    TRAJECTORY_KEY,
 )
 
 METADATA_KEY = "verifier_metadata"
 _BULK = frozenset(
-    {
-        RESPONSE_KEY_NAME,
-        RESPONSES_CREATE_PARAMS_KEY_NAME,
-        REWARD_KEY_NAME,
-        AGENT_REF_KEY_NAME,
-        CAPTURE_KEY,
-        *MEAN_REWARD_KEYS,
-        "ng_trajectory",
-        "ng_agent_observations",
-        "rollout_infos",
-        "sample",
-    }
+    (
+        *(RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME, REWARD_KEY_NAME, AGENT_REF_KEY_NAME, *MEAN_REWARD_KEYS),
+        *(MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY, "ng_agent_observations", "rollout_infos", "sample"),
+    )
 )
 _TARGET = re.compile(r"^(expected|correct|gold|golden|reference|target|ground_truth)(_|$)")
 _LIKELY_TARGET = ("answer", "answers", "label", "solution")
 """A target in a task; in the row of a rollout it may be what the verifier read."""
-_NUMBERS = frozenset({int, float, bool})
 
 Field = tuple[str, Any]
 
@@ -75,18 +69,18 @@ class Scoring:
 
 def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks: Sequence[Block]) -> Scoring:
     """Sort the fields of a row, and of its planned row, by what they are for."""
-    given, row_fields = dict(own_fields(task or {})), dict(own_fields(row))
+    given, row_fields = dict(iter_own_fields(task or {})), dict(iter_own_fields(row))
     targets = read_targets(row, task)
     shown = {name for name, _ in targets}
     added = [(name, value) for name, value in row_fields.items() if name not in given and name not in shown]
-    components = [field for name, value in added for field in _numbers_of(name, value)]
-    verdict = [(name, value) for name, value in added if not _numbers_of(name, value)]
-    expected = next((calls for _, value in targets if (calls := _calls_of(value))), [])
+    components = [field for name, value in added for field in _list_numbers(name, value)]
+    verdict = [(name, value) for name, value in added if not _list_numbers(name, value)]
+    expected = next((calls for _, value in targets if (calls := _list_calls(value))), [])
     called = [block for block in blocks if block.kind == "tool_call" and block.generated]
-    made = [ToolCall(block.name or "", _parse(block.text)) for block in called]
+    made = [ToolCall(block.name or "", _parse_arguments(block.text)) for block in called]
     return Scoring(
         answer=next((block.text for block in reversed(blocks) if block.title == ANSWER_TITLE), None),
-        targets=[(name, value) for name, value in targets if not expected or not _calls_of(value)],
+        targets=[(name, value) for name, value in targets if not expected or not _list_calls(value)],
         expected_calls=_mark_matches(expected, made),
         made_calls=_mark_matches(made, expected),
         components=components,
@@ -97,12 +91,11 @@ def read_scoring(row: Mapping[str, Any], task: Mapping[str, Any] | None, blocks:
 
 
 def read_targets(row: Mapping[str, Any], task: Mapping[str, Any] | None) -> list[Field]:
-    """What a row says is right: fields of the task, of its metadata, or of the row, by their names."""
+    """Return what a row says is right: fields of the task, of its metadata, or of the row, by their names."""
     source = task if task is not None else row
-    found = {name: value for name, value in own_fields(row) if _TARGET.match(name)}
-    found |= {name: value for name, value in own_fields(source) if _TARGET.match(name)}
-    metadata = source.get(METADATA_KEY) or row.get(METADATA_KEY)
-    nested = metadata if isinstance(metadata, dict) else {}
+    found = {name: value for name, value in iter_own_fields(row) if _TARGET.match(name)}
+    found |= {name: value for name, value in iter_own_fields(source) if _TARGET.match(name)}
+    nested = as_mapping(source.get(METADATA_KEY) or row.get(METADATA_KEY))
     found |= {f"{METADATA_KEY}.{name}": value for name, value in nested.items() if _TARGET.match(name)}
     for name in _LIKELY_TARGET:
         # Beside another target, a row's own `answer` is rather what the verifier took for the model's.
@@ -111,46 +104,44 @@ def read_targets(row: Mapping[str, Any], task: Mapping[str, Any] | None) -> list
         elif nested.get(name) is not None:
             found[f"{METADATA_KEY}.{name}"] = nested[name]
     if not found and nested:
-        found[METADATA_KEY] = metadata
+        found[METADATA_KEY] = nested
     return [(name, value) for name, value in found.items() if value is not None]
 
 
-def own_fields(row: Mapping[str, Any]) -> Iterable[Field]:
-    """The fields of a row that belong to its environment, not to us."""
-    return ((name, value) for name, value in row.items() if name not in _BULK and not _is_ours(name))
+def iter_own_fields(row: Mapping[str, Any]) -> Iterator[Field]:
+    """Yield the fields of a row that belong to its environment, not to us."""
+    for name, value in row.items():
+        if name not in _BULK and not name.startswith(BOOKKEEPING_PREFIX):
+            yield name, value
 
 
-def short_text(value: Any, length: int) -> str:
-    """A value on one line, cut off where it is long."""
+def shorten(value: Any, length: int) -> str:
+    """Return a value on one line, cut off where it is long."""
     if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
         value = value[0]
-    if calls := _calls_of(value):
+    if calls := _list_calls(value):
         value = ", ".join(call.name for call in calls)
     # Only the beginning of a text is looked at: it may be megabytes long.
-    text = value[: 4 * length] if isinstance(value, str) else _dump(value)[: 4 * length]
+    text = value[: 4 * length] if isinstance(value, str) else _format_compact(value)[: 4 * length]
     line = " ".join(text.split())
     return line if len(line) <= length else f"{line[: length - 1]}…"
 
 
-def _is_ours(name: str) -> bool:
-    return name.startswith(BOOKKEEPING_PREFIX)
-
-
-def _numbers_of(name: str, value: Any) -> list[tuple[str, float]]:
-    """A number, or the numbers of an object that holds nothing else, by their own names."""
-    if type(value) in _NUMBERS:
+def _list_numbers(name: str, value: Any) -> list[tuple[str, float]]:
+    """Return a number, or the numbers of an object that holds nothing else, by their own names."""
+    if type(value) in NUMBER_TYPES:
         return [(name, value)]
-    if isinstance(value, dict) and value and all(type(one) in _NUMBERS for one in value.values()):
+    if isinstance(value, dict) and value and all(type(one) in NUMBER_TYPES for one in value.values()):
         return [(f"{name}.{part}", one) for part, one in value.items()]
     return []
 
 
-def _calls_of(value: Any) -> list[ToolCall]:
-    """The tool calls that a target lists; none if it is something else."""
+def _list_calls(value: Any) -> list[ToolCall]:
+    """Return the tool calls that a target lists; none if it is something else."""
     if not isinstance(value, list) or not value:
         return []
     calls = [
-        ToolCall(one["name"], _parse(one.get("arguments")))
+        ToolCall(one["name"], _parse_arguments(one.get("arguments")))
         for one in value
         if isinstance(one, dict) and isinstance(one.get("name"), str) and "arguments" in one
     ]
@@ -158,20 +149,17 @@ def _calls_of(value: Any) -> list[ToolCall]:
 
 
 def _mark_matches(calls: Sequence[ToolCall], others: Sequence[ToolCall]) -> list[ToolCall]:
-    left = Counter(map(_key, others))
+    """Mark the calls that are also among the others, each of which matches once."""
+    left = Counter((other.name, _format_compact(other.arguments)) for other in others)
     marked = []
     for call in calls:
-        key = _key(call)
+        key = (call.name, _format_compact(call.arguments))
         marked.append(ToolCall(call.name, call.arguments, matched=left[key] > 0))
         left[key] -= 1
     return marked
 
 
-def _key(call: ToolCall) -> str:
-    return f"{call.name} {_dump(call.arguments)}"
-
-
-def _parse(arguments: Any) -> Any:
+def _parse_arguments(arguments: Any) -> Any:
     if isinstance(arguments, str):
         try:
             return orjson.loads(arguments)
@@ -180,5 +168,5 @@ def _parse(arguments: Any) -> Any:
     return arguments
 
 
-def _dump(value: Any) -> str:
+def _format_compact(value: Any) -> str:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=str).decode()

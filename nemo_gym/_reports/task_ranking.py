@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nemo_gym._metrics.describe import Number, mean
-from nemo_gym._reports.metrics import Histogram, histogram_of
-from nemo_gym._reports.rollout import preview_of
+from nemo_gym._reports.metrics import Histogram, make_histogram
+from nemo_gym._reports.rollout import preview_question
 from nemo_gym._reports.row_selection import PASS_REWARD
 from nemo_gym._results.metric_rows import number_text
 
@@ -55,19 +55,26 @@ class TaskRanking:
         return asdict(self)
 
     def tables(self) -> Iterator[tuple[str, list[list[str]]]]:
-        """Return a title and rows, the first one the heading, for each part that there is."""
+        """Yield a title and rows, the first one the heading, for each part that there is."""
         if self.histogram is not None:
             most = max(self.histogram.counts)
-            bars = zip(self.histogram.labels, self.histogram.counts, strict=True)
-            yield "rewards", [["reward", "rollouts", ""], *([name, str(n), _bar(n, most)] for name, n in bars)]
+            bars = [
+                [label, str(n), "█" * max(bool(n), round(_BAR_WIDTH * n / most))]
+                for label, n in zip(self.histogram.labels, self.histogram.counts, strict=True)
+            ]
+            yield "rewards", [["reward", "rollouts", ""], *bars]
         if self.n_tasks > _LISTED:
             parts = {"hardest tasks": self.hardest, "easiest tasks": self.easiest}
         else:
             parts = {"tasks, hardest first": self.hardest}
+        pass_rate = f"pass rate (≥ {number_text(self.pass_threshold)})"
         for title, tasks in {**parts, "most mixed tasks": self.most_mixed}.items():
             if tasks:
-                heading = ["task", "n", "mean reward", f"pass rate (≥ {number_text(self.pass_threshold)})"]
-                yield title, [[*heading, "last user message"], *map(_cells, tasks)]
+                rows = [
+                    [str(one.task), str(one.n), number_text(one.mean_reward), f"{one.pass_rate:.0%}", one.prompt]
+                    for one in tasks
+                ]
+                yield title, [["task", "n", "mean reward", pass_rate, "last user message"], *rows]
 
 
 def rank_tasks(
@@ -75,44 +82,35 @@ def rank_tasks(
 ) -> TaskRanking:
     """Rank the tasks whose rewards are given; `read_rows` is asked for those that are listed only."""
     threshold = PASS_REWARD if pass_threshold is None else pass_threshold
-    tasks = [_ranked(task, of_task, threshold) for task, of_task in rewards.items() if of_task]
+    tasks = [_measure_task(task, of_task, threshold) for task, of_task in rewards.items() if of_task]
+    mixed = [one for one in tasks if one.std_reward > 0]
     hardest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (one.mean_reward, one.task))
     easiest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (-one.mean_reward, one.task))
-    mixed = heapq.nsmallest(
-        _LISTED, (one for one in tasks if one.std_reward > 0), key=lambda one: (-one.std_reward, one.task)
-    )
-    rows = read_rows({one.task for one in (*hardest, *easiest, *mixed)})
+    most_mixed = heapq.nsmallest(_LISTED, mixed, key=lambda one: (-one.std_reward, one.task))
+    rows = read_rows({one.task for one in (*hardest, *easiest, *most_mixed)})
 
-    def with_prompts(listed: list[RankedTask]) -> list[RankedTask]:
-        return [replace(one, prompt=_prompt_of(rows.get(one.task, {}))) for one in listed]
+    def add_prompts(listed: list[RankedTask]) -> list[RankedTask]:
+        return [replace(one, prompt=_shorten_prompt(rows.get(one.task, {}))) for one in listed]
 
     return TaskRanking(
         n_tasks=len(tasks),
         pass_threshold=threshold,
-        hardest=with_prompts(hardest),
-        easiest=with_prompts(easiest),
-        most_mixed=with_prompts(mixed),
-        histogram=histogram_of([reward for of_task in rewards.values() for reward in of_task]),
+        hardest=add_prompts(hardest),
+        easiest=add_prompts(easiest),
+        most_mixed=add_prompts(most_mixed),
+        histogram=make_histogram([reward for of_task in rewards.values() for reward in of_task]),
     )
 
 
-def _ranked(task: int, rewards: Sequence[Number], threshold: float) -> RankedTask:
+def _measure_task(task: int, rewards: Sequence[Number], threshold: float) -> RankedTask:
     n = len(rewards)
     average = mean(rewards)
     std = 0.0 if min(rewards) == max(rewards) else math.dist(rewards, [average] * n) / math.sqrt(n)
     return RankedTask(task, n, average, std, sum(reward >= threshold for reward in rewards) / n)
 
 
-def _prompt_of(row: Mapping[str, Any]) -> str:
+def _shorten_prompt(row: Mapping[str, Any]) -> str:
     """Return the beginning of the last user message of a task, on one line; of another text where there is none."""
     # A prompt may hold anything, also what would move a terminal's cursor.
-    line = " ".join("".join(one if one.isprintable() else " " for one in preview_of(row)).split())
+    line = " ".join("".join(one if one.isprintable() else " " for one in preview_question(row)).split())
     return line if len(line) <= _PROMPT_LENGTH else f"{line[: _PROMPT_LENGTH - 1]}…"
-
-
-def _cells(task: RankedTask) -> list[str]:
-    return [str(task.task), str(task.n), number_text(task.mean_reward), f"{task.pass_rate:.0%}", task.prompt]
-
-
-def _bar(count: int, most: int) -> str:
-    return "█" * max(bool(count), round(_BAR_WIDTH * count / most))

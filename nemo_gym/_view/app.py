@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page in Gradio. Links, keys and inputs all come down to a new `Place`; one function shows a place.
+"""The page in Gradio. Links, keys and inputs all come down to a new `Location`; one function shows a location.
 
 Model-written text reaches the page through `gr.HTML` only, escaped; never through components that render markdown.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html import escape
-from importlib.resources import files
+from importlib.resources import files as package_files
 from typing import Any
 
 import gradio as gr
 
 from nemo_gym._reports.html_elements import SCRIPT, STYLE
-from nemo_gym._reports.query import GROUP_SORTS, SORTS, Filters
+from nemo_gym._reports.row_selection import GROUP_SORTS, SORTS, Filters
 from nemo_gym._view import panels
-from nemo_gym._view.location import TABS, Place, read_place
-from nemo_gym._view.open_files import OpenFile, Shelf
-from nemo_gym._view.panels import settled
-from nemo_gym._view.tables import Listing, listing, tag
+from nemo_gym._view.location import TABS, Location, parse_location
+from nemo_gym._view.open_files import OpenFile, OpenFiles
+from nemo_gym._view.tables import render_empty, render_list, tag
 from nemo_gym.errors import GymError
 
+HIDDEN = gr.update(elem_classes="ngp-none")
+SHOWN = gr.update(visible=True, elem_classes="")
 _IDLE_S, _SEARCHING_S = 1.0, 0.3
 _COLOURS = (
     ("body_background_fill", "#ffffff", "#101216"),
@@ -39,201 +40,6 @@ _COLOURS = (
     ("link_text_color", "#2f5fd0", "#8ab0ff"),
 )
 """Names of Gradio's theme, each with its colour in the light and in the dark."""
-
-
-class Viewer:
-    """The page over the files of a shelf."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        self._shelf = shelf
-        self.blocks = gr.Blocks(title=_title(shelf), analytics_enabled=False, fill_width=True)
-        with self.blocks:
-            self._build()
-            self._wire()
-
-    def _build(self) -> None:
-        self._place = gr.HTML(elem_id="ngp-place", js_on_load=asset("page.js"))
-        self._header = panel("ngp-header")
-        self._panes = {}
-        for tab in TABS:
-            with gr.Column(visible=False, elem_id=f"ngp-{tab}") as self._panes[tab]:
-                if tab == "overview":
-                    self._overview = panel("ngp-numbers")
-                elif tab == "browse":
-                    self._browse = BrowseTab()
-                elif tab == "rollout":
-                    self._bar, self._rollout = panel("ngp-bar"), panel("ngp-conversation")
-                else:
-                    self._compare = panel("ngp-comparison")
-
-    def _wire(self) -> None:
-        shown = [self._place, self._header, *self._panes.values(), self._overview, *self._browse.outputs]
-        outputs = [*shown, self._bar, self._rollout, self._compare]
-        # The page asks one question at a time by itself: there is nothing to put into a queue.
-        self._place.input(
-            self._answer,
-            None,
-            outputs,
-            queue=False,
-            show_progress="hidden",
-            trigger_mode="multiple",
-            api_visibility="private",
-        )
-        hand_on = f"(...values) => {{ window.ngpFilter(...values.slice(0, {len(self._browse.inputs)})) }}"
-        gr.on([one.input for one in self._browse.inputs], None, self._browse.inputs, None, js=hand_on)
-
-    # --- what is asked ------------------------------------------------------------------------------------------------
-
-    def _answer(self, event: gr.EventData) -> Any:
-        """What the page shows after a link, a key, a filter, some typing, or a look at whether there is more."""
-        before = settled(self._shelf, read_place(event.query if isinstance(event.query, str) else ""))
-        told, updates = self._answered(before, event)
-        return updates | {self._place: _written({**told, "number": str(event.number)})}
-
-    def _answered(self, before: Place, event: gr.EventData) -> "_Answer":
-        if event.kind == "look":
-            version = self._version(before)
-            if event.seen == version:
-                return _told(before, version, _IDLE_S), {}
-            # A rollout is drawn again only if more of it is known now: a reader may have unfolded parts of it.
-            return self._shown(before, _Parts(opened=_known(event.seen) != _known(version)))
-        if event.kind == "search":
-            return self._shown(settled(self._shelf, self._browse.place_searched(before, event.text)), _Parts())
-        if event.kind == "filter":
-            place = settled(self._shelf, self._browse.place_of(before, event.values))
-            return self._shown(place, _Parts())
-        return self._shown(before, _Parts(tab=True, opened=True, inputs=True))
-
-    # --- what is shown ------------------------------------------------------------------------------------------------
-
-    def _shown(self, place: Place, parts: "_Parts") -> "_Answer":
-        """The page at a place: what lives, and those parts that are asked for."""
-        file = self._shelf.files[place.file]
-        seen, look_s = self._version(place), _IDLE_S
-        updates = self._living(place, opened=parts.opened)
-        if place.tab == "browse":
-            listing = self._browse.listed(file, place)
-            updates[self._browse.table] = listing.html
-            if not listing.complete:
-                seen, look_s = "", _SEARCHING_S
-            if parts.inputs:
-                updates |= self._browse.filter_updates(file, place)
-        if parts.tab:
-            updates |= {pane: SHOWN if tab == place.tab else HIDDEN for tab, pane in self._panes.items()}
-        return _told(place, seen, look_s), updates | {self._header: panels.header(self._shelf, place)}
-
-    def _living(self, place: Place, *, opened: bool) -> dict[Any, Any]:
-        """The parts of a tab that change while a file grows; and the rollout, which does not, if it was just opened."""
-        file = self._shelf.files[place.file]
-        if place.tab == "overview":
-            return {self._overview: panels.overview_page(self._shelf, place)}
-        if place.tab == "compare":
-            return {self._compare: _unless_lost(lambda: panels.comparison(self._shelf, place))}
-        if place.tab == "browse":
-            return {}
-        if _is_awaited(file, place):
-            return {self._rollout: _awaited(file, place), self._bar: ""}
-        updates = {self._bar: panels.rollout_bar(file, place)}
-        return updates | {self._rollout: _whole_rollout(file, place)} if opened else updates
-
-    def _version(self, place: Place) -> str:
-        """Something that differs when the page at a place would differ."""
-        file = self._shelf.files[place.file]
-        if place.tab == "overview":
-            file.overview()
-            return repr((file.overview_version(), file.version()))
-        shown = [file] if place.tab != "compare" else self._shelf.files
-        known = "whole"
-        if place.tab == "rollout" and place.row is not None:
-            is_planned = not _is_awaited(file, place) and file.run_files.find_planned(place.row) is not None
-            known = "awaited" if _is_awaited(file, place) else "with-its-plan" if is_planned else "alone"
-        return f"{known} {[one.version() for one in shown]}"
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """Which parts of the page an answer has besides those that live."""
-
-    tab: bool = False
-    opened: bool = False
-    inputs: bool = False
-
-
-_Answer = tuple[dict[str, str], dict[Any, Any]]
-"""What the page remembers, and what its components show."""
-
-
-def _told(place: Place, seen: str, look_s: float) -> dict[str, str]:
-    """Where the page is, what it has seen, and when to look for more."""
-    return {
-        "place": place.query(),
-        "view": f"{place.tab} {place.file} {place.row if place.tab == 'rollout' else place.page}",
-        "seen": seen,
-        "look-ms": str(round(1000 * look_s)),
-    }
-
-
-def _written(told: dict[str, str]) -> str:
-    return "<i" + "".join(f' data-{name}="{escape(value)}"' for name, value in told.items()) + "></i>"
-
-
-def _known(seen: str) -> str:
-    """How much of a rollout a version has seen."""
-    return seen.partition(" ")[0]
-
-
-def _is_awaited(file: OpenFile, place: Place) -> bool:
-    return place.tab == "rollout" and place.row is not None and place.row >= file.index.n_rows
-
-
-def _whole_rollout(file: OpenFile, place: Place) -> str:
-    if place.row is None:
-        return tag("div", "ngp", tag("p", "ngp-empty", "There is nothing to show yet."))
-    row = place.row
-    return _unless_lost(lambda: panels.rollout(file, row))
-
-
-def _unless_lost(write: Callable[[], str]) -> str:
-    try:
-        return write()
-    except GymError as error:  # the file was replaced under us
-        return tag("div", "ngp", tag("p", "ngp-empty", escape(str(error))))
-
-
-def _awaited(file: OpenFile, place: Place) -> str:
-    share = f"{file.progress().share:.0%}"
-    text = f"Row {place.row} is not read yet, {share} of the file is; it is shown as soon as it is."
-    return tag("div", "ngp", tag("p", "ngp-empty", text))
-
-
-def _title(shelf: Shelf) -> str:
-    return f"{', '.join(shelf.files[number].name for number in shelf.runs)} · NeMo Gym"
-
-
-def asset(name: str) -> str:
-    """A file that lies beside this one."""
-    return files("nemo_gym._view").joinpath(name).read_text(encoding="utf-8")
-
-
-def style() -> str:
-    """All CSS of the page."""
-    return f"{STYLE}\n{asset('page.css')}"
-
-
-def head() -> str:
-    """What goes into the head of the page."""
-    return f"<script>{SCRIPT}</script>"
-
-
-def theme() -> gr.themes.Base:
-    """Gradio's plain theme in the colours of the rollouts, with fonts of the reader's system: none is fetched."""
-    plain = gr.themes.Base(
-        primary_hue="blue",
-        font=["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
-        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"],
-    )
-    pairs = {name: value for key, light, dark in _COLOURS for name, value in ((key, light), (f"{key}_dark", dark))}
-    return plain.set(**pairs, block_radius="10px", input_radius="8px")
 
 
 _SORT_NAMES = {
@@ -257,8 +63,116 @@ _SEARCH = tag(
 )
 
 
+class Viewer:
+    """The page over the open files."""
+
+    def __init__(self, files: OpenFiles) -> None:
+        self._files = files
+        title = f"{', '.join(files.files[number].name for number in files.runs)} · NeMo Gym"
+        self.blocks = gr.Blocks(title=title, analytics_enabled=False, fill_width=True)
+        with self.blocks:
+            self._build()
+            self._wire()
+
+    def _build(self) -> None:
+        self._place = gr.HTML(elem_id="ngp-place", js_on_load=asset("page.js"))
+        self._header = panel("ngp-header")
+        self._panes = {}
+        for tab in TABS:
+            with gr.Column(visible=False, elem_id=f"ngp-{tab}") as self._panes[tab]:
+                if tab == "overview":
+                    self._overview = panel("ngp-numbers")
+                elif tab == "browse":
+                    self._browse = BrowseTab()
+                elif tab == "rollout":
+                    self._bar, self._rollout = panel("ngp-bar"), panel("ngp-conversation")
+                else:
+                    self._compare = panel("ngp-comparison")
+
+    def _wire(self) -> None:
+        outputs = [self._place, self._header, *self._panes.values(), self._overview]
+        outputs += [self._browse.table, *self._browse.inputs, self._bar, self._rollout, self._compare]
+        # The page asks one question at a time by itself: there is nothing to put into a queue.
+        self._place.input(
+            self._answer,
+            None,
+            outputs,
+            queue=False,
+            show_progress="hidden",
+            trigger_mode="multiple",
+            api_visibility="private",
+        )
+        hand_on = f"(...values) => {{ window.ngpFilter(...values.slice(0, {len(self._browse.inputs)})) }}"
+        gr.on([one.input for one in self._browse.inputs], None, self._browse.inputs, None, js=hand_on)
+
+    def _answer(self, event: gr.EventData) -> Any:
+        """Return what the page shows after a link, a key, a filter, some typing, or a look at whether there is more."""
+        query = event.query if isinstance(event.query, str) else ""
+        location, kind = panels.complete_location(self._files, parse_location(query)), event.kind
+        updates: dict[Any, Any] = {}
+        if kind == "look" and event.seen == (version := self._get_version(location)):
+            return {self._place: _write_state(location, version, _IDLE_S, event.number)}
+        if kind == "search":
+            changed = location.change(filters=replace(location.filters, text=event.text), page=0)
+            location = panels.complete_location(self._files, changed)
+        elif kind == "filter":
+            location = panels.complete_location(self._files, self._browse.read_inputs(location, event.values))
+        elif kind != "look":
+            updates |= {pane: SHOWN if tab == location.tab else HIDDEN for tab, pane in self._panes.items()}
+            if location.tab == "browse":
+                updates |= self._browse.set_inputs(self._files.files[location.file], location)
+        seen, look_s = self._get_version(location), _IDLE_S
+        # A rollout is drawn again only if it was just opened or more of it is known now: a reader may have unfolded it.
+        opened = kind not in ("look", "search", "filter") or (
+            kind == "look" and event.seen.partition(" ")[0] != seen.partition(" ")[0]
+        )
+        content, complete = self._render_tab(location, opened=opened)
+        if not complete:
+            seen, look_s = "", _SEARCHING_S
+        state = _write_state(location, seen, look_s, event.number)
+        header = panels.render_header(self._files, location)
+        return content | updates | {self._header: header, self._place: state}
+
+    def _render_tab(self, location: Location, *, opened: bool) -> tuple[dict[Any, Any], bool]:
+        """Render what changes while a file grows, and a rollout only if it was `opened`; return if all was searched."""
+        file = self._files.files[location.file]
+        if location.tab == "overview":
+            return {self._overview: panels.render_overview_tab(self._files, location)}, True
+        if location.tab == "browse":
+            listed = render_list(file, location)
+            return {self._browse.table: listed.html}, listed.complete
+        if location.tab == "compare":
+            html = _render_unless_lost(lambda: panels.render_compare_tab(self._files, location))
+            return {self._compare: html}, True
+        if _is_awaited(file, location):
+            share = f"{file.index.progress.share:.0%}"
+            text = f"Row {location.row} is not read yet, {share} of the file is; it is shown as soon as it is."
+            return {self._rollout: render_empty(text), self._bar: ""}, True
+        content = {self._bar: panels.render_rollout_bar(file, location)}
+        if opened and (row := location.row) is not None:
+            content[self._rollout] = _render_unless_lost(lambda: panels.render_rollout_tab(file, row))
+        elif opened:
+            content[self._rollout] = render_empty("There is nothing to show yet.")
+        return content, True
+
+    def _get_version(self, location: Location) -> str:
+        """Return something that differs when the page at a location would differ."""
+        file = self._files.files[location.file]
+        if location.tab == "overview":
+            file.get_overview()
+            return repr((file.overview_version, file.version))
+        shown = self._files.files if location.tab == "compare" else [file]
+        known = "whole"
+        if location.tab == "rollout" and location.row is not None:
+            if _is_awaited(file, location):
+                known = "awaited"
+            else:
+                known = "alone" if file.run_files.find_planned(location.row) is None else "with-its-plan"
+        return f"{known} {[one.version for one in shown]}"
+
+
 class BrowseTab:
-    """Its components, and what they show at a place."""
+    """Its components, and what they show at a location."""
 
     def __init__(self) -> None:
         with gr.Row(elem_classes="ngp-filters", equal_height=True):
@@ -285,26 +199,17 @@ class BrowseTab:
 
     @property
     def inputs(self) -> list[Any]:
-        """The components that a reader sets, in the order that `place_of` takes their values."""
+        """The components that a reader sets, in the order that `read_inputs` takes their values."""
         return [
             *(self.outcome, self.sort, self.descending, self.agents, self.task, self.low, self.high),
             *(self.tool, self.finish, self.failure, self.troubles, self.columns),
         ]
 
-    @property
-    def outputs(self) -> list[Any]:
-        """Every component that may be set."""
-        return [self.table, *self.inputs]
-
-    def place_searched(self, place: Place, text: str) -> Place:
-        """`place` where only rows that hold a text are left."""
-        return place.at(filters=replace(place.filters, text=text), page=0)
-
-    def place_of(self, place: Place, values: Sequence[Any]) -> Place:
-        """`place` with what the inputs say, on the first page if that is something new."""
+    def read_inputs(self, location: Location, values: Sequence[Any]) -> Location:
+        """Return `location` with what the inputs say, on the first page if that is something new."""
         outcome, sort, descending, agents, task, low, high, tool, finish, failure, troubles, columns = values
         filters = Filters(
-            text=place.filters.text,
+            text=location.filters.text,
             outcome=outcome or "all",
             agents=tuple(agents or ()),
             task=None if task is None else int(task),
@@ -316,25 +221,25 @@ class BrowseTab:
             tool_error="tool_error" in (troubles or ()),
             cut_off="cut_off" in (troubles or ()),
         )
-        usual = (GROUP_SORTS if place.grouped else SORTS)[0]
-        there = place.at(
+        usual = (GROUP_SORTS if location.grouped else SORTS)[0]
+        there = location.change(
             filters=filters,
             sort="" if sort in (usual, None) else sort,
             descending=bool(descending),
             columns=tuple(columns or ()),
         )
-        return there if there == place else there.at(page=0)
+        return there if there == location else there.change(page=0)
 
-    def filter_updates(self, file: OpenFile, place: Place) -> dict[Any, Any]:
-        """The inputs as a place sets them, with what the file offers to choose from."""
-        chosen, offered = place.filters, file.browser.choices()
-        sorts = GROUP_SORTS if place.grouped else (*SORTS, *offered.fields)
+    def set_inputs(self, file: OpenFile, location: Location) -> dict[Any, Any]:
+        """Return the inputs as a location sets them, with what the file offers to choose from."""
+        chosen, offered = location.filters, file.browser.list_choices()
+        sorts = GROUP_SORTS if location.grouped else (*SORTS, *offered.fields)
         return {
             self.outcome: chosen.outcome,
             self.sort: gr.Dropdown(
-                [(_SORT_NAMES.get(name, name), name) for name in sorts], value=place.sort or sorts[0]
+                [(_SORT_NAMES.get(name, name), name) for name in sorts], value=location.sort or sorts[0]
             ),
-            self.descending: place.descending,
+            self.descending: location.descending,
             self.agents: gr.Dropdown(list(offered.agents), value=list(chosen.agents)),
             self.task: chosen.task,
             self.low: chosen.reward_min,
@@ -344,19 +249,60 @@ class BrowseTab:
             self.failure: gr.Dropdown([_ANY, *offered.failure_kinds], value=chosen.failure_kind or ""),
             self.troubles: [name for _, name in _TROUBLES if getattr(chosen, name)],
             self.columns: gr.Dropdown(
-                list(dict.fromkeys((*offered.columns, *offered.fields))), value=list(place.columns)
+                list(dict.fromkeys((*offered.columns, *offered.fields))), value=list(location.columns)
             ),
         }
 
-    def listed(self, file: OpenFile, place: Place) -> Listing:
-        """The table at a place."""
-        return listing(file, place)
-
-
-HIDDEN = gr.update(elem_classes="ngp-none")
-SHOWN = gr.update(visible=True, elem_classes="")
-
 
 def panel(name: str, html: str = "") -> gr.HTML:
-    """A place for HTML that the page writes itself."""
+    """Make a place for HTML that the page writes itself."""
     return gr.HTML(html, elem_id=name, js_on_load=None, apply_default_css=False)
+
+
+def _write_state(location: Location, seen: str, look_s: float, number: object) -> str:
+    """Write down where the page is, what it has seen, and when to look for more, for `page.js` to read."""
+    state = {
+        "place": location.to_query(),
+        "view": f"{location.tab} {location.file} {location.row if location.tab == 'rollout' else location.page}",
+        "seen": seen,
+        "look-ms": str(round(1000 * look_s)),
+        "number": str(number),
+    }
+    return "<i" + "".join(f' data-{name}="{escape(value)}"' for name, value in state.items()) + "></i>"
+
+
+def _is_awaited(file: OpenFile, location: Location) -> bool:
+    return location.tab == "rollout" and location.row is not None and location.row >= file.index.n_rows
+
+
+def _render_unless_lost(render: Callable[[], str]) -> str:
+    try:
+        return render()
+    except GymError as error:  # the file was replaced under us
+        return render_empty(str(error))
+
+
+def asset(name: str) -> str:
+    """Return the content of a file that lies beside this one."""
+    return package_files("nemo_gym._view").joinpath(name).read_text(encoding="utf-8")
+
+
+def style() -> str:
+    """Return all CSS of the page."""
+    return f"{STYLE}\n{asset('page.css')}"
+
+
+def head() -> str:
+    """Return what goes into the head of the page."""
+    return f"<script>{SCRIPT}</script>"
+
+
+def theme() -> gr.themes.Base:
+    """Return Gradio's plain theme in the colours of the rollouts, with fonts of the reader's system."""
+    plain = gr.themes.Base(
+        primary_hue="blue",
+        font=["ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "Roboto", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace"],
+    )
+    pairs = {name: value for key, light, dark in _COLOURS for name, value in ((key, light), (f"{key}_dark", dark))}
+    return plain.set(**pairs, block_radius="10px", input_radius="8px")

@@ -1,27 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a reader is in the viewer: the tab, the rollout, the filters; as a value, and as the query of a URL.
 
-A link carries the whole place, so that it opens what its sender saw. What a query says wrongly is left out, never an
+A link carries the whole location, so that it opens what its sender saw. What a query says wrongly is left out, never an
 error: links get cut off and edited.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from html import escape
 from math import isfinite
 from typing import Any, Literal, TypeVar, cast, get_args
 from urllib.parse import parse_qs, urlencode
 
-from nemo_gym._reports.query import Filters
+from nemo_gym._reports.row_selection import Filters
 
 Tab = Literal["overview", "browse", "rollout", "compare"]
-Outcome = Literal["all", "scored", "failed"]
 TABS: tuple[str, ...] = get_args(Tab)
-_OUTCOMES: tuple[str, ...] = get_args(Outcome)
+_OUTCOMES = ("all", "scored", "failed")
+_KEYS = frozenset(
+    (
+        *("tab", "file", "row", "with", "against", "of", "sort", "group", "page", "col"),
+        *("q", "agent", "task", "outcome", "min", "max", "tool", "finish", "failure", "crashed", "cut"),
+    )
+)
 ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True)
-class Spot:
+class RowRef:
     """A row of one of the open files, both counted from 0."""
 
     file: int
@@ -29,7 +35,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """All that decides what the page shows."""
 
     tab: Tab = "overview"
@@ -37,7 +43,7 @@ class Place:
     agent: str = ""
     """The agent whose overview is shown; empty for the first."""
     row: int | None = None
-    beside: Spot | None = None
+    beside: RowRef | None = None
     """The rollout that `row` is compared with."""
     against: int | None = None
     """The file that `file` is compared with."""
@@ -51,12 +57,12 @@ class Place:
     """The fields that the list shows as columns; empty for the numbers of the verifier."""
     page: int = 0
 
-    def at(self, **changes: Any) -> "Place":
-        """This place with some of it changed."""
+    def change(self, **changes: Any) -> "Location":
+        """Return this location with some of it changed."""
         return replace(self, **changes)
 
-    def query(self) -> str:
-        """The place as the query of a URL, `?` included; what is as usual is left out."""
+    def to_query(self) -> str:
+        """Return the location as the query of a URL, `?` included; what is as usual is left out."""
         chosen = self.filters
         pairs: list[tuple[str, object]] = [
             ("tab", self.tab),
@@ -84,87 +90,77 @@ class Place:
         return "?" + urlencode([(key, value) for key, value in pairs if value is not None])
 
 
-def read_place(query: str, default: Place = Place()) -> Place:
-    """The place that the query of a URL stands for."""
+def parse_location(query: str, default: Location = Location()) -> Location:
+    """Return the location that the query of a URL stands for."""
     given = parse_qs(query.removeprefix("?"), errors="replace", max_num_fields=200)
     if not set(given) & _KEYS:
         return default
-    sort = _text(given, "sort") or ""
-    return Place(
-        tab=cast(Tab, _choice(given, "tab", TABS) or "overview"),
-        file=_number(given, "file") or 0,
-        agent=_text(given, "of") or "",
-        row=_number(given, "row"),
-        beside=_value(given, "with", _spot),
-        against=_number(given, "against"),
-        filters=_filters(given),
+
+    def text(key: str) -> str | None:
+        return given[key][-1] if given.get(key) else None
+
+    def choice(key: str, choices: Sequence[str]) -> Any:
+        value = text(key)
+        return value if value in choices else choices[0]
+
+    def value(key: str, parse: Callable[[str], ValueT]) -> ValueT | None:
+        said = text(key)
+        try:
+            return None if said is None else parse(said)
+        except ValueError:
+            return None
+
+    sort = text("sort") or ""
+    return Location(
+        tab=cast(Tab, choice("tab", TABS)),
+        file=value("file", _parse_natural) or 0,
+        agent=text("of") or "",
+        row=value("row", _parse_natural),
+        beside=value("with", _parse_row_ref),
+        against=value("against", _parse_natural),
+        filters=Filters(
+            text=text("q") or "",
+            reward_min=value("min", _parse_finite),
+            reward_max=value("max", _parse_finite),
+            agents=tuple(given.get("agent", ())),
+            task=value("task", _parse_natural),
+            outcome=choice("outcome", _OUTCOMES),
+            tool=text("tool"),
+            finish_reason=text("finish"),
+            failure_kind=text("failure"),
+            tool_error=text("crashed") == "1",
+            cut_off=text("cut") == "1",
+        ),
         sort=sort.removeprefix("-"),
         descending=sort.startswith("-"),
-        grouped=_text(given, "group") == "1",
+        grouped=text("group") == "1",
         columns=tuple(given.get("col", ())),
-        page=_number(given, "page") or 0,
+        page=value("page", _parse_natural) or 0,
     )
 
 
-_KEYS = frozenset(
-    (
-        *("tab", "file", "row", "with", "against", "of", "sort", "group", "page", "col"),
-        *("q", "agent", "task", "outcome", "min", "max", "tool", "finish", "failure", "crashed", "cut"),
-    )
-)
-_Given = Mapping[str, Sequence[str]]
-
-
-def _filters(given: _Given) -> Filters:
-    return Filters(
-        text=_text(given, "q") or "",
-        reward_min=_value(given, "min", _finite),
-        reward_max=_value(given, "max", _finite),
-        agents=tuple(given.get("agent", ())),
-        task=_number(given, "task"),
-        outcome=cast(Outcome, _choice(given, "outcome", _OUTCOMES) or "all"),
-        tool=_text(given, "tool"),
-        finish_reason=_text(given, "finish"),
-        failure_kind=_text(given, "failure"),
-        tool_error=_text(given, "crashed") == "1",
-        cut_off=_text(given, "cut") == "1",
-    )
-
-
-def _text(given: _Given, key: str) -> str | None:
-    return given[key][-1] if given.get(key) else None
-
-
-def _choice(given: _Given, key: str, choices: Sequence[str]) -> str | None:
-    value = _text(given, key)
-    return value if value in choices else None
-
-
-def _number(given: _Given, key: str) -> int | None:
-    return _value(given, key, _natural)
-
-
-def _value(given: _Given, key: str, read: Callable[[str], ValueT]) -> ValueT | None:
-    text = _text(given, key)
-    try:
-        return None if text is None else read(text)
-    except ValueError:
-        return None
-
-
-def _natural(text: str) -> int:
+def _parse_natural(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise ValueError(text)
     return int(text)
 
 
-def _finite(text: str) -> float:
+def _parse_finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
         raise ValueError(text)
     return value
 
 
-def _spot(text: str) -> Spot:
+def _parse_row_ref(text: str) -> RowRef:
     file, _, row = text.partition(".")
-    return Spot(_natural(file), _natural(row))
+    return RowRef(_parse_natural(file), _parse_natural(row))
+
+
+def link(
+    location: Location, html: str, *, kind: str = "", title: str = "", name: str = "", current: bool = False
+) -> str:
+    """Make a link to a location, which the page follows without loading anew; `html` is its content."""
+    attributes = {"id": name, "class": kind, "title": title, "aria-current": "true" if current else ""}
+    given = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items() if value)
+    return f'<a href="{escape(location.to_query())}"{given}>{html}</a>'

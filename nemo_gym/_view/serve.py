@@ -20,7 +20,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym._util.addresses import reachable_url
-from nemo_gym._view.open_files import Shelf
+from nemo_gym._view.open_files import OpenFiles
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def url_of(listening: socket.socket) -> str:
     return reachable_url(host, port)
 
 
-def serve(shelf: Shelf, listening: socket.socket, host: str, access: "AccessRules") -> None:
+def serve(files: OpenFiles, listening: socket.socket, host: str, access: "AccessRules") -> None:
     """Serve the page on `host`, to whom `access` lets in, until the process is told to stop."""
     import uvicorn
 
@@ -111,7 +111,7 @@ def serve(shelf: Shelf, listening: socket.socket, host: str, access: "AccessRule
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
-        application(shelf, host, access),
+        application(files, host, access),
         http=BoundedHeadProtocol,
         ws="none",
         log_level="warning",
@@ -131,7 +131,7 @@ def import_page() -> None:
         importlib.import_module("nemo_gym._view.app")
 
 
-def application(shelf: Shelf, host: str, access: "AccessRules") -> "ASGIApp":
+def application(files: OpenFiles, host: str, access: "AccessRules") -> "ASGIApp":
     """The page as an ASGI application, for a server that listens on `host`."""
     import_page()
     import gradio as gr
@@ -140,7 +140,7 @@ def application(shelf: Shelf, host: str, access: "AccessRules") -> "ASGIApp":
     from nemo_gym._view import app
     from nemo_gym._view.page_admission import PageAdmission
 
-    page = app.Viewer(shelf)
+    page = app.Viewer(files)
     mounted = gr.mount_gradio_app(
         FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
         page.blocks,

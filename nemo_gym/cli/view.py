@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 from nemo_gym._reports.export import export_report
 from nemo_gym._reports.index import ReportError
 from nemo_gym._util.addresses import is_loopback
-from nemo_gym._view.open_files import Shelf
+from nemo_gym._view.open_files import OpenFiles, open_files
 from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import validated
@@ -65,8 +65,8 @@ def view(overrides: list[str]) -> int:
         import_page()  # before there are indexes to build: they would slow it down
         from nemo_gym._serving.admission import AccessRules  # loads what servers need: the address is printed before
 
-        with _opened(paths) as shelf:
-            serve(shelf, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
+        with _opened(paths) as files:
+            serve(files, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
     return 0
 
 
@@ -93,13 +93,13 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
 
 
 def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
-    with _opened(paths) as shelf:
-        written = export_report([shelf.files[number].index for number in shelf.runs], directory, rollouts=rollouts)
+    with _opened(paths) as files:
+        written = export_report([files.files[number].index for number in files.runs], directory, rollouts=rollouts)
     render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
     return 0
 
 
-def _opened(paths: list[Path]) -> Shelf:
+def _opened(paths: list[Path]) -> OpenFiles:
     from nemo_gym.process_env import run_files_folder  # loads what servers need: the address is printed before
 
-    return Shelf.of(paths, user_cache_dir=run_files_folder())
+    return open_files(paths, user_cache_dir=run_files_folder())

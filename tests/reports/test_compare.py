@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.compare import compare_files, compare_rollouts, first_difference
+from nemo_gym._reports.compare import compare_files, compare_rollouts, find_first_difference
 from nemo_gym._reports.rollout import read_rollout
 from nemo_gym._results.compare import compare
 
@@ -32,7 +32,7 @@ def test_one_conversation_may_end_before_the_other(rollout):
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=20), st.text(max_size=20))
 def test_texts_are_the_same_up_to_the_first_difference_and_differ_there(one, other):
-    at = first_difference(one, other)
+    at = find_first_difference(one, other)
     if at is None:
         assert one == other
     else:

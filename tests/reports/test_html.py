@@ -9,10 +9,19 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._reports.compare import compare_files, compare_rollouts
-from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, bar_chart, element, json_text, row_chart, text
-from nemo_gym._reports.html_files import diff_html, file_comparison_html, overview_html, problems_html
-from nemo_gym._reports.html_rollout import rollout_html
-from nemo_gym._reports.overview import overview
+from nemo_gym._reports.html_elements import (
+    SCRIPT,
+    STYLE,
+    Html,
+    draw_bar_chart,
+    draw_row_chart,
+    element,
+    escape_text,
+    render_json,
+)
+from nemo_gym._reports.html_files import render_file_comparison, render_overview, render_problems, render_rollout_diff
+from nemo_gym._reports.html_rollout import render_rollout
+from nemo_gym._reports.overview import make_overview
 from nemo_gym._reports.rollout import read_rollout
 
 _ATTACKS = [
@@ -109,7 +118,7 @@ def hostile(attack: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("attack", _ATTACKS)
 def test_injected_markup_is_shown_as_text(attack):
-    page = Page(rollout_html(read_rollout(hostile(attack))))
+    page = Page(render_rollout(read_rollout(hostile(attack))))
     page.require_safe()
     assert page.text.count(attack) >= 12
 
@@ -126,23 +135,29 @@ def test_any_text_comes_out_as_it_went_in(content):
 @settings(max_examples=60, deadline=None)
 @given(st.text(alphabet=st.characters(exclude_categories=["Cs"], exclude_characters="\0\r"), max_size=60))
 def test_colouring_json_changes_no_character(content):
-    page = Page(json_text(content))
+    page = Page(render_json(content))
     assert page.text == content
     assert set(page.tags) <= {"span"}
 
 
 def test_half_a_surrogate_pair_and_nul_do_not_break_a_page():
-    assert text("a\ud83d\0b") == "a?\ufffdb"
+    assert escape_text("a\ud83d\0b") == "a?\ufffdb"
 
 
 def test_only_what_is_html_already_is_inserted_as_it_is():
     assert element("p", Html("<b>x</b>"), "<b>") == "<p><b>x</b>&lt;b&gt;</p>"
 
 
+def test_a_comparison_does_not_paint_a_row_without_a_reward_as_a_bad_one(rollout):
+    unscored = {name: value for name, value in rollout().items() if name != "reward"}
+    html = render_rollout_diff(compare_rollouts(read_rollout(unscored), read_rollout(rollout())))
+    assert '<span class="ngv-reward">not scored</span>' in html
+
+
 @pytest.mark.parametrize("attack", _ATTACKS)
 def test_a_comparison_shows_markup_as_text(attack):
     harmless = hostile("harmless")
-    page = Page(diff_html(compare_rollouts(read_rollout(hostile(attack)), read_rollout(harmless))))
+    page = Page(render_rollout_diff(compare_rollouts(read_rollout(hostile(attack)), read_rollout(harmless))))
     page.require_safe()
     assert ("id", "ngv-first-difference") in page.attributes
 
@@ -158,11 +173,11 @@ def test_an_overview_shows_markup_as_text(write, opened, rollout, attack):
     ]
     write("r.jsonl", rows).unlink()
     index = opened(write("r.jsonl", rows))
-    report = overview(index)
-    for html in (overview_html(report), problems_html(index.problems(), 1)):
+    report = make_overview(index)
+    for html in (render_overview(report), render_problems(index.problems, 1)):
         Page(html).require_safe()
-    assert Page(overview_html(report)).text.count(attack) >= 4
-    compared = Page(file_comparison_html(compare_files(index, index), link=lambda match: f"?task={match.task}"))
+    assert Page(render_overview(report)).text.count(attack) >= 4
+    compared = Page(render_file_comparison(compare_files(index, index), link=lambda match: f"?task={match.task}"))
     compared.require_safe()
     assert ("href", "?task=0") in compared.attributes
 
@@ -170,23 +185,23 @@ def test_an_overview_shows_markup_as_text(write, opened, rollout, attack):
 def test_reasoning_is_folded_and_long_texts_are_cut_where_a_line_ends(rollout):
     row = rollout(text="line\n" * 2000)
     row["response"]["output"].insert(0, {"type": "reasoning", "summary": [{"text": "a thought"}]})
-    html = rollout_html(read_rollout(row))
+    html = render_rollout(read_rollout(row))
     assert '<details class="ngv-block ngv-reasoning"' in html
     assert "Show 7,000 more characters" in html
     assert Page(html).text.count("line\n") >= 2000
 
 
 def test_a_text_of_megabytes_is_not_put_on_the_page(rollout):
-    html = rollout_html(read_rollout(rollout(text="x" * 6_000_000)))
+    html = render_rollout(read_rollout(rollout(text="x" * 6_000_000)))
     assert len(html) < 5_500_000
     assert "5,800,000 more characters are in the raw JSON" in html
     assert "more characters are in the file" in html
 
 
 def test_a_rollout_says_how_it_ended(rollout, failed):
-    assert "reward 1" in rollout_html(read_rollout(rollout(reward=1.0)))
-    assert "not scored" in rollout_html(read_rollout(rollout(reward=None)))
-    page = Page(rollout_html(read_rollout(failed(kind="timeout", message="too late"))))
+    assert "reward 1" in render_rollout(read_rollout(rollout(reward=1.0)))
+    assert "not scored" in render_rollout(read_rollout(rollout(reward=None)))
+    page = Page(render_rollout(read_rollout(failed(kind="timeout", message="too late"))))
     assert "failed: timeout" in page.text
     assert "too late" in page.text
     assert "3 attempts" in page.text
@@ -195,7 +210,7 @@ def test_a_rollout_says_how_it_ended(rollout, failed):
 def test_a_rollout_names_its_settings_and_tools(rollout):
     row = rollout()
     row["responses_create_params"] |= {"temperature": 0.5, "tools": [{"name": "add"}]}
-    said = Page(rollout_html(read_rollout(row))).text
+    said = Page(render_rollout(read_rollout(row))).text
     assert "Sampling params" in said
     assert "Tools (1)" in said
 
@@ -203,19 +218,19 @@ def test_a_rollout_names_its_settings_and_tools(rollout):
 def test_what_was_not_recorded_is_said_and_is_no_zero(rollout):
     row = rollout()
     del row["response"]["usage"], row["response"]["status"]
-    said = Page(rollout_html(read_rollout(row))).text
+    said = Page(render_rollout(read_rollout(row))).text
     assert "tokens in not recorded, tokens out not recorded, finish not recorded, time not recorded" in said
     row["ng_model_call_capture"] = {"calls": [{"latency_total_ms": 12.0}]}
-    assert "12 msnot recordednot recorded" in Page(rollout_html(read_rollout(row))).text
+    assert "12 msnot recordednot recorded" in Page(render_rollout(read_rollout(row))).text
 
 
 def test_a_chart_shows_bars_of_zero_and_of_less():
-    page = Page(bar_chart("t", ["a", "b", "c"], [0, 2, -1]))
+    page = Page(draw_bar_chart("t", ["a", "b", "c"], [0, 2, -1]))
     heights = [float(value) for name, value in page.attributes if name == "height"]
     assert all(height >= 3 for height in heights)
     assert ("class", "bar zero") in page.attributes
     assert "a: 0" in page.text
-    assert ("class", "bar zero") in Page(row_chart("t", {"none": 0, "some": 4})).attributes
+    assert ("class", "bar zero") in Page(draw_row_chart("t", {"none": 0, "some": 4})).attributes
 
 
 def test_tokens_are_coloured_and_the_trained_ones_marked(rollout):
@@ -225,11 +240,11 @@ def test_tokens_are_coloured_and_the_trained_ones_marked(rollout):
         "generation_token_ids": [7, 8],
         "generation_log_probs": [-0.01, -5.0],
     }
-    html = rollout_html(read_rollout(row))
+    html = render_rollout(read_rollout(row))
     assert '<i class="l0 on id" title="token 7 · log-prob -0.010 (99.0%) · trained on">7</i>' in html
     assert '<i class="l4 on id" title="token 8 · log-prob -5.000 (0.7%) · trained on">8</i>' in html
     assert "52 tokens of context" in html
-    cut = rollout_html(read_rollout(row), token_limit=10)
+    cut = render_rollout(read_rollout(row), token_limit=10)
     assert "92 more tokens are in the raw JSON" in cut
 
 

@@ -5,6 +5,7 @@ import orjson
 import pytest
 
 from nemo_gym._reports import index as index_module
+from nemo_gym._reports.columns import COLUMN_NAMES
 from nemo_gym._reports.index import ReportError, open_index
 from nemo_gym.errors import GymError
 
@@ -12,27 +13,23 @@ from nemo_gym.errors import GymError
 def test_rows_are_read_from_the_file_when_asked_for(write, opened, rollout):
     rows = [rollout(task, number, float(number)) for task in range(3) for number in range(2)]
     index = opened(write("r.jsonl", rows))
-    assert [index.read(row) for row in range(index.n_rows)] == rows
+    assert [index.read_row(row) for row in range(index.n_rows)] == rows
     assert (index.kind, index.name) == ("rollouts", "r.jsonl")
-    progress = index.progress()
+    progress = index.progress
     assert (progress.n_rows, progress.complete, progress.share, progress.n_problems) == (6, True, 1.0, 0)
 
 
-def test_a_rollout_is_found_by_its_key(write, opened, rollout):
-    index = opened(write("r.jsonl", [rollout(1, 0), rollout(1, 1), rollout(1, 1, agent="b"), rollout(2, 0)]))
-    assert index.find(1) == 0
-    assert index.find(1, 1) == 1
-    assert index.find(1, 1, "b") == 2
-    assert index.find(2, 0, "b") is None
-    assert index.find(9) is None
+def test_the_first_row_of_a_task_is_found(write, opened, rollout):
+    index = opened(write("r.jsonl", [rollout(1, 0), rollout(1, 1), rollout(2, 0)]))
+    assert (index.find_row(1), index.find_row(2), index.find_row(9)) == (0, 2, None)
 
 
 def test_broken_and_torn_lines_are_counted_and_not_fatal(write, opened, rollout):
     index = opened(write("r.jsonl", [rollout(0), b"{oops", rollout(1), b'{"torn": "no end'], end=b""))
     assert index.n_rows == 2
-    progress = index.progress()
+    progress = index.progress
     assert (progress.n_problems, progress.torn) == (2, True)
-    assert [(one.line, one.torn) for one in index.problems()] == [(2, False), (4, True)]
+    assert [(one.line, one.torn) for one in index.problems] == [(2, False), (4, True)]
 
 
 def test_a_growing_file_is_followed(write, opened, rollout):
@@ -48,7 +45,7 @@ def test_a_growing_file_is_followed(write, opened, rollout):
         file.flush()
     progress = index.refresh()
     assert (progress.n_rows, progress.torn, progress.generation) == (2, False, 0)
-    assert index.read(1) == rollout(1)
+    assert index.read_row(1) == rollout(1)
 
 
 def test_growth_is_noticed_without_being_asked(write, opened, rollout):
@@ -83,7 +80,7 @@ def test_a_file_that_is_another_one_is_read_anew(write, opened, rollout, how):
         os.utime(path, ns=(0, 0))
     progress = index.refresh()
     assert progress.generation == 1
-    assert index.read(0)["_ng_task_index"] == 7
+    assert index.read_row(0)["_ng_task_index"] == 7
 
 
 def test_a_file_that_vanishes_is_an_error_and_comes_back_as_a_new_one(write, opened, rollout):
@@ -94,10 +91,10 @@ def test_a_file_that_vanishes_is_an_error_and_comes_back_as_a_new_one(write, ope
     assert progress.error is not None
     assert "cannot be read" in progress.error
     with pytest.raises(ReportError, match="cannot be read"):
-        index.raw(0)
+        index.read_row(0)
     write("r.jsonl", [rollout(3)])
     assert index.refresh().error is None
-    assert index.read(0) == rollout(3)
+    assert index.read_row(0) == rollout(3)
 
 
 def test_a_large_file_is_cached_beside_it(write, opened, rollout, monkeypatch, tmp_path):
@@ -107,12 +104,12 @@ def test_a_large_file_is_cached_beside_it(write, opened, rollout, monkeypatch, t
         assert first.wait(20)
     assert (tmp_path / ".r.jsonl.ngview").is_file()
     again = opened(path)
-    assert again.progress().from_cache
-    assert [again.read(row) for row in range(again.n_rows)] == [first.read(row) for row in range(first.n_rows)]
-    assert again.problems() == first.problems()
+    assert again.progress.from_cache
+    assert [again.read_row(row) for row in range(again.n_rows)] == [first.read_row(row) for row in range(first.n_rows)]
+    assert again.problems == first.problems
     assert again.kind == "rollouts"
-    for name, column in first.columns.arrays().items():
-        assert list(again.columns.arrays()[name]) == list(column), name
+    for name in COLUMN_NAMES:
+        assert getattr(again.columns, name) == getattr(first.columns, name), name
     assert list(again.columns.toolsets) == [("search",), ()]
     with open(path, "ab") as file:
         file.write(orjson.dumps(rollout(2)) + b"\n")
@@ -131,8 +128,8 @@ def test_a_cache_of_another_file_is_not_believed(write, opened, rollout, monkeyp
         assert index.wait(20)
     write("r.jsonl", [rollout(5), rollout(6), rollout(7)])
     again = opened(path)
-    assert not again.progress().from_cache
-    assert [again.read(row)["_ng_task_index"] for row in range(3)] == [5, 6, 7]
+    assert not again.progress.from_cache
+    assert [again.read_row(row)["_ng_task_index"] for row in range(3)] == [5, 6, 7]
 
 
 @pytest.mark.parametrize("damage", [b"", b"nemo-gym view 1\n{}\n", b"nemo-gym view 1\nnonsense", b"\x80\x04pickle"])
@@ -150,7 +147,7 @@ def test_a_cut_off_cache_is_ignored(write, opened, rollout, tmp_path, monkeypatc
     cached = tmp_path / ".r.jsonl.ngview"
     cached.write_bytes(cached.read_bytes()[:-5])
     again = opened(path)
-    assert not again.progress().from_cache
+    assert not again.progress.from_cache
     assert again.n_rows == 2
 
 
@@ -164,7 +161,7 @@ def test_where_the_folder_cannot_be_written_to_another_one_takes_the_cache(write
     assert len(list(elsewhere.glob("*.ngview"))) == 1
     with open_index(path, user_cache_dir=elsewhere) as index:
         assert index.wait(20)
-        assert index.progress().from_cache
+        assert index.progress.from_cache
 
 
 def test_what_cannot_be_opened_says_what_to_do(tmp_path):
@@ -177,10 +174,10 @@ def test_what_cannot_be_opened_says_what_to_do(tmp_path):
 
 def test_an_empty_file_is_complete(write, opened):
     index = opened(write("r.jsonl", []))
-    assert (index.n_rows, index.progress().complete, index.kind) == (0, True, "other")
+    assert (index.n_rows, index.progress.complete, index.kind) == (0, True, "other")
 
 
 def test_a_row_that_is_not_there_is_named(write, opened, rollout):
     index = opened(write("r.jsonl", [rollout(0)]))
     with pytest.raises(ReportError, match="has no row 1: there are 1 so far"):
-        index.read(1)
+        index.read_row(1)

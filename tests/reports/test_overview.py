@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.metrics import histogram_of
-from nemo_gym._reports.overview import ALL_AGENTS, failures_beside, overview, spread
+from nemo_gym._reports.metrics import make_histogram
+from nemo_gym._reports.overview import ALL_AGENTS, make_overview
+from nemo_gym._reports.row_selection import pick_evenly
+from nemo_gym._reports.run_files import open_failures
 from nemo_gym._results.aggregate import aggregate_files
 
 
@@ -17,7 +19,7 @@ def of_run(write, opened, rollout):
 
     def of_run(rewards: list[list[float]], name: str = "r.jsonl", **fields):
         rows = [rollout(t, r, reward, **fields) for t, runs in enumerate(rewards) for r, reward in enumerate(runs)]
-        return overview(opened(write(name, rows)))
+        return make_overview(opened(write(name, rows)))
 
     return of_run
 
@@ -72,7 +74,7 @@ def test_of_right_and_wrong_the_one_that_never_came_is_counted_as_zero(of_run, r
 
 def test_several_agents_are_shown_together_and_apart(write, opened, rollout):
     rows = [rollout(0, agent="a", tools=("search",)), rollout(1, reward=0.0, agent="b", tools=("search", "submit"))]
-    report = overview(opened(write("r.jsonl", rows)))
+    report = make_overview(opened(write("r.jsonl", rows)))
     assert [(agent.agent, agent.mean_reward, agent.n_scored) for agent in report.agents] == [
         (ALL_AGENTS, 0.5, 2),
         ("a", 1.0, 1),
@@ -86,9 +88,9 @@ def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, fa
     path = write("r.jsonl", rows)
     write("r_failures.jsonl", [failed(0), failed(2, message="deadline"), failed(3, kind="verifier")])
     index = opened(path)
-    with failures_beside(index) as failures:
+    with open_failures(index) as failures:
         failures.wait(20)
-        report = overview(index, failures)
+        report = make_overview(index, failures)
     found = {one.kind: (one.count, one.n_unresolved, one.examples, one.in_failures_file) for one in report.failures}
     assert found == {
         "timeout": (2, 1, ["too late", "deadline"], True),
@@ -99,7 +101,7 @@ def test_failures_are_counted_by_kind_from_both_files(write, opened, rollout, fa
 
 
 def test_a_run_without_failures_has_no_failures_file(write, opened, rollout):
-    assert failures_beside(opened(write("r.jsonl", [rollout()]))) is None
+    assert open_failures(opened(write("r.jsonl", [rollout()]))) is None
 
 
 def test_the_metrics_that_the_servers_gave_are_shown_too(write, opened, rollout, tmp_path):
@@ -107,42 +109,42 @@ def test_the_metrics_that_the_servers_gave_are_shown_too(write, opened, rollout,
     entry = {"agent_ref": {"name": "a"}, "key_metrics": {"mean/reward": 1.0, "elo": 1200, "note": "text"}}
     beside = tmp_path / "r_aggregate_metrics.json"
     beside.write_bytes(orjson.dumps([entry]))
-    [agent] = overview(opened(path)).agents
+    [agent] = make_overview(opened(path)).agents
     assert {metric.name: metric.text for metric in agent.metrics}["elo"] == "1200"
     os.utime(beside, ns=(0, 0))  # of an earlier run
-    assert "elo" not in {metric.name for metric in overview(opened(path)).agents[0].metrics}
+    assert "elo" not in {metric.name for metric in make_overview(opened(path)).agents[0].metrics}
 
 
 def test_a_dataset_has_no_metrics(write, opened):
-    report = overview(opened(write("d.jsonl", [{"responses_create_params": {"input": "q"}}] * 3)))
+    report = make_overview(opened(write("d.jsonl", [{"responses_create_params": {"input": "q"}}] * 3)))
     assert (report.kind, report.n_rows, report.n_tasks) == ("dataset", 3, 3)
     assert report.agents[0].metrics == []
     assert report.agents[0].histogram is None
 
 
 def test_an_empty_file_has_an_overview(write, opened):
-    report = overview(opened(write("r.jsonl", [])))
+    report = make_overview(opened(write("r.jsonl", [])))
     assert (report.n_rows, report.agents, report.points, report.failures) == (0, [], [], [])
 
 
 def test_points_are_a_bounded_sample_of_the_scored(write, opened, rollout):
     index = opened(write("r.jsonl", [rollout(task, reward=task / 50) for task in range(50)]))
-    points = overview(index, sample=10).points
+    points = make_overview(index, sample=10).points
     assert len(points) == 10
-    assert points == overview(index, sample=10).points
+    assert points == make_overview(index, sample=10).points
     assert all(point.reward == point.task / 50 for point in points)
 
 
 def test_fields_beyond_the_limit_are_named(write, opened, rollout):
     fields = {f"field{number}": number for number in range(9)}
-    report = overview(opened(write("r.jsonl", [rollout(**fields)])))
+    report = make_overview(opened(write("r.jsonl", [rollout(**fields)])))
     assert report.notes == ["Only the first 8 numeric fields are measured; left out: field8."]
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=60))
 def test_a_histogram_counts_every_value_once(values):
-    made = histogram_of(values)
+    made = make_histogram(values)
     assert sum(made.counts) == len(values)
     assert len(made.edges) == len(made.counts) + 1 == len(made.labels) + 1
 
@@ -150,6 +152,6 @@ def test_a_histogram_counts_every_value_once(values):
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 30), st.integers(0, 100))
 def test_an_even_selection_keeps_both_ends(most, size):
-    chosen = spread(range(size), most)
+    chosen = pick_evenly(range(size), most)
     assert len(chosen) == min(most, size) == len(set(chosen))
     assert size == 0 or {0, size - 1} <= set(chosen)

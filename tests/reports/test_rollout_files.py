@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The generated files of the viewer's benchmark are like those of a run."""
 
-from nemo_gym._reports.overview import failures_beside, overview
+from nemo_gym._reports.overview import make_overview
+from nemo_gym._reports.run_files import open_failures
 from perf.rollout_files import write_failures, write_rollouts
 
 
@@ -12,9 +13,9 @@ def test_a_generated_file_is_a_run_of_about_3_kb_a_row(tmp_path, opened):
     index = opened(path)
     assert index.n_rows == rows
     assert 2500 < path.stat().st_size / rows < 4000
-    with failures_beside(index) as failures:
+    with open_failures(index) as failures:
         failures.wait(20)
-        report = overview(index, failures)
+        report = make_overview(index, failures)
     assert (report.kind, report.n_problems, sum(one.count for one in report.failures)) == ("rollouts", 0, 6)
     assert report.n_tasks == -(-rows // 8)
     assert len(report.agents) == 3

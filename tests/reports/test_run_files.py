@@ -66,9 +66,9 @@ def test_a_file_alone_has_neither_plan_nor_description(write, opened, rollout):
 def test_the_list_shows_target_and_fields_of_the_task(run):
     index, files = run
     browser = Browser(index, files)
-    first = browser.page(browser.results(), 0).items[0].preview
+    first = browser.read_page(browser.find_rows(), 0).items[0].preview
     assert (first.target, first.fields["category"]) == ("1", "sums")
-    assert {"category", "expected_answer"} <= set(browser.choices().columns)
+    assert {"category", "expected_answer"} <= set(browser.list_choices().columns)
 
 
 def test_the_last_user_message_is_previewed_not_the_first_example(write, opened, rollout):
@@ -76,7 +76,7 @@ def test_the_last_user_message_is_previewed_not_the_first_example(write, opened,
     turns = [("user", "an example"), ("assistant", "its answer"), ("user", "the question")]
     row["responses_create_params"]["input"] = [{"role": role, "content": text} for role, text in turns]
     browser = Browser(opened(write("r.jsonl", [row])))
-    assert browser.page(browser.results(), 0).items[0].preview.asked == "the question"
+    assert browser.read_page(browser.find_rows(), 0).items[0].preview.asked == "the question"
 
 
 def test_a_run_is_described_in_a_few_lines(run, tmp_path):

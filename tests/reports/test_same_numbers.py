@@ -17,7 +17,8 @@ from nemo_gym._metrics.pass_majority import subset_metrics
 from nemo_gym._metrics.select import means
 from nemo_gym._reports.export import export_report
 from nemo_gym._reports.index import open_index
-from nemo_gym._reports.overview import ALL_AGENTS, failures_beside, overview
+from nemo_gym._reports.overview import ALL_AGENTS, make_overview
+from nemo_gym._reports.run_files import open_failures
 from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
 from nemo_gym._results.summary import table
 from nemo_gym._rollouts.paths import RunPaths
@@ -107,9 +108,9 @@ def write_run(folder: Path, played: list[Played]) -> Path:
 def shown_in_viewer(path: Path) -> tuple[list[Any], int]:
     with open_index(path) as index:
         assert index.wait(20)
-        with failures_beside(index) or nullcontext() as failures:
+        with open_failures(index) or nullcontext() as failures:
             assert failures is None or failures.wait(20)
-            report = overview(index, failures)
+            report = make_overview(index, failures)
     rows = [(agent.agent, row) for agent in report.agents if agent.agent != ALL_AGENTS for row in agent.metrics]
     return rows, report.n_failed
 

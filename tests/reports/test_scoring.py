@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._reports.rollout import read_rollout
-from nemo_gym._reports.scoring import read_targets, short_text
+from nemo_gym._reports.scoring import read_targets, shorten
 
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-5, 5) | st.text(max_size=5),
@@ -79,8 +79,8 @@ def test_fields_of_any_shape_are_sorted_and_none_is_lost(row, task):
     [("a\n  b", "a b"), (["only"], "only"), ([1, 2], "[1,2]"), ("x" * 50, "x" * 9 + "…"), (3, "3")],
 )
 def test_a_value_fits_on_one_line(value, text):
-    assert short_text(value, 10) == text
+    assert shorten(value, 10) == text
 
 
 def test_calls_on_one_line_are_their_names():
-    assert short_text([{"name": "a", "arguments": "{}"}, {"name": "b", "arguments": "{}"}], 40) == "a, b"
+    assert shorten([{"name": "a", "arguments": "{}"}, {"name": "b", "arguments": "{}"}], 40) == "a, b"

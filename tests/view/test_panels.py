@@ -5,41 +5,43 @@ from dataclasses import replace
 
 import pytest
 
+from nemo_gym._reports.index import Index
 from nemo_gym._view import panels
-from nemo_gym._view.location import Place
-from nemo_gym._view.open_files import Shelf
+from nemo_gym._view.location import Location
+from nemo_gym._view.open_files import open_files
 from tests.view import rows
 
 
 @pytest.fixture
-def shelf(tmp_path):
-    with Shelf.of([rows.write(tmp_path / "run.jsonl", [rows.rollout(0, 0), "broken", rows.rollout(1, 0)])]) as opened:
+def files(tmp_path):
+    path = rows.write(tmp_path / "run.jsonl", [rows.rollout(0, 0), "broken", rows.rollout(1, 0)])
+    with open_files([path]) as opened:
         assert opened.files[0].index.wait(30)
         yield opened
 
 
-def header(shelf, monkeypatch, **progress):
+def header(files, monkeypatch, **progress):
     """The header when the index has got so far."""
-    file = shelf.files[0]
-    monkeypatch.setattr(file, "progress", lambda now=replace(file.progress(), **progress): now)
-    return panels.header(shelf, Place(tab="browse"))
+    now = replace(files.files[0].index.progress, **progress)
+    monkeypatch.setattr(Index, "progress", property(lambda _: now))
+    return panels.render_header(files, Location(tab="browse"))
 
 
-def test_a_bar_shows_how_much_of_the_file_is_read(shelf, monkeypatch):
-    said = header(shelf, monkeypatch, complete=False, bytes_done=250, bytes_total=1000)
+def test_a_bar_shows_how_much_of_the_file_is_read(files, monkeypatch):
+    said = header(files, monkeypatch, complete=False, bytes_done=250, bytes_total=1000)
     assert '<progress class="ngp-progress" max="1" value="0.250"></progress>' in said
     assert "reading 25%" in said
 
 
-def test_a_file_that_is_read_has_no_bar(shelf, monkeypatch):
-    assert "<progress" not in header(shelf, monkeypatch)
+def test_a_file_that_is_read_has_no_bar(files, monkeypatch):
+    assert "<progress" not in header(files, monkeypatch)
 
 
-def test_broken_lines_lead_to_their_list(shelf, monkeypatch):
-    said = header(shelf, monkeypatch)
+def test_broken_lines_lead_to_their_list(files, monkeypatch):
+    said = header(files, monkeypatch)
     assert 'href="?tab=overview"' in said
     assert "1 broken line</a>" in said
 
 
-def test_a_file_that_was_lost_says_why(shelf, monkeypatch):
-    assert "it is &lt;gone&gt;" in header(shelf, monkeypatch, error="it is <gone>")
+def test_a_file_that_was_lost_says_why(files, monkeypatch):
+    assert "it is &lt;gone&gt;" in header(files, monkeypatch, error="it is <gone>")

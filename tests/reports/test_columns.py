@@ -5,7 +5,7 @@ import orjson
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports import columns as scan
+from nemo_gym._reports import columns as columns_module
 from nemo_gym._reports.columns import Scanner
 
 _LINES = st.lists(
@@ -66,13 +66,13 @@ def test_reading_in_pieces_while_the_file_grows_gives_the_same(lines, budget, cu
             pass
     at_once = whole(data)
     assert places(scanner, data) == places(at_once, data)
-    assert scanner.all_problems() == at_once.all_problems()
+    assert scanner.list_problems() == at_once.list_problems()
     assert list(scanner.columns.reward) == list(at_once.columns.reward) or any(b"NaN" in line for line in lines)
 
 
 def test_broken_lines_are_listed_with_their_reason():
     scanner = whole(b'{"a":1}\n{"a":\n\n[1]\n{"a":2}\n')
-    assert [(one.line, one.torn) for one in scanner.all_problems()] == [(2, False), (4, False)]
+    assert [(one.line, one.torn) for one in scanner.list_problems()] == [(2, False), (4, False)]
     assert "JSON" in scanner.problems[0].reason
     assert "a JSON object is expected, this is a list" in scanner.problems[1].reason
     assert list(scanner.columns.line) == [1, 5]
@@ -89,14 +89,14 @@ def test_a_torn_last_line_is_taken_up_once_it_is_whole():
 
 
 def test_only_so_many_problems_are_kept_but_all_are_counted(monkeypatch):
-    monkeypatch.setattr(scan, "MOST_PROBLEMS", 3)
+    monkeypatch.setattr(columns_module, "MOST_PROBLEMS", 3)
     scanner = whole(b"x\n" * 10)
     assert len(scanner.problems) == 3
     assert scanner.n_problems == 10
 
 
 def test_a_line_beyond_all_bounds_is_passed_over(monkeypatch):
-    monkeypatch.setattr(scan, "LONGEST_LINE", 100)
+    monkeypatch.setattr(columns_module, "LONGEST_LINE", 100)
     scanner = whole(b'{"a":1}\n{"long":"' + b"x" * 500 + b'"}\n{"b":2}\n')
     assert list(scanner.columns.line) == [1, 3]
     assert scanner.problems[0].line == 2

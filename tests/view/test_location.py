@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._reports.query import Filters
-from nemo_gym._view.location import TABS, Place, Spot, read_place
+from nemo_gym._reports.row_selection import Filters
+from nemo_gym._view.location import TABS, Location, RowRef, parse_location
 
 naturals = st.integers(0, 2**48)
 words = st.text(st.characters(blacklist_categories=("Cs",)), max_size=12)
@@ -26,13 +26,13 @@ filters = st.builds(
     tool_error=st.booleans(),
     cut_off=st.booleans(),
 )
-places = st.builds(
-    Place,
+locations = st.builds(
+    Location,
     tab=st.sampled_from(TABS),
     file=naturals,
     agent=words,
     row=st.none() | naturals,
-    beside=st.none() | st.builds(Spot, naturals, naturals),
+    beside=st.none() | st.builds(RowRef, naturals, naturals),
     against=st.none() | naturals,
     filters=filters,
     sort=st.sampled_from(["", "task", "reward", "format_reward"]),
@@ -44,27 +44,27 @@ places = st.builds(
 
 
 @settings(max_examples=100, deadline=None)
-@given(place=places)
-def test_a_place_survives_its_url(place):
-    assert read_place(place.query()) == place
+@given(location=locations)
+def test_a_location_survives_its_url(location):
+    assert parse_location(location.to_query()) == location
 
 
 @settings(max_examples=100, deadline=None)
 @given(query=st.text(max_size=60))
-def test_any_text_is_a_place(query):
-    assert isinstance(read_place(query), Place)
+def test_any_text_is_a_location(query):
+    assert isinstance(parse_location(query), Location)
 
 
 @pytest.mark.parametrize(
     "query", ["?row=-1", "?row=1e3", "?row=²", "?min=nan&max=inf", "?with=3", "?with=a.b", "?tab=elsewhere", "?page=x"]
 )
 def test_what_a_link_says_wrongly_is_left_out(query):
-    assert read_place(query) == Place()
+    assert parse_location(query) == Location()
 
 
-def test_a_url_without_a_place_opens_the_default():
-    assert read_place("?__theme=dark", Place(tab="browse")) == Place(tab="browse")
+def test_a_url_without_a_location_opens_the_default():
+    assert parse_location("?__theme=dark", Location(tab="browse")) == Location(tab="browse")
 
 
 def test_what_is_as_usual_is_not_in_the_url():
-    assert Place(tab="rollout", row=7).query() == "?tab=rollout&row=7"
+    assert Location(tab="rollout", row=7).to_query() == "?tab=rollout&row=7"
