@@ -22,7 +22,6 @@ from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
 from nemo_gym._wire.chat import NeMoGymChatCompletion
-from nemo_gym._wire.response import NeMoGymResponse
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
