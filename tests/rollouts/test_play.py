@@ -99,7 +99,8 @@ async def test_a_crashed_tool_is_a_failure_only_where_that_is_asked_for(result):
     assert lenient.result["_ng_tool_errors"] == [CRASH]
     strict, script = await played(answer, fail_on_tool_error=True)
     assert isinstance(strict, Failed)
-    assert strict.failure == Failure("tool_crashed", "/look", False, "the tool 'look' answered 500: boom")
+    message = "the tool 'look' answered 500: boom"
+    assert strict.failure == Failure("tool_crashed", "/look", False, message, ends_rollout=True)
     assert strict.result["_ng_tool_errors"] == [CRASH], "what was said until then is kept"
     assert len(script.asked) == 1
 
