@@ -35,6 +35,7 @@ ATTACKS = {
     "reads the server's command line": "tr '\\0' ' ' < /proc/{server}/cmdline",
     "signals the server": "kill -0 {server} && echo reached",
     "lowers the server's limits": f'python3 -c "{LIMIT}"',
+    "opens a user namespace": "unshare --user echo opened",
     "makes a device": "mknod disk b 8 0 && echo made",
 }
 WORK = {

@@ -10,9 +10,11 @@ the machine's files and networks with the rights of its user.
 import json
 import os
 import signal
+import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -88,9 +90,18 @@ def _within(path: str, folder: str) -> bool:
 def bubblewrap_prefix(executable: str, sandbox: LocalSandbox, cwd: str, read_only_paths: Sequence[str]) -> list[str]:
     """The `bwrap` call that goes before a command."""
     prefix = [executable, "--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    if _can_disable_namespaces(executable):
+        prefix += ["--disable-userns"]
     prefix += ["--hostname", "sandbox", *system_view((*ETC_FILES, *OWN_ETC_FILES), read_only_paths)]
     prefix += ["--bind", str(sandbox.tmp), "/tmp", "--bind", str(sandbox.work), sandbox.workdir]
     return [*prefix, "--chdir", cwd, "--"]
+
+
+@lru_cache(maxsize=1)
+def _can_disable_namespaces(executable: str) -> bool:
+    """Whether this bubblewrap, of version 0.8 or later, can keep commands from making user namespaces."""
+    said = subprocess.run([executable, "--help"], capture_output=True, text=True, timeout=30, check=False)
+    return "--disable-userns" in said.stdout
 
 
 def visible_paths(sandbox: LocalSandbox, read_only_paths: Sequence[str]) -> dict[str, list[str]]:
