@@ -216,7 +216,9 @@ def _call_as_another_program(head_port: int) -> int:
 
     async def call() -> int:
         try:
-            return (await ServerClient(head_server_config=client, global_config_dict=config).get(NAME, "/")).status
+            reply = await ServerClient(head_server_config=client, global_config_dict=config).get(NAME, "/")
+            await reply.read()  # which gives the connection back
+            return reply.status
         finally:
             await close_global_aiohttp_client()
 
