@@ -110,7 +110,7 @@ def _test_program_apart(prelude: str, key: str) -> int:
     exec(prelude, names)
 
     def test() -> None:
-        program = remote_objects.Program(PROGRAM_FD, PROGRAM_MODULE)
+        program = remote_objects.RemoteProgram(PROGRAM_FD, PROGRAM_MODULE)
         task = _receive_task(key)
         _answer(key, task, harness.run(PROGRAM_MODULE, task, names, program, program.share_classes))
 

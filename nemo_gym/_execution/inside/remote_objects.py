@@ -69,7 +69,7 @@ def serve(
 class RemoteObject:
     """In the process of the tests: something in that of the program."""
 
-    def __init__(self, program: "Program", number: int) -> None:
+    def __init__(self, program: "RemoteProgram", number: int) -> None:
         self._program, self._number = program, number
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -81,7 +81,7 @@ class RemoteObject:
         return self._program.ask("attribute", self, name)
 
 
-class Program(Mapping[str, Any]):
+class RemoteProgram(Mapping[str, Any]):
     """In the process of the tests: the names that the program defined."""
 
     def __init__(self, fd: int, module_name: str) -> None:
