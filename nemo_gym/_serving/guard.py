@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._serving.route import too_deep_request
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
-from nemo_gym._transport.deadline import CALLERS_END
+from nemo_gym._transport.deadline import CALLERS_END, bounded
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -33,6 +33,8 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallE
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = Seldom(every_s=10.0)
 _SECONDS_LEFT = SECONDS_LEFT_HEADER.encode()
+_GRACE_S = 1.0
+"""How much longer than its caller a call may last, so that it is the caller's own deadline that is told of."""
 
 
 class ErrorsAsJson:
@@ -46,10 +48,7 @@ class ErrorsAsJson:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
-        for name, value in scope["headers"]:
-            if name == _SECONDS_LEFT:
-                _note_callers_end(value)
-                break
+        left_s = _read_seconds_left(scope)
 
         async def watched_send(message: Message) -> None:
             nonlocal started
@@ -57,7 +56,9 @@ class ErrorsAsJson:
             await send(message)
 
         try:
-            await self.app(scope, receive, watched_send)
+            work = self.app(scope, receive, watched_send)
+            # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
+            await (work if left_s is None else bounded(left_s + _GRACE_S, scope["method"], scope["path"], work))
         except BaseException as raised:
             error = error_of_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):
@@ -90,10 +91,16 @@ class ErrorsAsJson:
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
 
 
-def _note_callers_end(seconds_left: bytes) -> None:
-    """Remember, for what the running task does, when its caller gives up."""
-    with suppress(ValueError):
-        CALLERS_END.set(asyncio.get_running_loop().time() + float(seconds_left))
+def _read_seconds_left(scope: Scope) -> float | None:
+    """Return how long the caller waits, if it says so, and remember its end for what the running task does."""
+    for name, value in scope["headers"]:
+        if name == _SECONDS_LEFT:
+            with suppress(ValueError):
+                left_s = float(value)
+                CALLERS_END.set(asyncio.get_running_loop().time() + left_s)
+                return left_s
+            break
+    return None
 
 
 def _ran_out_of_stack_in_json(error: BaseException) -> bool:

@@ -13,9 +13,10 @@ from nemo_gym import openai_utils
 from nemo_gym._rollouts.journal import failed_row
 from nemo_gym._rollouts.play import asked_pause_s
 from nemo_gym._rollouts.types import Failed
+from nemo_gym._serving.guard import ErrorsAsJson
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
 from nemo_gym._transport.deadline import Deadline
-from nemo_gym._transport.failures import Failure, decoded
+from nemo_gym._transport.failures import HEADER, Failure, decoded
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, read_failure
@@ -128,3 +129,28 @@ def test_a_failure_of_any_length_fits_into_a_header(message, traceback):
     assert found is not None
     assert message.startswith(found.message)
     assert traceback.endswith(found.traceback)
+
+
+@pytest.mark.fault(
+    place="Server",
+    fault="Whoever called it has given up, as after `--timeout`, and what it waits for never comes",
+    outcome="The call is ended a second later, and keeps no connection.",
+)
+async def test_a_call_that_nobody_waits_for_any_more_is_ended():
+    has_ended, sent = asyncio.Event(), []
+
+    async def wait_for_ever(scope, receive, send):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            has_ended.set()
+
+    async def send(message):
+        sent.append(message)
+
+    left = (SECONDS_LEFT_HEADER.encode(), b"-1")
+    scope = {"type": "http", "method": "POST", "path": "/run", "headers": [left]}
+    await ErrorsAsJson(wait_for_ever, server_name="agent")(scope, None, send)
+    assert has_ended.is_set()
+    assert sent[0]["status"] == 500
+    assert decoded(dict(sent[0]["headers"])[HEADER.lower().encode()].decode()).kind == "timeout"

@@ -30,7 +30,7 @@ MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
 SEED = int(os.environ.get("SOAK_SEED", "20261116"))
 REPEATS = 3
 MOST_GROWTH = 1.25
-"""Of the memory of idle servers, from the end of the first third to the end."""
+"""Of the memory of idle servers, from the first third of the time to the last."""
 
 
 @pytest.mark.exhaustive
@@ -58,7 +58,10 @@ def test_a_long_time_of_random_faults_loses_nothing_scores_nothing_falsely_and_l
             process.wait(60)
         standing.assert_nothing_left()
     print(f"memory and descriptors of the idle servers: {sizes}")
-    (early_bytes, early_files), (late_bytes, late_files) = sizes[len(sizes) // 3], sizes[-1]
+    third = len(sizes) // 3
+    # Connections stay open for a while after a round, so that numbers go up and down.
+    most_early, least_late = map(max, zip(*sizes[:third], strict=True)), map(min, zip(*sizes[-third:], strict=True))
+    (early_bytes, early_files), (late_bytes, late_files) = most_early, least_late
     assert late_bytes <= MOST_GROWTH * early_bytes
     assert late_files <= early_files
 
