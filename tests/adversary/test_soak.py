@@ -28,7 +28,7 @@ from tests.support.small_servers import free_port
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
 SEED = int(os.environ.get("SOAK_SEED", "20261116"))
-REPEATS = 3
+REPEATS, CONCURRENCY = 3, 24
 MOST_GROWTH = 1.25
 """Of the memory of idle servers, from the first third of the time to the last."""
 
@@ -63,7 +63,8 @@ def test_a_long_time_of_random_faults_loses_nothing_scores_nothing_falsely_and_l
     most_early, least_late = map(max, zip(*sizes[:third], strict=True)), map(min, zip(*sizes[-third:], strict=True))
     (early_bytes, early_files), (late_bytes, late_files) = most_early, least_late
     assert late_bytes <= MOST_GROWTH * early_bytes
-    assert late_files <= early_files
+    # A sandbox that is free stays for the next rollout, so there may come to be one for each that is played at a time.
+    assert late_files <= early_files + CONCURRENCY
 
 
 def play_calmly(tasks, place):
@@ -123,7 +124,7 @@ def make_run(place, environments, numbers, repeats, where, disk=None):
     output = (disk or place.folder) / "r.jsonl"
     servers = [] if "--no-serve" in where else [word for n in environments for word in ("--resources-server", n)]
     arguments = [*servers, "-i", str(place.folder / "tasks.jsonl"), "-o", str(output), *where]
-    arguments += ["--num-repeats", str(repeats), "--concurrency", "24"]
+    arguments += ["--num-repeats", str(repeats), "--concurrency", str(CONCURRENCY)]
     return Run(place, output, arguments, numbers, repeats, place.folder / "log")
 
 
