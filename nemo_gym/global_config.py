@@ -108,6 +108,9 @@ class GlobalConfigDictParserConfig(BaseModel):
     initial_global_config_dict: DictConfig | None = Field(
         default=None, description="Values that override files and env.yaml, and that the command line overrides."
     )
+    overrides: list[str] | None = Field(
+        default=None, description="Overrides such as `++key=value`; by default those on this process's command line."
+    )
     skip_load_from_cli: bool = Field(default=False, description="Do not read the command line.")
     skip_load_from_dotenv: bool = Field(default=False, description="Do not read env.yaml.")
     hide_secrets: bool = Field(default=False, description="Mask keys, tokens and passwords in the result.")
@@ -162,7 +165,10 @@ class GlobalConfigDictParser(BaseModel):
         """Everything that the config is made of."""
         roots = component_search_roots()
         from_cli, deletions = OmegaConf.create({}), tuple[str, ...]()
-        if not parse_config.skip_load_from_cli:
+        if parse_config.overrides is not None:
+            given = overrides.parse_overrides(parse_config.overrides)
+            from_cli, deletions = OmegaConf.create(given.values), given.deletions
+        elif not parse_config.skip_load_from_cli:
             from_cli, deletions = self.parse_global_config_dict_from_cli(), _deletions_from_cli()
         return Sources(
             command_line=from_cli,

@@ -23,11 +23,11 @@ from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
 from nemo_gym._mcp.types import MCPCatchall as MCPCatchall
 from nemo_gym._mcp.types import MCPTool as MCPTool
+from nemo_gym._process.environment import derive_run_secret, own_secret
 from nemo_gym._serving.session import session_cookie
 from nemo_gym._transport.http import SessionSettings
 from nemo_gym._version import __version__
 from nemo_gym.errors import ConfigError
-from nemo_gym.process_env import derive_run_secret, own_secret
 
 LOG = logging.getLogger(__name__)
 

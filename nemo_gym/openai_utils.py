@@ -16,6 +16,7 @@ from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._config.secrets import secret_values
+from nemo_gym._process.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
 from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.deadline import find_earliest_end, within
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
@@ -124,7 +125,6 @@ from nemo_gym._wire.usage import (
     accumulate_response_usage,
 )
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
 from nemo_gym.server_utils import get_response_json, raise_for_status, request
 
 __all__ = [

@@ -368,7 +368,7 @@ def observer_for(client: ServerClient) -> Witness | None:
     config = _servers_config(client)
     if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
         return None
-    from nemo_gym.rollout_observer import RolloutObserver
+    from nemo_gym._app.rollout_observer import RolloutObserver
 
     return RolloutObserver.from_global_config(config)
 

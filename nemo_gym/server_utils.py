@@ -26,6 +26,27 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 from yaml import YAMLError
 
+from nemo_gym._process.environment import (
+    INSTANCE_NAME_ENV,
+    derive_run_secret,
+    is_supervised,
+    listener,
+    may_serve,
+    run_token_header,
+    run_token_path,
+    run_workers,
+    say_ready,
+    starting,
+    this_worker,
+)
+from nemo_gym._process.environment import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
+from nemo_gym._process.environment import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
+from nemo_gym._process.environment import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
+from nemo_gym._process.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
+from nemo_gym._process.http_session import get_global_aiohttp_client, is_global_aiohttp_client_request_debug_enabled
+from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
+from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
+from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym._serving import binding, head, run_token, workers
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
@@ -56,27 +77,6 @@ from nemo_gym.global_config import (
     get_global_config_dict,
     maybe_get_global_config_dict,
 )
-from nemo_gym.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
-from nemo_gym.http_session import get_global_aiohttp_client, is_global_aiohttp_client_request_debug_enabled
-from nemo_gym.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
-from nemo_gym.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
-from nemo_gym.http_session import set_global_aiohttp_client as set_global_aiohttp_client
-from nemo_gym.process_env import (
-    INSTANCE_NAME_ENV,
-    derive_run_secret,
-    is_supervised,
-    listener,
-    may_serve,
-    run_token_header,
-    run_token_path,
-    run_workers,
-    say_ready,
-    starting,
-    this_worker,
-)
-from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers as get_nemo_gym_fastapi_num_workers
-from nemo_gym.process_env import is_nemo_gym_fastapi_entrypoint as is_nemo_gym_fastapi_entrypoint
-from nemo_gym.process_env import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
 from nemo_gym.ray_utils import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym.rollout_correlation import current_rollout_id
 from nemo_gym.secret_utils import recursively_hide_secrets

@@ -15,7 +15,7 @@ from typing import Any
 
 import uvloop
 
-from nemo_gym.http_session import close_global_aiohttp_client
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 from nemo_gym.testing import build_server, running
 from perf.report import Row

@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.dispatch import rare_collections
@@ -26,7 +27,6 @@ from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Outcome, Row
 from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
-from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import running
 from perf import bare_post, fake_endpoint, report

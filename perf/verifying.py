@@ -14,12 +14,12 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from nemo_gym._app.launch import serve_config
 from nemo_gym._checks.contract import Subject
 from nemo_gym._checks.play import Answer, Table
 from nemo_gym._config.overrides import override_token
 from nemo_gym.cli.check_subject import ANY_MODEL, prepared_config, shipped_with, stand_in_of
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, set_global_config_dict
-from nemo_gym.launch import serve_config
 
 
 class Unmeasured(Exception):

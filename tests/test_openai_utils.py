@@ -16,10 +16,10 @@ from aiohttp.test_utils import TestServer
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym import openai_utils
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._transport.errors import InvalidServerReply, ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym.errors import ServerCallError
-from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.openai_utils import (
     RATE_LIMIT_ERROR_CODES,
     REQUIRED_TOKEN_METADATA_FIELDS,

@@ -11,9 +11,9 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import ValidationError
 
+from nemo_gym._app.launch import plan_launch, release_ports, serve_config
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import GymError
-from nemo_gym.launch import plan_launch, release_ports, serve_config
 from nemo_gym.profiling import Profiler
 from nemo_gym.rollout_collection import RolloutCollectionHelper
 from tests.test_launch import AGENT, DATA

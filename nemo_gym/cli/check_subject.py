@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._app.launch import server_folder, venv_settings
 from nemo_gym._checks.bodies import routes_of, row_problem
 from nemo_gym._checks.contract import Subject, tools_of
 from nemo_gym._checks.gold import as_turns
@@ -22,7 +23,6 @@ from nemo_gym._util.jsonl import JsonlError, read_rows
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, find_open_port
-from nemo_gym.launch import server_folder, venv_settings
 from nemo_gym.server_utils import ServerClient
 
 ANY_MODEL = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT

@@ -15,10 +15,10 @@ from nemo_gym._serving.event_loop import SignalInterrupt
 from nemo_gym.cli import render
 
 if TYPE_CHECKING:
+    from nemo_gym._app.launch import Served
     from nemo_gym._serving.loop_watch import Blockage
     from nemo_gym._serving.processes import ServerDied
     from nemo_gym.cli.progress import Screen
-    from nemo_gym.launch import Served
 
 INTERRUPTED = 130
 # Longer than it takes to notice that a server process, or one of its workers, has died.

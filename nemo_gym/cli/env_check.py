@@ -126,7 +126,7 @@ def _check_logged(config: DictConfig, shipped: Shipped, missing_model: StoodIn |
 
 async def _check_server(config: DictConfig, shipped: Shipped, missing_model: StoodIn | None) -> Checked:
     """Start one server and make all checks; a server that does not start fails the first of them."""
-    from nemo_gym.launch import serve_config  # loads the web server
+    from nemo_gym._app.launch import serve_config  # loads the web server
 
     set_global_config_dict(None, _returning(config))
     checks = list[Check]()

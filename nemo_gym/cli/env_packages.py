@@ -8,6 +8,7 @@ from typing import Any, Literal
 from omegaconf import OmegaConf
 from pydantic import Field
 
+from nemo_gym._app.launch import venv_settings
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym.cli import render
@@ -15,7 +16,6 @@ from nemo_gym.cli.server_folders import named_folder
 from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
-from nemo_gym.launch import venv_settings
 
 
 class PipListConfig(BaseNeMoGymCLIConfig):

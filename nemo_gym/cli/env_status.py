@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import TypeAdapter
 
+from nemo_gym._process.environment import run_token_header
 from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.process_env import run_token_header
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
 _HEAD_TIMEOUT_S, _SERVER_TIMEOUT_S = 5, 2

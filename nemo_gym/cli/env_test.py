@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
+from nemo_gym._app.launch import venv_settings
 from nemo_gym._checks.example_data import data_problems
 from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, run_suite, run_suites
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
@@ -28,7 +29,6 @@ from nemo_gym.cli.settings import validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
-from nemo_gym.launch import venv_settings
 
 _TEST_TOOLS = ("pytest", "pytest_asyncio")
 _SERVER_FILES = ("requirements.txt", "pyproject.toml", "app.py")

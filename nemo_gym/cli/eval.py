@@ -63,8 +63,8 @@ from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
+    from nemo_gym._app.launch import Served
     from nemo_gym.cli.prepare import PrepareBenchmarkConfig as PrepareBenchmarkConfig
-    from nemo_gym.launch import Served
 else:
     __getattr__ = find_names(__name__, {"nemo_gym.cli.prepare": "PrepareBenchmarkConfig"})
 
@@ -244,7 +244,7 @@ def _agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[s
         return None
     if served.has_lost_one:
         return frozenset()  # who answers may have to ask the dead one
-    from nemo_gym.launch import agents_to_ask
+    from nemo_gym._app.launch import agents_to_ask
 
     return agents_to_ask(client.global_config_dict)
 
@@ -341,8 +341,8 @@ async def _client(
     config: DictConfig, settings: EvalRunConfig, running: ServerClient | None
 ) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
     """A client for the servers: `running`, or the config's own, which are started for as long as it lasts."""
-    from nemo_gym.http_session import close_global_aiohttp_client
-    from nemo_gym.launch import serve_config, wait_for_models
+    from nemo_gym._app.launch import serve_config, wait_for_models
+    from nemo_gym._process.http_session import close_global_aiohttp_client
 
     if running is not None:
         try:

@@ -8,14 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._serving.binding import bind
-from nemo_gym._serving.host import build
-from nemo_gym._serving.plan import ServerPlan
-from nemo_gym._serving.processes import Child, ChildSpec, ServerLate
-from nemo_gym._serving.venvs import VenvBuildError
-from nemo_gym.cli import render
-from nemo_gym.errors import GymError
-from nemo_gym.launch import (
+from nemo_gym._app.launch import (
     build_environments,
     child_spec,
     handed_down,
@@ -24,6 +17,13 @@ from nemo_gym.launch import (
     release_ports,
     startup_timeout_s,
 )
+from nemo_gym._serving.binding import bind
+from nemo_gym._serving.host import build
+from nemo_gym._serving.plan import ServerPlan
+from nemo_gym._serving.processes import Child, ChildSpec, ServerLate
+from nemo_gym._serving.venvs import VenvBuildError
+from nemo_gym.cli import render
+from nemo_gym.errors import GymError
 
 
 class DryRunFailed(GymError, RuntimeError):

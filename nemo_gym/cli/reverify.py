@@ -61,7 +61,7 @@ def reverify(overrides: list[str]) -> int:
 
 
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
-    from nemo_gym.launch import serve_config
+    from nemo_gym._app.launch import serve_config
 
     make_way(config)
     verifiers, control = verifiers_of(config), RunControl()

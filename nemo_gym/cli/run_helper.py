@@ -17,6 +17,7 @@ import threading
 
 from omegaconf import DictConfig
 
+from nemo_gym._app.launch import serve_config
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.addresses import reachable_url
@@ -32,7 +33,6 @@ from nemo_gym.global_config import (
     maybe_get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.launch import serve_config
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
 _OWN_PROCESS = "hint: give it a process of its own, with `placement: process` in its config"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
+from nemo_gym._app.launch import venv_settings
 from nemo_gym._serving.venvs import VenvProgress, build_all, plan_venv
 from nemo_gym.cli import render
-from nemo_gym.launch import venv_settings
 
 
 def setup_env_command(dir_path: str | Path, global_config_dict: DictConfig, prefix: str) -> str:

@@ -100,6 +100,6 @@ def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
 
 
 def _opened(paths: list[Path]) -> OpenFiles:
-    from nemo_gym.process_env import run_files_folder  # loads what servers need: the address is printed before
+    from nemo_gym._process.environment import run_files_folder  # loads what servers need: the address is printed before
 
     return open_files(paths, user_cache_dir=run_files_folder())

@@ -22,7 +22,7 @@ import aiohttp
 import orjson
 
 from nemo_gym.errors import ConfigError, GymError
-from nemo_gym.http_session import get_global_aiohttp_client
+from nemo_gym.server_utils import get_global_aiohttp_client
 from responses_api_models.local_model.gate import Gate
 
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)  # deadlines are set around whole requests

@@ -9,11 +9,11 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
+from nemo_gym._app.launch import serve_config, server_folder
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving.host import InlineServer, serve_inline
 from nemo_gym._util.aio import in_thread
 from nemo_gym.global_config import GlobalConfigDictParser
-from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.launch import serve_config, server_folder
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server
 from tests.mcp.test_client import CounterServer
@@ -207,7 +207,7 @@ async def test_with_an_access_token_only_its_holders_get_in(run):
 def _call_as_another_program(head_port: int) -> int:
     import asyncio
 
-    from nemo_gym.process_env import run_token_header
+    from nemo_gym._process.environment import run_token_header
 
     client = ServerClient.load_head_server_config()
     url = f"http://127.0.0.1:{head_port}/global_config_dict_yaml"

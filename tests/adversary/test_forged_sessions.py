@@ -10,8 +10,8 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from starlette.middleware.sessions import SessionMiddleware
 
-from nemo_gym import process_env
 from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._process import environment
 from nemo_gym._serving import run_token
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
@@ -62,8 +62,8 @@ class DiaryWithItsOwnMiddleware(Diary):
 @pytest.fixture
 def run():
     """A run of ours, of which this process is a part."""
-    run_token.create_token(process_env.run_token_path(HEAD))
-    with process_env.share_run_token(HEAD):
+    run_token.create_token(environment.run_token_path(HEAD))
+    with environment.share_run_token(HEAD):
         yield
 
 
@@ -118,18 +118,18 @@ def test_a_grant_that_is_signed_with_the_name_of_a_server_opens_no_tool(is_run, 
 
 @pytest.mark.usefixtures("run")
 def test_all_processes_of_a_run_derive_the_same_secret_and_those_of_another_run_do_not(monkeypatch):
-    secret = process_env.derive_run_secret("purpose")
-    assert process_env.derive_run_secret("another") != secret
-    assert process_env.derive_run_secret("purpose") == secret
-    run_token.create_token(process_env.run_token_path(HEAD))
-    assert process_env.derive_run_secret("purpose") not in (secret, None)
+    secret = environment.derive_run_secret("purpose")
+    assert environment.derive_run_secret("another") != secret
+    assert environment.derive_run_secret("purpose") == secret
+    run_token.create_token(environment.run_token_path(HEAD))
+    assert environment.derive_run_secret("purpose") not in (secret, None)
 
 
 def test_a_server_that_was_started_by_hand_signs_as_its_replicas_elsewhere_do():
     client, key = client_of()
     client.cookies.set(key, forge_cookie(key, "begun at another replica"))
     assert client.post("/read_diary").json() == {"diary of": "begun at another replica"}
-    assert process_env.derive_run_secret("purpose") is None
+    assert environment.derive_run_secret("purpose") is None
 
 
 @pytest.mark.usefixtures("run")

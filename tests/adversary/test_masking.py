@@ -8,12 +8,12 @@ import yaml
 from aiohttp import web
 
 from nemo_gym._config.overrides import parse_overrides
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, differences
 from nemo_gym._serving.endpoints import wait_for_endpoints
 from nemo_gym._transport.errors import ServerUnreachable
 from nemo_gym._util.secret_names import mask_arguments, mask_url_credentials
 from nemo_gym.errors import ConfigError
-from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 from nemo_gym.secret_utils import recursively_hide_secrets
 from tests.support.in_process import said_by

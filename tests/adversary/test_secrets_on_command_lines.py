@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym import process_env
 from nemo_gym._config.validation_text import explain
+from nemo_gym._process import environment
 from nemo_gym._serving import run_files, run_token
 from nemo_gym.config_types import BaseRunServerInstanceConfig, WANDBConfig
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
@@ -69,10 +69,10 @@ def test_workers_do_not_get_the_key_on_their_command_line(monkeypatch):
         sock.close()
         return 0
 
-    monkeypatch.setattr(process_env.workers, "run", run)
+    monkeypatch.setattr(environment.workers, "run", run)
     monkeypatch.setattr(sys, "orig_argv", ["python", "app.py", f"+policy_api_key={KEY}", "+n=1"])
     where = SimpleNamespace(host="127.0.0.1", port=0, num_workers=2)
-    assert process_env.run_workers(where, "server", f"policy_api_key: {KEY}") == 0
+    assert environment.run_workers(where, "server", f"policy_api_key: {KEY}") == 0
     assert seen["command"] == [sys.executable, "app.py", "+policy_api_key=****", "+n=1"]
     assert (seen["config"], seen["mode"]) == (f"policy_api_key: {KEY}", 0o600)
 

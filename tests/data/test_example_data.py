@@ -9,6 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import PARENT_DIR
+from nemo_gym._app.launch import server_folder
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import measure
 from nemo_gym._data.metrics_file import differences
@@ -17,7 +18,6 @@ from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
-from nemo_gym.launch import server_folder
 from nemo_gym.server_utils import SimpleServer
 from scripts.generate_example_data import EXAMPLES, play, read_instances
 

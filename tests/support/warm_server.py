@@ -16,7 +16,14 @@ import sys
 import threading
 from typing import Any
 
-LOADED = ("nemo_gym.cli.demo", "nemo_gym.cli.env", "nemo_gym.cli.reverify", "nemo_gym.launch", "uvloop", "httptools")
+LOADED = (
+    "nemo_gym.cli.demo",
+    "nemo_gym.cli.env",
+    "nemo_gym.cli.reverify",
+    "nemo_gym._app.launch",
+    "uvloop",
+    "httptools",
+)
 _MAX_REQUEST_BYTES = 1 << 20
 _STREAMS = 3
 

@@ -18,8 +18,8 @@ from nemo_gym.base_resources_server import (
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
-from nemo_gym.http_session import close_global_aiohttp_client
 from nemo_gym.openai_utils import NeMoGymFunctionCallOutput, NeMoGymResponse
+from nemo_gym.server_utils import close_global_aiohttp_client
 from nemo_gym.testing import build_server, reply, running, tool_call
 from responses_api_agents.remote_agent.app import RemoteAgent
 

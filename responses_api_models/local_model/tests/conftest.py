@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.server_utils import ServerClient
+from nemo_gym.server_utils import ServerClient, close_global_aiohttp_client
 from nemo_gym.testing import build_server, running
 from responses_api_models.local_model import shared
 from responses_api_models.local_model.app import LocalModel

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nemo_gym import rollout_collection
+from nemo_gym._app.rollout_observer import RolloutObserver
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
@@ -14,7 +15,6 @@ from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.openai_utils import NeMoGymResponseOutputMessageForTraining, NeMoGymResponseOutputText
 from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper, observer_for
 from nemo_gym.rollout_observability import TrajectoryRecord
-from nemo_gym.rollout_observer import RolloutObserver
 from nemo_gym.testing import reply, running, scripted_model
 from nemo_gym.token_id_capture import TokenCaptureStore, TokenEntry, TooManyMaskedSamples
 from responses_api_agents.simple_agent.app import SimpleAgent

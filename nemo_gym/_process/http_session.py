@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 import aiohttp
 from pydantic import BaseModel, PositiveInt
 
+from nemo_gym._process.environment import get_nemo_gym_fastapi_num_workers
 from nemo_gym._transport import http
 from nemo_gym._transport.bounded import MAX_MODEL_REPLY_BYTES, MAX_SERVER_REPLY_BYTES, BoundedResponse
 from nemo_gym.global_config import (
@@ -16,7 +17,6 @@ from nemo_gym.global_config import (
     get_global_config_dict,
     maybe_get_global_config_dict,
 )
-from nemo_gym.process_env import get_nemo_gym_fastapi_num_workers
 
 
 class GlobalAIOHTTPAsyncClientConfig(BaseModel):

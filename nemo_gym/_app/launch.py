@@ -23,6 +23,8 @@ from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.validation_text import explain
+from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
+from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
@@ -48,8 +50,6 @@ from nemo_gym.global_config import (
     GlobalConfigDictParser,
     get_first_server_config_dict,
 )
-from nemo_gym.http_session import close_global_aiohttp_client
-from nemo_gym.process_env import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym.profiling import describe_profiles, profiler_requirements
 from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
