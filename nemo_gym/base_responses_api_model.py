@@ -18,9 +18,9 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym._serving.direct import HandedRequest, handed_params
+from nemo_gym._inprocess.fast_path import HandedRequest, handed_params
+from nemo_gym._inprocess.route import parsed, require_json, unfit_request, validated
 from nemo_gym._serving.guard import JsonOf, describe, json_reply
-from nemo_gym._serving.route import parsed, require_json, unfit_request, validated
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, failure_of
 from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response

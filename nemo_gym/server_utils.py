@@ -26,6 +26,9 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 from yaml import YAMLError
 
+from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import response as replies
+from nemo_gym._inprocess.response import unmade_cookies as unmade_cookies
 from nemo_gym._process.environment import (
     INSTANCE_NAME_ENV,
     derive_run_secret,
@@ -56,11 +59,10 @@ from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
-from nemo_gym._transport import calls, http, local, replies
+from nemo_gym._transport import calls, http
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
-from nemo_gym._transport.replies import unmade_cookies as unmade_cookies
 from nemo_gym._util import rollout_paths
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.open_files import allow_open_files

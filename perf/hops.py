@@ -11,10 +11,10 @@ from typing import Any
 import uvloop
 from omegaconf import OmegaConf
 
+from nemo_gym._inprocess import call as local
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding
 from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._transport import local
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, SimpleServer, get_response_json, raise_for_status
 from nemo_gym.testing import build_server, reply, tool_call

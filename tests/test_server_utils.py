@@ -13,12 +13,12 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel
 
 from nemo_gym import global_config, server_utils
+from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess.call import LocalResponse
 from nemo_gym._process.environment import run_token_path
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving.host import InlineServer, serve_inline
 from nemo_gym._serving.run_token import HEADER
-from nemo_gym._transport import local
-from nemo_gym._transport.local import LocalResponse
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import NoHeadServerError, PortInUseError, UnknownServerError

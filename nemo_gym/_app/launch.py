@@ -23,6 +23,7 @@ from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.validation_text import explain
+from nemo_gym._inprocess import call as local
 from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding, run_files
@@ -36,7 +37,6 @@ from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervised
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
-from nemo_gym._transport import local
 from nemo_gym._util.addresses import is_loopback
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.server_imports import find_server_folder

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_gym._inprocess import call as local
 from nemo_gym._mcp.asgi import dumped_json
 from nemo_gym._mcp.protocol import ToolResult
 from nemo_gym._mcp.types import MCPTool
 from nemo_gym._serving.session import SessionCookie as SessionCookie
-from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.known_secrets import describe_error

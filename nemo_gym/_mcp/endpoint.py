@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Receive, Scope, Send
 
+from nemo_gym._inprocess.route import require_json
 from nemo_gym._mcp.asgi import Reply, json_reply, parsed_json, read_body, send_reply
 from nemo_gym._mcp.protocol import (
     INVALID_REQUEST,
@@ -27,7 +28,6 @@ from nemo_gym._mcp.protocol import (
 )
 from nemo_gym._mcp.token import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, MCPTool
-from nemo_gym._serving.route import require_json
 
 _ALLOW = (b"allow", b"POST, DELETE")
 

@@ -12,9 +12,9 @@ from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Host, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym._serving.direct import DirectHandler
+from nemo_gym._inprocess.fast_path import DirectHandler
+from nemo_gym._inprocess.route import RAISED, GymRoute, JsonHandler
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
-from nemo_gym._serving.route import RAISED, GymRoute, JsonHandler
 from nemo_gym._serving.session import SessionCookieMiddleware
 from nemo_gym._transport.failures import error_of_exit
 

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._serving.route import too_deep_request
+from nemo_gym._inprocess.route import too_deep_request
 from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
 from nemo_gym._transport.deadline import CALLERS_END, bounded
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of

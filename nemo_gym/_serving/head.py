@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI, Request
 from pydantic import BaseModel
 
-from nemo_gym._serving.route import GymRoute
+from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving.run_token import HEADER, same_token
 from nemo_gym._transport.probe import ServerStatus
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import uvicorn
 
+from nemo_gym._inprocess import call as local
 from nemo_gym._serving import binding, listening
 from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.logs import SHOWN_LINES, InServer, working_for
 from nemo_gym._serving.processes import ServerDied
-from nemo_gym._transport import local
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
 

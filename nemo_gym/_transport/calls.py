@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import aiohttp
 
-from nemo_gym._transport import http, local
+from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess.objects import LocalCall
+from nemo_gym._transport import http
 from nemo_gym._transport.deadline import bounded, find_earliest_end, is_covered
-from nemo_gym._transport.handed import LocalCall
 
 TAKEN = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
 """The keyword arguments of aiohttp that such a call understands."""

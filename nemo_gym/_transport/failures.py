@@ -14,9 +14,9 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
+from nemo_gym._inprocess.response import FAILURE_HEADER
 from nemo_gym._transport.bounded import ReplyTooLarge
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
-from nemo_gym._transport.replies import FAILURE_HEADER
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply

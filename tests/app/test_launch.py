@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 
 from nemo_gym import global_config
 from nemo_gym._app.launch import agents_to_ask, child_spec, plan_launch, release_ports, serve_config, server_folder
+from nemo_gym._inprocess.call import LocalResponse
 from nemo_gym._process.environment import run_token_path
-from nemo_gym._transport.local import LocalResponse
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser

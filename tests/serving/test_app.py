@@ -8,8 +8,8 @@ from pydantic import BaseModel
 from starlette.middleware import Middleware
 from starlette.testclient import TestClient
 
+from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving.app import GymApp
-from nemo_gym._serving.route import GymRoute
 
 
 class City(BaseModel):

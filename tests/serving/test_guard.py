@@ -8,9 +8,9 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, field_validator
 from starlette.testclient import TestClient
 
+from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving import guard
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
-from nemo_gym._serving.route import GymRoute
 from nemo_gym._transport.errors import ServerResponseError, _request_info
 from nemo_gym._util.seldom import Seldom
 

@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 from omegaconf import OmegaConf
 
+from nemo_gym._inprocess.call import hosted_app
+from nemo_gym._inprocess.objects import HandedResponse
 from nemo_gym._serving import host
 from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_off_loop, serve_inline
 from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._transport.calls import call_app
-from nemo_gym._transport.handed import HandedResponse
-from nemo_gym._transport.local import hosted_app
 from nemo_gym._transport.probe import status_of
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.errors import ConfigError

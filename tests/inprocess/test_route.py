@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, field_validator
 from starlette.testclient import TestClient
 
-from nemo_gym._serving.route import GymRoute, JsonHandler
+from nemo_gym._inprocess.route import GymRoute, JsonHandler
 
 
 class City(BaseModel):

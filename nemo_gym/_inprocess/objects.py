@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 import orjson
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym._transport.local import LocalResponse, add_cookie
+from nemo_gym._inprocess.call import LocalResponse, add_cookie
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 

@@ -13,9 +13,9 @@ import aiohttp
 import orjson
 from pydantic import BaseModel
 
+from nemo_gym._inprocess.call import LocalResponse
+from nemo_gym._inprocess.objects import HandedResponse
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
-from nemo_gym._transport.handed import HandedResponse
-from nemo_gym._transport.local import LocalResponse
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 FAILURE_HEADER = "x-nemo-gym-failure"

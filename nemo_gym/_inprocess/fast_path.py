@@ -15,12 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message
 
-from nemo_gym._serving.guard import BodyTooLarge, JsonOf
-from nemo_gym._serving.route import RAISED, GymRoute, Plan, parsed, serialised, validated
-from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
-from nemo_gym._transport import http, local
-from nemo_gym._transport.failures import error_of_exit
-from nemo_gym._transport.handed import (
+from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess.objects import (
     HANDED,
     HandedResponse,
     LocalCall,
@@ -31,6 +27,11 @@ from nemo_gym._transport.handed import (
     parts_of,
     read_fields,
 )
+from nemo_gym._inprocess.route import RAISED, GymRoute, Plan, parsed, serialised, validated
+from nemo_gym._serving.guard import BodyTooLarge, JsonOf
+from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
+from nemo_gym._transport import http
+from nemo_gym._transport.failures import error_of_exit
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 

@@ -11,10 +11,10 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
 
-from nemo_gym._serving.direct import HandedRequest
-from nemo_gym._transport.handed import HandedResponse, handed_fields, read_fields
+from nemo_gym._inprocess.call import LocalResponse, call, hosted_app
+from nemo_gym._inprocess.fast_path import HandedRequest
+from nemo_gym._inprocess.objects import HandedResponse, handed_fields, read_fields
 from nemo_gym._transport.http import json_body
-from nemo_gym._transport.local import LocalResponse, call, hosted_app
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, unmade_cookies

@@ -9,8 +9,8 @@ import pytest
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel
 
+from nemo_gym._inprocess import call as local
 from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerResponseError
 
 
