@@ -18,9 +18,9 @@ from fastapi.responses import Response
 from omegaconf import DictConfig
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym._inprocess.fast_path import HandedRequest, handed_params
-from nemo_gym._inprocess.route import parsed, require_json, unfit_request, validated
-from nemo_gym._serving.guard import JsonOf, describe, json_reply
+from nemo_gym._inprocess.fast_path import ModelJsonResponse, ObjectRequest, read_params
+from nemo_gym._inprocess.route import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._serving.guard import describe, json_reply
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, failure_of
 from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
@@ -112,18 +112,18 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def responses_dispatch(self, request: Request) -> Response:
         """`POST /v1/responses`: strict without `stream`, tolerant and as events with it."""
-        handed = handed_params(request)
-        if handed is not None:
-            return _json(await self._dispatch_answer(self.responses, request, handed))
+        sent = read_params(request)
+        if sent is not None:
+            return _json(await self._dispatch_answer(self.responses, request, sent))
         raw = await _read_json(request)
         if not (isinstance(raw, dict) and raw.get("stream")):
-            body = validated(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
+            body = validate_body(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
             return _json(await self._dispatch_answer(self.responses, request, body))
         params, names = sanitize_streaming_responses_body(raw)
         try:
             asked = validate_streaming_responses_params(params)
         except ValidationError as error:
-            raise unfit_request(error, params) from error
+            raise build_validation_error(error, params) from error
 
         async def answer() -> Any:
             reply = await self._dispatch_answer(self.responses, request, asked)
@@ -140,9 +140,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         raw = await _read_json(request)
         adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
-            return await self._dispatch_chat(request, validated(adapter, raw))
+            return await self._dispatch_chat(request, validate_body(adapter, raw))
         content, include_usage = sanitize_streaming_chat_body(raw)
-        body = validated(adapter, content)
+        body = validate_body(adapter, content)
 
         async def answer() -> Any:
             reply = await self._dispatch_answer(self.chat_completions, request, body)
@@ -164,7 +164,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             return _json(await self._dispatch_answer(self.chat_completions, request, body))
         except ValidationError as error:
             if error.title in _REQUEST_SCHEMAS:
-                raise unfit_request(error, body.model_dump(exclude_unset=True)) from error
+                raise build_validation_error(error, body.model_dump(exclude_unset=True)) from error
             cause: Exception = _name_unfit_reply(error)
         except (GymError, NotImplementedError) as error:
             cause = error
@@ -178,7 +178,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`: Anthropic's dialect, by way of `responses`."""
-        asked = validated(_adapter(AnthropicMessagesRequest), await _read_json(request))
+        asked = validate_body(_adapter(AnthropicMessagesRequest), await _read_json(request))
 
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
@@ -223,9 +223,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
 
 async def _read_json(request: Request) -> Any:
-    if not isinstance(request, HandedRequest):  # whose scope takes time to make
+    if not isinstance(request, ObjectRequest):  # whose scope takes time to make
         require_json(request.scope)
-    return parsed(await request.body())
+    return parse_json(await request.body())
 
 
 _REQUEST_SCHEMAS = {
@@ -261,5 +261,5 @@ def _json(reply: Any) -> Response:
     if isinstance(reply, Response):
         return reply
     if isinstance(reply, BaseModel):
-        return JsonOf(reply)
+        return ModelJsonResponse(reply)
     return json_reply(200, reply)

@@ -14,7 +14,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -26,9 +26,9 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
 from yaml import YAMLError
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import call, registry
 from nemo_gym._inprocess import response as replies
-from nemo_gym._inprocess.response import unmade_cookies as unmade_cookies
+from nemo_gym._inprocess.response import lazy_cookies as lazy_cookies
 from nemo_gym._process.environment import (
     INSTANCE_NAME_ENV,
     derive_run_secret,
@@ -59,7 +59,8 @@ from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
-from nemo_gym._transport import calls, http
+from nemo_gym._transport import http
+from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
@@ -127,7 +128,7 @@ async def request(
 async def raise_for_status(response: ClientResponse) -> None:
     """Raise for an error status, with the body that came with it in `response_content`."""
     if not response.ok:
-        await replies.raise_for_status(response)
+        await replies.raise_error_status(response)
 
 
 def read_failure(response: ClientResponse) -> Failure | None:
@@ -137,12 +138,12 @@ def read_failure(response: ClientResponse) -> Failure | None:
 
 async def get_response_json(response: ClientResponse) -> Any:
     """The parsed JSON body of `response`."""
-    return await replies.parsed_json(response)
+    return await replies.read_json(response)
 
 
 async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
     """The body of `response` as a `kind`; ValueError if it is none. From a server in this process, it costs little."""
-    return await replies.parsed_model(response, kind)
+    return await replies.read_model(response, kind)
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
@@ -155,6 +156,17 @@ def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture
     return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
 
 
+class ServerAddress(NamedTuple):
+    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
+
+    server_type: str
+    host: str
+    port: int
+    base_url: str
+    is_observed: bool
+    token: str | None
+
+
 class ServerClient(BaseModel):
     """Calls servers by their name in the config."""
 
@@ -162,7 +174,7 @@ class ServerClient(BaseModel):
 
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
-    _addresses: dict[str, calls.ServerAddress] = PrivateAttr(default_factory=dict)
+    _addresses: dict[str, ServerAddress] = PrivateAttr(default_factory=dict)
     _capture: dict[str, Any] | None = PrivateAttr(default=None)
 
     @classmethod
@@ -177,7 +189,7 @@ class ServerClient(BaseModel):
     def load_from_global_config(cls, head_server_config: BaseServerConfig | None = None) -> "ServerClient":
         """A client for the servers that a running head server knows."""
         where = head_server_config or cls.load_head_server_config()
-        if local.hosted_here(where.host, where.port):
+        if registry.is_in_this_process(where.host, where.port):
             # The head server is in this very process, whose event loop a blocking call would stop.
             return cls(head_server_config=where, global_config_dict=get_global_config_dict())
         url = f"http://{where.host}:{where.port}/global_config_dict_yaml"
@@ -198,9 +210,9 @@ class ServerClient(BaseModel):
         config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
         return f"http://{config.host}:{config.port}"
 
-    def _address_of(self, server_name: str) -> calls.ServerAddress:
+    def _address_of(self, server_name: str) -> ServerAddress:
         # Every call passes here, and pydantic's own way to a private attribute takes ten times as long.
-        addresses: dict[str, calls.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
+        addresses: dict[str, ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
         if address is None:
             config = get_first_server_config_dict(self.global_config_dict, server_name)
@@ -210,7 +222,7 @@ class ServerClient(BaseModel):
             is_observed = bool(self.global_config_dict.get("observability_enabled"))
             token = AccessRules.from_config(self.global_config_dict).token
             where = parts.hostname or "", parts.port or 80
-            address = addresses[server_name] = calls.ServerAddress(str(server_type), *where, url, is_observed, token)
+            address = addresses[server_name] = ServerAddress(str(server_type), *where, url, is_observed, token)
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
@@ -228,18 +240,18 @@ class ServerClient(BaseModel):
         """Call a server. One in this process is called without a socket."""
         address = self._address_of(server_name)
         path = self._with_rollout_prefix(address, url_path)
-        app = local.hosted_app(address.host, address.port)
-        if app is None or not calls.TAKEN.issuperset(kwargs):
-            if (headers := calls.with_seconds_left(kwargs.get("headers"))) is not None:
+        hosted = registry.find_app(address.host, address.port)
+        if hosted is None or not call.CALL_ARGUMENTS.issuperset(kwargs):
+            if (headers := add_seconds_left(kwargs.get("headers"))) is not None:
                 kwargs["headers"] = headers
             if address.token:
                 kwargs["headers"] = {run_token.HEADER: address.token, **(kwargs.get("headers") or {})}
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
-        reply: ClientResponse = await calls.call_app(app, method, address.base_url, path, server=where, **kwargs)
-        return reply
+        reply: Any = await call.call_app(hosted, method, address.base_url, path, address=where, **kwargs)
+        return reply  # type: ignore[no-any-return]  # behaves as aiohttp's
 
-    def _with_rollout_prefix(self, address: calls.ServerAddress, url_path: str) -> str:
+    def _with_rollout_prefix(self, address: ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
         if rollout_id is None or not address.is_observed:
             return url_path

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from pydantic import PrivateAttr
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import registry
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
@@ -147,8 +147,8 @@ async def running(
             server.server_client = client
             app = server.finished_app(config)
             await stack.enter_async_context(app.router.lifespan_context(app))
-            local.host_app(server.config.host, server.config.port, app)
-            stack.callback(local.unhost_app, server.config.host, server.config.port)
+            registry.host_app(server.config.host, server.config.port, app)
+            stack.callback(registry.unhost_app, server.config.host, server.config.port)
         yield client
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import uvloop
 from omegaconf import OmegaConf
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import registry
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding
 from nemo_gym._serving.host import InlineServer, serve_inline
@@ -80,10 +80,10 @@ async def _measure(cls: type[SimpleServer], kind: str, path: str, body: Any) -> 
 
 
 async def _without_the_short_way(port: int, sample: Callable[[], Awaitable[float]]) -> float:
-    app = local.hosted_app(_HOST, port)
-    assert app is not None
-    local.unhost_app(_HOST, port)
+    hosted = registry.find_app(_HOST, port)
+    assert hosted is not None
+    registry.unhost_app(_HOST, port)
     try:
         return await sample()
     finally:
-        local.host_app(_HOST, port, app)
+        registry.host_app(_HOST, port, hosted.app)

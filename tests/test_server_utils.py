@@ -13,8 +13,8 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel
 
 from nemo_gym import global_config, server_utils
-from nemo_gym._inprocess import call as local
-from nemo_gym._inprocess.call import LocalResponse
+from nemo_gym._inprocess import registry
+from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._process.environment import run_token_path
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving.host import InlineServer, serve_inline
@@ -111,7 +111,7 @@ async def test_a_server_in_this_process_is_called_without_a_socket(the_config):
     async with serve_inline(listening(the_config)):
         client = ServerClient(head_server_config=BaseServerConfig(host="x", port=1), global_config_dict=the_config)
         answer = await client.post("adder", "/add", json={"numbers": [4, 5]})
-        assert isinstance(answer, LocalResponse)
+        assert isinstance(answer, InProcessResponse)
         assert await answer.json() == {"sum": 9}
 
 
@@ -177,7 +177,9 @@ def test_a_client_of_a_config_without_servers_says_so():
 
 async def test_a_reply_that_is_not_json_is_a_typed_error():
     with pytest.raises(ValueError, match="<html>"):
-        await get_response_json(LocalResponse("POST", "http://x/", 200, [(b"content-type", b"text/html")], b"<html>"))
+        await get_response_json(
+            InProcessResponse("POST", "http://x/", 200, [(b"content-type", b"text/html")], b"<html>")
+        )
 
 
 async def test_raise_for_status_takes_other_peoples_stand_ins():
@@ -261,7 +263,7 @@ async def test_something_else_at_the_head_servers_address_is_no_head_server(the_
     other.get("/global_config_dict_yaml")(lambda: answer)
     where = the_config.head_server
     async with serve_inline([InlineServer("other", where.host, where.port, other)]):
-        local.unhost_app(where.host, where.port)  # as if it were in another process
+        registry.unhost_app(where.host, where.port)  # as if it were in another process
         with pytest.raises(NoHeadServerError, match="something else"):
             await asyncio.to_thread(ServerClient.load_from_global_config)
 

@@ -23,7 +23,7 @@ from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.validation_text import explain
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import registry
 from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding, run_files
@@ -204,7 +204,7 @@ def agents_to_ask(config: DictConfig) -> frozenset[str]:
 def _class_here(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
     """The class of a server that runs in this process."""
     block = instance.get_inner_run_server_config_dict()
-    if not local.hosted_here(block["host"], block["port"]):
+    if not registry.is_in_this_process(block["host"], block["port"]):
         return None
     (server_type, impls), *_ = config[instance.name].items()
     folder = server_folder(str(server_type), str(next(iter(impls))))

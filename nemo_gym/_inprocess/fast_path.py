@@ -1,55 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A call from a server in the same process, straight to a plain JSON handler.
+"""The fast path: a call from a server in the same process, straight to a plain JSON handler.
 
-It is the short way past the middleware, and only open where all of that is ours: then what the middleware would do is
-known and done here. A handler that raises is answered by the whole stack, as every other request is.
+It goes past the middleware, and is only open where all of that is ours: then what the middleware would do is known and
+done here. A handler that raises is answered by the whole stack, as every other request is.
 """
 
 import asyncio
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from types import FrameType
+from typing import Any, Protocol
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess.call import AsgiExchange, build_scope, encode_headers
 from nemo_gym._inprocess.objects import (
-    HANDED,
-    HandedResponse,
-    LocalCall,
-    UnmadeCookies,
-    as_set,
-    handed_fields,
-    own,
-    parts_of,
-    read_fields,
+    OBJECT_TYPES,
+    copy_for_receiver,
+    dump_around_objects,
+    list_object_fields,
+    list_read_fields,
 )
-from nemo_gym._inprocess.route import RAISED, GymRoute, Plan, parsed, serialised, validated
-from nemo_gym._serving.guard import BodyTooLarge, JsonOf
-from nemo_gym._serving.session import OPEN_SESSION, OpenSession, SessionCookieMiddleware
+from nemo_gym._inprocess.registry import CURRENT_SERVER, InProcessCall, NamedApp
+from nemo_gym._inprocess.response import InProcessResponse, LazyCookies, ObjectResponse, Session
+from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialise_reply, validate_body
 from nemo_gym._transport import http
 from nemo_gym._transport.failures import error_of_exit
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 
+OPEN_SESSION = "nemo_gym.session"
+"""Key of a scope: the session, where it is open already."""
 _ANY_SCOPE = {"type": "http"}
 
 
-class _Body:
-    """The body of a handed request, which becomes bytes for whoever reads bytes."""
+class Sessions(Protocol):
+    """The part of a session middleware that a fast path stands in for."""
 
-    __slots__ = ("_bytes", "_handed", "_is_received")
+    @property
+    def cookie_name(self) -> str:
+        """The name of the session cookie."""
 
-    def __init__(self, handed: Any) -> None:
-        self._handed, self._is_received = handed, False
+    def open(self, cookie: str | None) -> Session:
+        """Return the session that `cookie` stands for, or a new one."""
+
+
+class BodyBound(Protocol):
+    """The part of a body limit that a fast path stands in for."""
+
+    def check_size(self, size: int) -> None:
+        """Raise if a body of `size` bytes is more than the server takes."""
+
+
+class _ObjectBody:
+    """The body of a request that came as a value, which becomes bytes for whoever reads bytes."""
+
+    __slots__ = ("_bytes", "_is_received", "_value")
+
+    def __init__(self, value: Any) -> None:
+        self._value, self._is_received = value, False
         self._bytes: bytes | None = None
 
-    def as_bytes(self) -> bytes:
+    def encode(self) -> bytes:
         if self._bytes is None:
-            self._bytes = http.json_body(self._handed)
+            self._bytes = http.json_body(self._value)
         return self._bytes
 
     async def receive(self) -> Message:
@@ -57,18 +74,18 @@ class _Body:
             # A local caller does not hang up half-way: it is cancelled together with the handler.
             await asyncio.get_running_loop().create_future()
         self._is_received = True
-        return {"type": "http.request", "body": self.as_bytes(), "more_body": False}
+        return {"type": "http.request", "body": self.encode(), "more_body": False}
 
 
-class HandedRequest(Request):
+class ObjectRequest(Request):
     """A request whose body is a value until somebody reads it, and whose scope is made when somebody looks at it."""
 
-    def __init__(self, make_scope: Callable[[], dict[str, Any]], handed: Any) -> None:
+    def __init__(self, make_scope: Callable[[], dict[str, Any]], value: Any) -> None:
         self._make_scope, self._scope = make_scope, dict[str, Any]()
         # Not a method of its own: a request that refers to itself is only freed when cycles are looked for.
-        self._handed_body = _Body(handed)
-        super().__init__(_ANY_SCOPE, self._handed_body.receive)
-        self.handed = handed
+        self._object_body = _ObjectBody(value)
+        super().__init__(_ANY_SCOPE, self._object_body.receive)
+        self.value = value
 
     @property
     def scope(self) -> MutableMapping[str, Any]:
@@ -81,115 +98,140 @@ class HandedRequest(Request):
         if scope is not _ANY_SCOPE:
             self._scope = dict(scope)
 
-    def session_now(self, before: dict[str, Any]) -> Any:
-        """The session as the handler has left it, who was given `before`."""
-        return self._scope["session"] if self._scope else before
+    def update_session(self, session: Session) -> None:
+        """Put the session as the handler has left it into `session`, if the handler has looked at it."""
+        if self._scope:
+            session.data = self._scope["session"]
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
-            self._body = self._handed_body.as_bytes()
+            self._body = self._object_body.encode()
         return self._body
 
 
-def handed_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | None:
-    """The create params that a caller in this process has sent; None if they have to be read from the body."""
-    handed = request.handed if isinstance(request, HandedRequest) else None
-    if type(handed) is not NeMoGymResponseCreateParamsNonStreaming:
+def read_params(request: Request) -> NeMoGymResponseCreateParamsNonStreaming | None:
+    """Return the create params that a caller in this process has sent; None if they have to be read from the body."""
+    value = request.value if isinstance(request, ObjectRequest) else None
+    if type(value) is not NeMoGymResponseCreateParamsNonStreaming:
         return None
+    given = value.__dict__
     try:
         # Only what is no object of its class yet is looked at, and lists are new ones.
-        return NeMoGymResponseCreateParamsNonStreaming.model_validate(as_set(handed))
+        return NeMoGymResponseCreateParamsNonStreaming.model_validate(
+            {name: given[name] for name in value.__pydantic_fields_set__ if name in given}
+        )
     except ValidationError:
         return None
 
 
-class DirectHandler:
+class ModelJsonResponse(Response):
+    """A model as JSON, with status 200 and nothing else to say. It is encoded when it is sent over a socket."""
+
+    def __init__(self, value: BaseModel) -> None:
+        self.status_code, self.background, self.value = 200, None, value
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.body = self.value.model_dump_json().encode()
+        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
+        await super().__call__(scope, receive, send)
+
+
+class HandlerFastPath:
     """Calls the handler of one route."""
 
-    def __init__(
-        self, app: ASGIApp, route: GymRoute, plan: Plan, sessions: SessionCookieMiddleware, limit_bytes: int
-    ) -> None:
-        self._app, self._route, self._plan, self._sessions = app, route, plan, sessions
-        self._limit_bytes = limit_bytes
-        self._handed_names, self._read_names = handed_fields(plan.body_type), read_fields(plan.body_type)
+    def __init__(self, app: ASGIApp, route: GymRoute, plan: HandlerPlan, sessions: Sessions, bound: BodyBound) -> None:
+        self._app, self._route, self._plan, self._sessions, self._bound = app, route, plan, sessions, bound
+        self._object_names, self._read_names = list_object_fields(plan.body_type), list_read_fields(plan.body_type)
 
-    async def answer(self, call: LocalCall) -> local.LocalResponse:
-        """What the handler answers, or the app if the handler raises."""
+    async def answer(self, call: InProcessCall) -> InProcessResponse:
+        """Call the handler and return its reply, which is that of the whole app if it raises."""
         plan = self._plan
-        session = self._session(call.cookies)
-        request: HandedRequest | None = None
+        session = self._open_session(call.cookies)
+        working_for = CURRENT_SERVER.set(call.server_name or CURRENT_SERVER.get())
+        request: ObjectRequest | None = None
         arguments: dict[str, Any] = {}
         try:
             if plan.request_name:
-                request = arguments[plan.request_name] = HandedRequest(partial(self._scope, call, session), call.json)
+                make_scope = partial(self._build_scope, call, session)
+                request = arguments[plan.request_name] = ObjectRequest(make_scope, call.json)
             if plan.body_name:
-                arguments[plan.body_name] = self._body(call.json)
+                arguments[plan.body_name] = self._read_body(call.json)
             result = await plan.endpoint(**arguments)
             if request is not None:
-                session.data = request.session_now(session.data)
-            if isinstance(result, Response) and not isinstance(result, JsonOf):
-                return await self._sent(call, session, request, result)
-            return HandedResponse(call.method, call.url, self._content(result), session)
+                request.update_session(session)
+            if isinstance(result, Response) and not isinstance(result, ModelJsonResponse):
+                return await self._send_response(call, session, request, result)
+            return ObjectResponse(call.method, call.url, self._dump_result(result), session)
         except BaseException as raised:
-            return await self._raised(call, session, error_of_exit(raised))
+            scope = self._build_scope(call, session)
+            scope[RAISED], scope[OPEN_SESSION] = error_of_exit(raised), session
+            exchange = AsgiExchange(b"")
+            await self._app(scope, exchange.receive, exchange.send)
+            return exchange.build_response(call.method, call.url)
+        finally:
+            CURRENT_SERVER.reset(working_for)
 
-    def _session(self, cookies: Mapping[str, Any] | None) -> OpenSession:
-        if isinstance(cookies, UnmadeCookies):
-            before = cookies.session
-            if isinstance(before, OpenSession) and before.belongs_to(self._sessions):
-                return before.again()
+    def _open_session(self, cookies: Mapping[str, Any] | None) -> Session:
+        if isinstance(cookies, LazyCookies) and cookies.session.owner is self._sessions:
+            return cookies.session.reopen()
         held = cookies.get(self._sessions.cookie_name) if cookies else None
         return self._sessions.open(getattr(held, "value", held))
 
-    def _body(self, json: Any) -> Any:
+    def _read_body(self, json: Any) -> Any:
         adapter = self._plan.body
         assert adapter is not None
-        if self._read_names is not None and type(json) is dict:
-            json = {name: part for name, part in json.items() if name in self._read_names}
-        if self._handed_names and type(json) is dict:
-            handed = {name: own(json[name]) for name in self._handed_names if type(json.get(name)) in HANDED}
-            if handed:
-                rest = {name: part for name, part in json.items() if name not in handed}
+        if type(json) is dict:
+            if self._read_names is not None:
+                json = {name: part for name, part in json.items() if name in self._read_names}
+            objects = {
+                name: copy_for_receiver(json[name])
+                for name in self._object_names
+                if type(json.get(name)) in OBJECT_TYPES
+            }
+            if objects:
+                rest = self._encode_bounded({name: part for name, part in json.items() if name not in objects})
                 try:
-                    return adapter.validate_python({**parsed(self._bytes(rest)), **handed})
+                    return adapter.validate_python({**parse_json(rest), **objects})
                 except ValidationError:
                     pass  # as bytes, it may fit after all; if not, the reasons are those that everyone gets
-        return validated(adapter, parsed(self._bytes(json)))
+        return validate_body(adapter, parse_json(self._encode_bounded(json)))
 
-    def _bytes(self, json: Any) -> bytes:
+    def _encode_bounded(self, json: Any) -> bytes:
         body = http.json_body(json)
-        if len(body) > self._limit_bytes:
-            raise BodyTooLarge(len(body))
+        self._bound.check_size(len(body))
         return body
 
-    def _content(self, result: Any) -> Any:
-        if isinstance(result, JsonOf):
+    def _dump_result(self, result: Any) -> Any:
+        if isinstance(result, ModelJsonResponse):
             value: Any = result.value
             return value if type(value) is NeMoGymResponse else value.model_dump_json().encode()
-        if type(result) is self._plan.reply_type:
-            parts = parts_of(result)
-            if parts is not None:
-                return parts
-        return serialised(self._plan, result)
+        parts = dump_around_objects(result) if type(result) is self._plan.reply_type else None
+        return parts if parts is not None else serialise_reply(self._plan, result)
 
-    async def _sent(
-        self, call: LocalCall, session: OpenSession, request: HandedRequest | None, reply: Response
-    ) -> local.LocalResponse:
-        exchange = local.Exchange(b"")
-        scope = request.scope if request is not None else self._scope(call, session)
-        await reply(scope, exchange.receive, exchange.send)
+    async def _send_response(
+        self, call: InProcessCall, session: Session, request: ObjectRequest | None, response: Response
+    ) -> InProcessResponse:
+        """Let a response that the handler has made itself write its own headers and body."""
+        exchange = AsgiExchange(b"")
+        scope = request.scope if request is not None else self._build_scope(call, session)
+        await response(scope, exchange.receive, exchange.send)
         exchange.headers.append((b"set-cookie", session.set_cookie().encode("latin-1")))
-        return exchange.response(call.method, call.url)
+        return exchange.build_response(call.method, call.url)
 
-    async def _raised(self, call: LocalCall, session: OpenSession, error: BaseException) -> local.LocalResponse:
-        scope = {**self._scope(call, session), RAISED: error, OPEN_SESSION: session}
-        exchange = local.Exchange(b"")
-        await self._app(scope, exchange.receive, exchange.send)
-        return exchange.response(call.method, call.url)
-
-    def _scope(self, call: LocalCall, session: OpenSession) -> dict[str, Any]:
-        headers = local.raw_headers(b"", call.headers, call.cookies, call.server)
-        scope = local.scope_of(call.method, call.path, call.server, headers)
+    def _build_scope(self, call: InProcessCall, session: Session) -> dict[str, Any]:
+        headers = encode_headers(b"", call.headers, call.cookies, call.address)
+        scope = build_scope(call.method, call.path, call.address, headers)
         scope["app"], scope["route"], scope["endpoint"] = self._app, self._route, self._route.endpoint
         scope["path_params"], scope["session"] = {}, session.data
         return scope
+
+
+def find_called_server(frame: FrameType) -> str | None:
+    """Return the name of the server that `frame` calls into; None if it is no such call."""
+    if frame.f_code is NamedApp.__call__.__code__:
+        name: str = frame.f_locals["self"].name
+        return name
+    if frame.f_code is HandlerFastPath.answer.__code__:
+        called: str | None = frame.f_locals["call"].server_name
+        return called
+    return None

@@ -1,44 +1,296 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a reply says: its body, its JSON, or the error that its status stands for.
+"""Replies of servers in this process, in the guise of aiohttp's; and how to read a reply of either kind.
 
 Tests hand in objects that only look like a response: one of `read()`, `content.read()` and `json()`, a status, and an
 error of their own. These are read as far as they go, and their own error is raised.
 """
 
 import inspect
-from collections.abc import Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from http import HTTPStatus
+from http.cookies import Morsel, SimpleCookie
+from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
 import orjson
-from pydantic import BaseModel
+from multidict import CIMultiDict, CIMultiDictProxy
+from pydantic import BaseModel, ValidationError
+from yarl import URL
 
-from nemo_gym._inprocess.call import LocalResponse
-from nemo_gym._inprocess.objects import HandedResponse
+from nemo_gym._inprocess.objects import OBJECT_TYPES, copy_for_receiver, list_object_fields
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
+from nemo_gym._transport.failures import HEADER
+from nemo_gym._wire.response import NeMoGymResponse
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-FAILURE_HEADER = "x-nemo-gym-failure"
 
 
-async def raise_for_status(response: Any) -> None:
+class Session(Protocol):
+    """The session in which a handler works."""
+
+    data: dict[str, Any]
+
+    @property
+    def owner(self) -> object:
+        """What has opened it, one for each server."""
+
+    def set_cookie(self) -> str:
+        """Return its `Set-Cookie` header."""
+
+    def reopen(self) -> "Session":
+        """Open it for the next request, with what a cookie would carry and nothing else."""
+
+
+class InProcessContent:
+    """The `content` of a response: the part of aiohttp's StreamReader that callers use."""
+
+    def __init__(self, body: bytes) -> None:
+        self._rest = body
+
+    async def read(self, n: int = -1) -> bytes:
+        part, self._rest = (self._rest, b"") if n < 0 else (self._rest[:n], self._rest[n:])
+        return part
+
+    async def readline(self) -> bytes:
+        line, newline, self._rest = self._rest.partition(b"\n")
+        return line + newline
+
+    async def iter_any(self) -> Any:
+        if part := await self.read():
+            yield part
+
+    async def iter_chunked(self, n: int) -> Any:
+        while part := await self.read(n):
+            yield part
+
+    def at_eof(self) -> bool:
+        return not self._rest
+
+    async def __aiter__(self) -> Any:
+        while line := await self.readline():
+            yield line
+
+
+class InProcessResponse:
+    """Stands in for `aiohttp.ClientResponse` where no socket was involved."""
+
+    def __init__(self, method: str, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        self.method, self.status, self._url, self._body = method, status, url, body
+        self._raw_headers = raw_headers
+        self.history: tuple[Any, ...] = ()
+        self.closed = True
+        # Made when asked for; `cached_property` takes a lock each time.
+        self._content: InProcessContent | None = None
+        self._headers: CIMultiDictProxy[str] | None = None
+        self._cookies: SimpleCookie | None = None
+
+    @property
+    def content(self) -> InProcessContent:
+        if self._content is None:
+            self._content = InProcessContent(self._encode_body())
+        return self._content
+
+    @property
+    def ok(self) -> bool:
+        return self.status < 400
+
+    @property
+    def reason(self) -> str:
+        try:
+            return HTTPStatus(self.status).phrase
+        except ValueError:
+            return ""
+
+    @property
+    def url(self) -> URL:
+        return URL(self._url)
+
+    real_url = url
+
+    @property
+    def headers(self) -> CIMultiDictProxy[str]:
+        if self._headers is None:
+            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._encode_headers())
+            self._headers = CIMultiDictProxy(CIMultiDict(pairs))
+        return self._headers
+
+    @property
+    def content_type(self) -> str:
+        return self.headers.get("content-type", "application/octet-stream").partition(";")[0].strip()
+
+    @property
+    def cookies(self) -> SimpleCookie:
+        if self._cookies is None:
+            self._cookies = SimpleCookie()
+            for key, value in self._encode_headers():
+                if key == b"set-cookie":
+                    _add_cookie(self._cookies, value.decode("latin-1"))
+        return self._cookies
+
+    async def read(self) -> bytes:
+        return self._encode_body()
+
+    async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
+        return self._encode_body().decode(encoding or "utf-8", errors)
+
+    async def json(self, **_: Any) -> Any:
+        return orjson.loads(self._encode_body())
+
+    def raise_for_status(self) -> None:
+        if not self.ok:
+            raise ServerResponseError(self.method, self._url, self.status, self.reason, self._encode_body())
+
+    def release(self) -> None:
+        """Nothing is held."""
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    async def __aenter__(self) -> "InProcessResponse":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    def _encode_body(self) -> bytes:
+        return self._body
+
+    def _encode_headers(self) -> list[tuple[bytes, bytes]]:
+        return self._raw_headers
+
+
+class ObjectResponse(InProcessResponse):
+    """A good reply that becomes bytes only for a caller who reads bytes."""
+
+    def __init__(
+        self, method: str, url: str, content: bytes | NeMoGymResponse | dict[str, Any], session: Session | None
+    ) -> None:
+        """`content` is the reply itself, or what `dump_around_objects` made of it."""
+        super().__init__(method, url, 200, [], content if isinstance(content, bytes) else b"")
+        self._value, self._session = content, session
+
+    @property
+    def lazy_cookies(self) -> "LazyCookies | None":
+        """The cookies, to be sent back with another call; None if there is no session."""
+        return None if self._session is None else LazyCookies(self, self._session)
+
+    def convert(self, kind: type[ModelT]) -> ModelT | None:
+        """Return the reply as a `kind`; None if only its bytes can tell."""
+        value = self._value
+        if type(value) is NeMoGymResponse and kind is NeMoGymResponse:
+            if all(isinstance(item, BaseModel) for item in value.output):
+                return cast(ModelT, copy_for_receiver(value))  # the server may keep its own, and give it to others
+            fields = {**value.__dict__, **(value.__pydantic_extra__ or {})}
+        elif type(value) is dict and (names := list_object_fields(kind)):
+            fields = {
+                name: part.model_dump(mode="json", by_alias=True, warnings=False)
+                if name not in names and type(part) in OBJECT_TYPES
+                else part
+                for name, part in value.items()
+            }
+        else:
+            return None
+        try:
+            return kind.model_validate(fields)
+        except ValidationError:
+            return None
+
+    def _encode_body(self) -> bytes:
+        if not self._body:
+            value = self._value
+            self._body = (
+                value.model_dump_json().encode()
+                if isinstance(value, NeMoGymResponse)
+                else orjson.dumps(value, default=_encode_object)
+            )
+        return self._body
+
+    def _encode_headers(self) -> list[tuple[bytes, bytes]]:
+        if not self._raw_headers:
+            size = b"content-length", b"%d" % len(self._encode_body())
+            cookie = [(b"set-cookie", self._session.set_cookie().encode("latin-1"))] if self._session else []
+            self._raw_headers = [size, (b"content-type", b"application/json"), *cookie]
+        return self._raw_headers
+
+    @property
+    def cookies(self) -> SimpleCookie:
+        if self._cookies is None:
+            self._cookies = SimpleCookie()
+            if self._session is not None:
+                _add_cookie(self._cookies, self._session.set_cookie())
+        return self._cookies
+
+
+def _encode_object(value: Any) -> Any:
+    return orjson.Fragment(value.model_dump_json(by_alias=True, warnings=False))
+
+
+class LazyCookies(Mapping[str, Any]):
+    """The cookies of a reply, signed when somebody looks at them: who sends them back hands over the session itself."""
+
+    __slots__ = ("_reply", "session")
+
+    def __init__(self, reply: ObjectResponse, session: Session) -> None:
+        self._reply, self.session = reply, session
+
+    def __getitem__(self, name: str) -> Any:
+        return self._reply.cookies[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reply.cookies)
+
+    def __len__(self) -> int:
+        return len(self._reply.cookies)
+
+    def __bool__(self) -> bool:
+        return True  # every reply has the cookie of its session
+
+
+def _add_cookie(jar: SimpleCookie, header: str) -> None:
+    """Put what a `Set-Cookie` header says into `jar`."""
+    pair, _, attributes = header.partition(";")
+    name, _, value = pair.strip().partition("=")
+    # A morsel made this way skips checks that are for cookies one writes, not for cookies one reads.
+    morsel: Morsel[str] = Morsel.__new__(Morsel)
+    dict.update(morsel, _parse_cookie_attributes(attributes))
+    morsel.__setstate__({"key": name, "value": value.strip('"'), "coded_value": value})  # type: ignore[attr-defined]
+    dict.__setitem__(jar, name, morsel)
+
+
+@lru_cache(maxsize=256)
+def _parse_cookie_attributes(text: str) -> dict[str, Any]:
+    """Return all attributes of a cookie; a server writes the same ones each time. Not to be changed."""
+    morsel: Morsel[str] = Morsel()
+    for attribute in text.split(";"):
+        key, _, setting = attribute.strip().partition("=")
+        if morsel.isReservedKey(key):
+            morsel[key] = setting or True
+    return dict(morsel)
+
+
+# --- reading a reply of either kind -----------------------------------------------------------------------------------
+
+
+async def raise_error_status(response: Any) -> None:
     """Raise a ClientResponseError with the body in `response_content`: the status is no good one."""
-    body = await _body(response) or b""
+    body = await _read_body(response) or b""
+    request_line = _request_line(response)
     try:
         response.raise_for_status()
     except aiohttp.ClientResponseError as error:
         if _is_stand_in(response):
             error.response_content = body  # type: ignore[attr-defined]
             raise
-        failure = response.headers.get(FAILURE_HEADER, "")
-        raise ServerResponseError(*_request_line(response), error.status, error.message, body, failure) from error
+        failure = response.headers.get(HEADER, "")
+        raise ServerResponseError(*request_line, error.status, error.message, body, failure) from error
     reason = str(getattr(response, "reason", None) or "")
-    raise ServerResponseError(*_request_line(response), response.status, reason, body)
+    raise ServerResponseError(*request_line, response.status, reason, body)
 
 
-async def parsed_json(response: Any) -> Any:
-    """The JSON that `response` holds."""
-    body = await _body(response)
+async def read_json(response: Any) -> Any:
+    """Return the JSON that `response` holds."""
+    body = await _read_body(response)
     if body is None:
         return await response.json()
     try:
@@ -49,24 +301,26 @@ async def parsed_json(response: Any) -> Any:
         raise InvalidServerReply(*_request_line(response), status, content_type, body, str(error)) from error
 
 
-async def parsed_model(response: Any, kind: type[ModelT]) -> ModelT:
-    """What `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
-    handed = response.as_kind(kind) if isinstance(response, HandedResponse) else None
-    return handed if handed is not None else kind.model_validate(orjson.loads(await response.read()))
+async def read_model(response: Any, kind: type[ModelT]) -> ModelT:
+    """Return what `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
+    value = response.convert(kind) if isinstance(response, ObjectResponse) else None
+    return value if value is not None else kind.model_validate(orjson.loads(await response.read()))
 
 
-def unmade_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """What `response` and `known` say to the server that gave `response`; None if cookies have to be made to know."""
-    new = response.unmade_cookies if isinstance(response, HandedResponse) else None
-    return new if new is not None and (known is None or new.succeeds(known)) else None
+def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return the cookies of `response`, if they replace all that are `known` and need not be signed; else None."""
+    new = response.lazy_cookies if isinstance(response, ObjectResponse) else None
+    if new is None or known is None:
+        return new
+    return new if isinstance(known, LazyCookies) and known.session.owner is new.session.owner else None
 
 
 def _is_stand_in(response: Any) -> bool:
-    return not isinstance(response, aiohttp.ClientResponse | LocalResponse) or hasattr(response, "_mock_name")
+    return not isinstance(response, aiohttp.ClientResponse | InProcessResponse) or hasattr(response, "_mock_name")
 
 
-async def _body(response: Any) -> bytes | None:
-    """The body; None if a stand-in has none to read."""
+async def _read_body(response: Any) -> bytes | None:
+    """Return the body; None if a stand-in has none to read."""
     if not _is_stand_in(response):
         body: bytes = await response.read()
         return body

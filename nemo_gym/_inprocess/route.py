@@ -41,7 +41,7 @@ RAISED = "nemo_gym.raised"
 
 
 @dataclass(frozen=True)
-class Plan:
+class HandlerPlan:
     """How to call one handler."""
 
     endpoint: Callable[..., Any]
@@ -62,7 +62,7 @@ class GymRoute(APIRoute):
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **kwargs: Any) -> None:
         super().__init__(path, endpoint, **kwargs)
-        plan = _plan_for(self)
+        plan = _plan_route(self)
         if plan is not None:
             self.app = self.json_handler = JsonHandler(plan, fallback=self.app)
 
@@ -89,8 +89,8 @@ class GymRoute(APIRoute):
         return handle_request
 
 
-def _plan_for(route: APIRoute) -> Plan | None:
-    """The plan for a route that needs nothing but body, request and response; None for any other."""
+def _plan_route(route: APIRoute) -> HandlerPlan | None:
+    """Return the plan for a route that needs nothing but body, request and response; None for any other."""
     needs = route.dependant
     if (
         not inspect.iscoroutinefunction(route.endpoint)
@@ -103,13 +103,13 @@ def _plan_for(route: APIRoute) -> Plan | None:
         or any(getattr(needs, name, None) for name in _OTHER_INJECTIONS)
         or getattr(route, "_embed_body_fields", False)
         or route.status_code not in (None, 200)
-        or _customised_reply(route)
+        or _has_custom_reply(route)
     ):
         return None
     body = needs.body_params[0] if needs.body_params else None
     if body is not None and type(body.field_info) is not BodyParam:
         return None
-    return Plan(
+    return HandlerPlan(
         endpoint=route.endpoint,
         body_name=body.name if body else None,
         body=TypeAdapter(body.field_info.annotation or Any) if body else None,
@@ -122,7 +122,7 @@ def _plan_for(route: APIRoute) -> Plan | None:
     )
 
 
-def _customised_reply(route: APIRoute) -> bool:
+def _has_custom_reply(route: APIRoute) -> bool:
     return bool(
         not isinstance(route.response_class, DefaultPlaceholder)
         or route.response_class.value is not JSONResponse
@@ -141,7 +141,7 @@ def _customised_reply(route: APIRoute) -> bool:
 class JsonHandler:
     """The ASGI app of one plan."""
 
-    def __init__(self, plan: Plan, fallback: ASGIApp) -> None:
+    def __init__(self, plan: HandlerPlan, fallback: ASGIApp) -> None:
         self.plan = plan
         self._fallback = fallback
 
@@ -154,7 +154,7 @@ class JsonHandler:
         return await reply(scope, receive, send)
 
     def takes(self, scope: Scope) -> bool:
-        """Whether the request has a body of the kind that `reply` reads."""
+        """Tell whether the request has a body of the kind that `reply` reads."""
         return self.plan.body is None or _sends_json(scope)
 
     async def reply(self, scope: Scope, receive: Receive, send: Send) -> ASGIApp:
@@ -165,15 +165,15 @@ class JsonHandler:
         if plan.request_name:
             request = arguments[plan.request_name] = _Request(scope, receive, send)
             if plan.body_name:
-                arguments[plan.body_name] = _validated(plan, await request.body())
+                arguments[plan.body_name] = _read_body(plan, await request.body())
         elif plan.body_name:
-            arguments[plan.body_name] = _validated(plan, await _whole_body(receive))
+            arguments[plan.body_name] = _read_body(plan, await _receive_body(receive))
         if plan.response_name:
-            injected = arguments[plan.response_name] = _unset_response()
+            injected = arguments[plan.response_name] = _make_injected_response()
         result = await plan.endpoint(**arguments)
         if isinstance(result, Response):
             return result  # as it is: FastAPI adds nothing to a response that the handler made itself
-        return _JsonReply(serialised(plan, result), injected)
+        return _JsonReply(serialise_reply(plan, result), injected)
 
 
 class _Request(Request):
@@ -185,7 +185,7 @@ class _Request(Request):
     async def body(self) -> bytes:
         if self._stream_consumed or hasattr(self, "_body"):
             return await super().body()
-        self._body = await _whole_body(self._receive)
+        self._body = await _receive_body(self._receive)
         self._stream_consumed = True
         return self._body
 
@@ -193,13 +193,13 @@ class _Request(Request):
         try:
             value = await super().json()
         except RecursionError as error:
-            raise too_deep_request() from error
+            raise build_depth_error() from error
         if is_too_deep(await self.body(), value):
-            raise too_deep_request()
+            raise build_depth_error()
         return value
 
 
-async def _whole_body(receive: Receive) -> bytes:
+async def _receive_body(receive: Receive) -> bytes:
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -211,8 +211,8 @@ async def _whole_body(receive: Receive) -> bytes:
         parts.append(part)
 
 
-def _unset_response() -> Response:
-    """What a handler gets to set headers, cookies and a status on."""
+def _make_injected_response() -> Response:
+    """Return what a handler gets to set headers, cookies and a status on."""
     response = Response()
     del response.headers["content-length"]
     response.status_code = None  # type: ignore[assignment]  # unset: the handler may choose one
@@ -242,15 +242,15 @@ class _JsonReply:
 def _sends_json(scope: Scope) -> bool:
     kind = _content_type(scope)
     if kind is None:  # a page can leave the type out; programs may
-        return not _comes_from_page(scope)
+        return not _is_from_web_page(scope)
     return kind == b"application/json" or (kind.startswith(b"application/") and kind.endswith(b"+json"))
 
 
 def require_json(scope: Scope) -> None:
     """Refuse a body of a type that any web page can post to any server without being asked."""
     kind = _content_type(scope)
-    if kind in _FORM_TYPES or (kind is None and _comes_from_page(scope)):
-        raise HTTPException(415, _not_json(kind))
+    if kind in _FORM_TYPES or (kind is None and _is_from_web_page(scope)):
+        raise HTTPException(415, _explain_not_json(kind))
 
 
 def _content_type(scope: Scope) -> bytes | None:
@@ -261,11 +261,11 @@ def _content_type(scope: Scope) -> bytes | None:
     return None
 
 
-def _comes_from_page(scope: Scope) -> bool:
+def _is_from_web_page(scope: Scope) -> bool:
     return any(name == b"origin" for name, _ in scope["headers"])
 
 
-def _not_json(kind: bytes | None) -> str:
+def _explain_not_json(kind: bytes | None) -> str:
     named = repr(kind.decode("latin-1")) if kind is not None else "missing"
     return (
         f"the body was not read: its content type is {named}.\n"
@@ -274,40 +274,40 @@ def _not_json(kind: bytes | None) -> str:
     )
 
 
-def _validated(plan: Plan, raw: bytes) -> Any:
+def _read_body(plan: HandlerPlan, raw: bytes) -> Any:
     assert plan.body is not None
     if not raw:
         if plan.body_default is not inspect.Parameter.empty:
             return plan.body_default
         raise RequestValidationError([{"type": "missing", "loc": ("body",), "msg": "Field required", "input": None}])
-    return validated(plan.body, parsed(raw))
+    return validate_body(plan.body, parse_json(raw))
 
 
-def validated(adapter: TypeAdapter[Any], content: Any) -> Any:
-    """`content` as the adapter's type; what is wrong with it is reported the way FastAPI does."""
+def validate_body(adapter: TypeAdapter[Any], content: Any) -> Any:
+    """Return `content` as the adapter's type; what is wrong with it is reported the way FastAPI does."""
     try:
         return adapter.validate_python(content, from_attributes=True)
     except ValidationError as error:
-        raise unfit_request(error, content) from error
+        raise build_validation_error(error, content) from error
 
 
-def unfit_request(error: ValidationError, content: Any) -> RequestValidationError:
+def build_validation_error(error: ValidationError, content: Any) -> RequestValidationError:
     """Return FastAPI's error for a request body that is not of its type."""
     problems = [{**problem, "loc": ("body", *problem["loc"])} for problem in error.errors(include_url=False)]
     return RequestValidationError(problems, body=content)
 
 
-def parsed(raw: bytes) -> Any:
-    """A request body as JSON; what is wrong with it is reported the way FastAPI does."""
+def parse_json(raw: bytes) -> Any:
+    """Return a request body as JSON; what is wrong with it is reported the way FastAPI does."""
     try:
         return from_json(raw)  # unlike orjson, it keeps integers of any size and takes NaN and Infinity
     except ValueError as error:
         if str(error).startswith("recursion limit"):
-            raise too_deep_request() from error
+            raise build_depth_error() from error
         try:
             return json.loads(raw)
         except RecursionError as deep:
-            raise too_deep_request() from deep
+            raise build_depth_error() from deep
         except (json.JSONDecodeError, UnicodeDecodeError) as error:
             position = error.pos if isinstance(error, json.JSONDecodeError) else error.start
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "not UTF-8"
@@ -315,16 +315,16 @@ def parsed(raw: bytes) -> Any:
             raise RequestValidationError([{**problem, "ctx": {"error": reason}}]) from error
 
 
-def too_deep_request() -> RequestValidationError:
+def build_depth_error() -> RequestValidationError:
     """Return the error for a request body whose JSON is nested too deep to be handled."""
     said = f"The JSON is nested more than {MAX_DEPTH} levels deep, which no part of NeMo Gym handles; flatten it"
     return RequestValidationError([{"type": "json_too_deep", "loc": ("body",), "msg": said, "input": None}])
 
 
-def serialised(plan: Plan, result: Any) -> bytes:
-    """What a handler returned, as the bytes of the reply."""
+def serialise_reply(plan: HandlerPlan, result: Any) -> bytes:
+    """Return what a handler returned as the bytes of the reply."""
     if plan.reply is None:
-        return _unannotated(result)
+        return _dump_unannotated(result)
     try:
         return plan.reply.dump_json(
             plan.reply.validate_python(result, from_attributes=True), by_alias=True, warnings=False
@@ -334,7 +334,7 @@ def serialised(plan: Plan, result: Any) -> bytes:
         raise ResponseValidationError(problems, body=result) from error
 
 
-def _unannotated(result: Any) -> bytes:
+def _dump_unannotated(result: Any) -> bytes:
     try:
         return orjson.dumps(result, default=jsonable_encoder, option=orjson.OPT_NON_STR_KEYS)
     except orjson.JSONEncodeError:  # a subclass of float, such as numpy's, or an integer of more than 64 bits

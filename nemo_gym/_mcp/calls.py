@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess.call import call_asgi
 from nemo_gym._mcp.asgi import dumped_json
 from nemo_gym._mcp.protocol import ToolResult
 from nemo_gym._mcp.types import MCPTool
@@ -33,12 +33,12 @@ class ToolRunner:
     async def run(self, session_id: str, tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
         """What the route of `tool` answers in session `session_id`; a status other than 2xx is an error."""
         try:
-            response = await local.call(
+            response = await call_asgi(
                 self.app,
                 "POST",
                 f"http://{self.server[0]}:{self.server[1]}{tool.path}",
                 tool.path,
-                server=self.server,
+                address=self.server,
                 body=dumped_json(arguments),
                 headers={"content-type": "application/json"},
                 cookies={self.cookie.name: self.cookie.sign(dumped_json({SESSION_ID_KEY: session_id}))},

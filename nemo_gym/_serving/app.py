@@ -5,14 +5,14 @@ What lies between them in FastAPI, exception handlers, exit stack and the search
 it is needed: for every other kind of route, and when a handler raises.
 """
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import BaseRoute, Host, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym._inprocess.fast_path import DirectHandler
+from nemo_gym._inprocess.fast_path import HandlerFastPath
 from nemo_gym._inprocess.route import RAISED, GymRoute, JsonHandler
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
 from nemo_gym._serving.session import SessionCookieMiddleware
@@ -21,40 +21,58 @@ from nemo_gym._transport.failures import error_of_exit
 _OWN = (ErrorsAsJson, BodyLimit, SessionCookieMiddleware)
 
 
+@runtime_checkable
+class RolloutPathMiddleware(Protocol):
+    """A middleware that leaves a request alone unless its path names a rollout."""
+
+    app: ASGIApp
+    only_for_rollout_paths: bool
+
+
 class GymApp(FastAPI):
-    """An app whose plain JSON handlers take the short way."""
+    """An app whose plain JSON handlers are called without FastAPI's machinery, and by fast paths in this process."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.router.route_class = GymRoute
-        self._is_traced: bool | None = None
-        self._direct_ways: _DirectWays | None = None
+        self._traces: bool | None = None
+        self._layers: dict[type, Any] | None = None
+        self._fast_paths: dict[JsonHandler, HandlerFastPath] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._traced():
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced():
             return await super().__call__(scope, receive, send)
         scope["app"] = self
         return await self.middleware_stack(scope, receive, send)
 
-    def direct(self, method: str, path: str) -> DirectHandler | None:
-        """The plain JSON handler of `path`, for callers in this process; None if a call needs the whole stack."""
+    def find_fast_path(self, method: str, path: str) -> HandlerFastPath | None:
+        """Return the way to the plain JSON handler of `path`; None if a call needs the whole stack."""
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
-        if self._direct_ways is None or self.root_path or self._traced():
+        layers = self._layers
+        if layers is None or self.root_path or self._is_traced():
             return None
-        return self._direct_ways.find(method, path)
+        route = layers[_JsonRouter].find_route(method, path)
+        handler = route.json_handler if route is not None else None
+        if route is None or handler is None or handler.plan.response_name:
+            return None
+        fast_path = self._fast_paths.get(handler)
+        if fast_path is None:
+            sessions, bound = layers[SessionCookieMiddleware], layers[BodyLimit]
+            fast_path = self._fast_paths[handler] = HandlerFastPath(self, route, handler.plan, sessions, bound)
+        return fast_path
 
-    def _traced(self) -> bool:
-        if self._is_traced is None:
+    def _is_traced(self) -> bool:
+        if self._traces is None:
             # Asked once: FastAPI looks at the environment and at three providers with every request.
             telemetry = getattr(self, "_native_telemetry", None)
-            self._is_traced = telemetry is not None and telemetry.enabled()
-        return self._is_traced
+            self._traces = telemetry is not None and telemetry.enabled()
+        return self._traces
 
     def build_middleware_stack(self) -> ASGIApp:
         # Innermost whatever others add, but no part of the list that they see.
         others = self.user_middleware
-        self.user_middleware = [*others, Middleware(_ShortWay, router=self.router)]
+        self.user_middleware = [*others, Middleware(_JsonRouter, router=self.router)]
         try:
             stack: Any = super().build_middleware_stack()
         finally:
@@ -63,45 +81,27 @@ class GymApp(FastAPI):
         outermost: Any = others[0].cls if others else None
         while outermost is ErrorsAsJson and not isinstance(stack, ErrorsAsJson):
             stack = stack.app
-        self._direct_ways = _direct_ways(self, stack)
+        self._layers, self._fast_paths = _list_known_layers(stack), {}
         built: ASGIApp = stack
         return built
 
 
-def _direct_ways(app: GymApp, stack: Any) -> "_DirectWays | None":
-    """The ways past `stack`, if nothing stands in it but what a direct call does itself."""
-    found: dict[type, Any] = {}
+def _list_known_layers(stack: Any) -> dict[type, Any] | None:
+    """Return the layers of `stack` by class, if it has all those that a fast path stands in for and no other."""
+    layers: dict[type, Any] = {}
     layer = stack
-    while not isinstance(layer, _ShortWay):
-        if not isinstance(layer, _OWN) and not getattr(layer, "only_for_rollout_paths", False):
+    while not isinstance(layer, _JsonRouter):
+        if not isinstance(layer, (*_OWN, RolloutPathMiddleware)):
             return None
-        found[type(layer)] = layer
+        layers[type(layer)] = layer
         layer = layer.app
-    if not all(kind in found for kind in _OWN):
-        return None
-    return _DirectWays(app, layer, found[SessionCookieMiddleware], found[BodyLimit].limit_bytes)
+    layers[_JsonRouter] = layer
+    return layers if all(kind in layers for kind in _OWN) else None
 
 
-class _DirectWays:
-    """The handlers that can be called past the middleware."""
+class _JsonRouter:
+    """Takes a request for a plain JSON handler to it, and leaves every other to FastAPI's own router."""
 
-    def __init__(self, app: GymApp, way: "_ShortWay", sessions: SessionCookieMiddleware, body_limit_bytes: int) -> None:
-        self._app, self._way, self._sessions, self._limit_bytes = app, way, sessions, body_limit_bytes
-        self._known: dict[JsonHandler, DirectHandler] = {}
-
-    def find(self, method: str, path: str) -> DirectHandler | None:
-        route = self._way.find(method, path)
-        json_handler = route.json_handler if route is not None else None
-        if route is None or json_handler is None or json_handler.plan.response_name:
-            return None
-        handler = self._known.get(json_handler)
-        if handler is None:
-            handler = DirectHandler(self._app, route, json_handler.plan, self._sessions, self._limit_bytes)
-            self._known[json_handler] = handler
-        return handler
-
-
-class _ShortWay:
     def __init__(self, app: ASGIApp, *, router: Router) -> None:
         self.app, self._router = app, router
         self._routes: list[BaseRoute] = []
@@ -110,7 +110,7 @@ class _ShortWay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         plain = scope["type"] == "http" and not scope.get("root_path") and RAISED not in scope
-        route = self.find(scope["method"], scope["path"]) if plain else None
+        route = self.find_route(scope["method"], scope["path"]) if plain else None
         if route is None or route.json_handler is None or not route.json_handler.takes(scope):
             return await self.app(scope, receive, send)
         scope["router"], scope["route"] = self._router, route
@@ -122,19 +122,19 @@ class _ShortWay:
             return await self.app(scope, receive, send)
         return await reply(scope, receive, send)
 
-    def find(self, method: str, path: str) -> GymRoute | None:
-        """The route of a plain JSON handler that FastAPI would choose as well."""
+    def find_route(self, method: str, path: str) -> GymRoute | None:
+        """Return the route of a plain JSON handler that FastAPI would choose as well."""
         if self._routes != self._router.routes:
             self._routes, self._known = list(self._router.routes), {}
             self._paths = frozenset(route.path for route in self._routes if isinstance(route, GymRoute))
         if path not in self._paths:
             return None
         if (method, path) not in self._known:
-            self._known[method, path] = _chosen(self._routes, method, path)
+            self._known[method, path] = _choose_route(self._routes, method, path)
         return self._known[method, path]
 
 
-def _chosen(routes: list[BaseRoute], method: str, path: str) -> GymRoute | None:
+def _choose_route(routes: list[BaseRoute], method: str, path: str) -> GymRoute | None:
     scope = {"type": "http", "method": method, "path": path}
     for route in routes:
         if isinstance(route, Host):  # goes by more than method and path

@@ -5,25 +5,21 @@ The text of a 500 is what a model reads as its tool's output, so it says what ha
 to the log.
 """
 
-import asyncio
 import logging
 import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import aiohttp
 import orjson
 from fastapi.encoders import jsonable_encoder
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nemo_gym._inprocess.route import too_deep_request
-from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
-from nemo_gym._transport.deadline import CALLERS_END, bounded
+from nemo_gym._inprocess.route import build_depth_error
+from nemo_gym._transport.deadline import bounded, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -32,7 +28,6 @@ from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallE
 
 LOG = logging.getLogger(__name__)
 _FAILED_CALLS = Seldom(every_s=10.0)
-_SECONDS_LEFT = SECONDS_LEFT_HEADER.encode()
 _GRACE_S = 1.0
 """How much longer than its caller a call may last, so that it is the caller's own deadline that is told of."""
 
@@ -48,7 +43,7 @@ class ErrorsAsJson:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         started = False
-        left_s = _read_seconds_left(scope)
+        left_s = read_seconds_left(scope["headers"])
 
         async def watched_send(message: Message) -> None:
             nonlocal started
@@ -63,7 +58,7 @@ class ErrorsAsJson:
             error = error_of_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):
                 # The handler has read the body by itself: what is wrong is the request.
-                return await json_reply(422, {"detail": too_deep_request().errors()})(scope, receive, send)
+                return await json_reply(422, {"detail": build_depth_error().errors()})(scope, receive, send)
             self._say(scope, error)
             if started:
                 raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
@@ -89,18 +84,6 @@ class ErrorsAsJson:
         if kept_back is not None:
             more = f" ({kept_back} more like it since the last such line)" if kept_back else ""
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
-
-
-def _read_seconds_left(scope: Scope) -> float | None:
-    """Return how long the caller waits, if it says so, and remember its end for what the running task does."""
-    for name, value in scope["headers"]:
-        if name == _SECONDS_LEFT:
-            with suppress(ValueError):
-                left_s = float(value)
-                CALLERS_END.set(asyncio.get_running_loop().time() + left_s)
-                return left_s
-            break
-    return None
 
 
 def _ran_out_of_stack_in_json(error: BaseException) -> bool:
@@ -130,6 +113,11 @@ class BodyLimit:
         self.app = app
         self.limit_bytes = limit_bytes
 
+    def check_size(self, size: int) -> None:
+        """Raise if a body of `size` bytes is more than the server takes."""
+        if size > self.limit_bytes:
+            raise BodyTooLarge(size)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
@@ -148,8 +136,7 @@ class BodyLimit:
             nonlocal received
             message = await receive()
             received += len(message.get("body", b""))
-            if received > self.limit_bytes:
-                raise BodyTooLarge(received)
+            self.check_size(received)
             return message
 
         try:
@@ -191,18 +178,6 @@ def validation_reply(on_error: Callable[[str], None]) -> Callable[[Request, Exce
 def _serialisable(problem: dict[str, Any]) -> Any:
     context = {key: str(value) for key, value in problem.get("ctx", {}).items()}
     return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
-
-
-class JsonOf(Response):
-    """A model as JSON, with status 200 and nothing else to say. Written when it is sent."""
-
-    def __init__(self, value: BaseModel) -> None:
-        self.status_code, self.background, self.value = 200, None, value
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.body = self.value.model_dump_json().encode()
-        self.raw_headers = [(b"content-length", b"%d" % len(self.body)), (b"content-type", b"application/json")]
-        await super().__call__(scope, receive, send)
 
 
 def json_reply(status: int, content: Any) -> Response:

@@ -17,10 +17,10 @@ from typing import Any
 
 import uvicorn
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import registry
 from nemo_gym._serving import binding, listening
 from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
-from nemo_gym._serving.logs import SHOWN_LINES, InServer, working_for
+from nemo_gym._serving.logs import SHOWN_LINES
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
@@ -54,7 +54,7 @@ class InlineSpec:
 def build(spec: InlineSpec) -> Any:
     """The app of a server; whatever its code does instead of making one is told as the server's end."""
     try:
-        with working_for(spec.name):
+        with registry.work_for(spec.name):
             return spec.build()
     except GymError:
         raise
@@ -109,23 +109,23 @@ async def serve_inline(
     `last_lines` gives what a server has printed, to explain why it could not start. `access` says who may call them.
     """
     sockets = _bind_all(servers)
-    apps = [InServer(spec.app, spec.name) for spec in servers]
+    apps = [registry.NamedApp(spec.app, spec.name) for spec in servers]
     running = [
         listening.uvicorn_server(app, spec.host, spec.port, access, quiet_signals=True)
         for spec, app in zip(servers, apps, strict=True)
     ]
     tasks = dict[str, asyncio.Task[None]]()
     for spec, server, sock in zip(servers, running, sockets, strict=True):
-        with working_for(spec.name):
+        with registry.work_for(spec.name):
             tasks[spec.name] = asyncio.create_task(server.serve(sockets=[sock]))
     try:
         await _all_ready(dict(zip(tasks, running, strict=True)), tasks, on_ready, last_lines)
         for spec, app in zip(servers, apps, strict=True):
-            local.host_app(spec.host, spec.port, app)
+            registry.host_app(spec.host, spec.port, app)
         yield
     finally:
         for spec in servers:
-            local.unhost_app(spec.host, spec.port)
+            registry.unhost_app(spec.host, spec.port)
         await _stop(dict(zip(tasks.values(), running, strict=True)))
         for sock in sockets:
             sock.close()

@@ -9,72 +9,13 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
-from starlette.types import ASGIApp, Receive, Scope, Send
-
+from nemo_gym._inprocess.registry import CURRENT_SERVER
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 
 SHOWN_LINES = 20
-_current_server: ContextVar[str | None] = ContextVar("nemo_gym_current_server", default=None)
-
-
-class InServer:
-    """Runs an app as the server `name`: what it prints meanwhile is that server's."""
-
-    def __init__(self, app: ASGIApp, name: str) -> None:
-        self.app = app
-        self._name = name
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        token = _current_server.set(self._name)
-        try:
-            await self.app(scope, receive, send)
-        finally:
-            _current_server.reset(token)
-
-    def direct(self, method: str, path: str) -> "_HandlerInServer | None":
-        """The app's own short way to the handler of `path`, if it has one."""
-        ways = getattr(self.app, "direct", None)
-        handler = ways(method, path) if ways is not None else None
-        return _HandlerInServer(handler, self._name) if handler is not None else None
-
-
-class _HandlerInServer:
-    """Calls a handler as the server `name`."""
-
-    __slots__ = ("_handler", "_name")
-
-    def __init__(self, handler: Any, name: str) -> None:
-        self._handler, self._name = handler, name
-
-    async def answer(self, call: Any) -> Any:
-        token = _current_server.set(self._name)
-        try:
-            return await self._handler.answer(call)
-        finally:
-            _current_server.reset(token)
-
-
-def server_of(frame: FrameType) -> str | None:
-    """Return the name of the server that `frame` calls into; None if it is no such call."""
-    if frame.f_code is InServer.__call__.__code__ or frame.f_code is _HandlerInServer.answer.__code__:
-        name: str = frame.f_locals["self"]._name
-        return name
-    return None
-
-
-@contextmanager
-def working_for(name: str) -> Iterator[None]:
-    """What is printed inside is the output of the server `name`."""
-    token = _current_server.set(name)
-    try:
-        yield
-    finally:
-        _current_server.reset(token)
 
 
 class ServerLogs:
@@ -119,7 +60,7 @@ class _RoutedStream:
         self._partial: dict[str, str] = {}
 
     def write(self, text: str) -> int:
-        name = _current_server.get() or self._default
+        name = CURRENT_SERVER.get() or self._default
         if name is None:
             return self._stream.write(text)
         *lines, rest = (self._partial.get(name, "") + text).split("\n")

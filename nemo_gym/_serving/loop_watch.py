@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NamedTuple
 
-from nemo_gym._serving.logs import server_of
+from nemo_gym._inprocess.fast_path import find_called_server
 from nemo_gym.errors import ServerBlocked
 
 _BEAT_S = 0.25
@@ -212,7 +212,7 @@ def _find_blockage(frame: FrameType | None, seconds: float) -> Blockage | None:
     """Return the server whose code `frame` runs for, and the line of that code; None if it runs for none."""
     innermost, own = frame, None
     while frame is not None:
-        server = server_of(frame)
+        server = find_called_server(frame)
         if server is not None:
             at = own or innermost
             assert at is not None

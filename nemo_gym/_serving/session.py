@@ -21,10 +21,9 @@ from itsdangerous.signer import SigningAlgorithm
 from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nemo_gym._inprocess.fast_path import OPEN_SESSION
 from nemo_gym._util.right_size import right_sized
 
-OPEN_SESSION = "nemo_gym.session"
-"""Key of a scope: the session, where it is open already."""
 MAX_AGE_S = 14 * 24 * 60 * 60
 _RENEW_AFTER_S = MAX_AGE_S // 2
 _REMEMBERED_COOKIES = 8_192
@@ -189,27 +188,19 @@ class SessionCookieMiddleware:
 class OpenSession:
     """A session while a request is at work in it: its data, and the cookie that it came with."""
 
-    __slots__ = ("_middleware", "cookie", "data", "loaded")
+    __slots__ = ("cookie", "data", "loaded", "owner")
 
     def __init__(
         self, middleware: SessionCookieMiddleware, data: dict[str, Any], cookie: str | None, loaded: bytes
     ) -> None:
         """`cookie` is the one that may be sent back as long as `data` is what was `loaded` from it."""
-        self._middleware, self.data, self.cookie, self.loaded = middleware, data, cookie, loaded
+        self.owner, self.data, self.cookie, self.loaded = middleware, data, cookie, loaded
 
     def set_cookie(self) -> str:
         """The `Set-Cookie` header for the reply."""
-        return self._middleware.set_cookie(self)
+        return self.owner.set_cookie(self)
 
-    def belongs_to(self, middleware: SessionCookieMiddleware) -> bool:
-        """Whether it is a session of the server that `middleware` stands in."""
-        return self._middleware is middleware
-
-    def is_beside(self, other: Any) -> bool:
-        """Whether `other` is a session of the same server."""
-        return isinstance(other, OpenSession) and self._middleware is other._middleware
-
-    def again(self) -> "OpenSession":
-        """As the next request in it opens it: what a cookie would carry, and nothing else."""
+    def reopen(self) -> "OpenSession":
+        """Open it for the next request, with what a cookie would carry and nothing else."""
         data = orjson.loads(orjson.dumps(self.data, option=orjson.OPT_NON_STR_KEYS))
-        return OpenSession(self._middleware, data, self.cookie, self.loaded)
+        return OpenSession(self.owner, data, self.cookie, self.loaded)

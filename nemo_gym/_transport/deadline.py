@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A deadline around a call. Calls are made inside of calls, so most find one that ends earlier than their own."""
+"""Deadlines around calls, and how a server in another process learns of its caller's.
+
+Calls are made inside of calls, so most find a deadline that ends earlier than their own.
+"""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import TypeVar
 from weakref import WeakKeyDictionary, ref
@@ -11,6 +15,9 @@ from nemo_gym._transport.errors import ServerDeadlineExceeded
 
 ResultT = TypeVar("ResultT")
 
+SECONDS_LEFT_HEADER = "x-nemo-gym-seconds-left"
+"""Tells a server in another process when its caller gives up."""
+_SECONDS_LEFT = SECONDS_LEFT_HEADER.encode()
 # Deadlines that are further away than this may come up to a second late, and so share their timers.
 _FAR_S = 10.0
 
@@ -78,6 +85,26 @@ def find_earliest_end() -> float | None:
         outer = deadline._before.old_value
         deadline = outer if isinstance(outer, Deadline) else None
     return min(ends, default=None)
+
+
+def add_seconds_left(headers: Mapping[str, str] | None) -> Mapping[str, str] | None:
+    """Return `headers` with the time that whoever waits for the running call will still wait, if that has an end."""
+    end = find_earliest_end()
+    if end is None:
+        return headers
+    return {**(headers or {}), SECONDS_LEFT_HEADER: f"{end - asyncio.get_running_loop().time():.3f}"}
+
+
+def read_seconds_left(headers: Iterable[tuple[bytes, bytes]]) -> float | None:
+    """Return how long the caller waits, if it says so, and remember its end for what the running task does."""
+    for name, value in headers:
+        if name == _SECONDS_LEFT:
+            with suppress(ValueError):
+                left_s = float(value)
+                CALLERS_END.set(asyncio.get_running_loop().time() + left_s)
+                return left_s
+            break
+    return None
 
 
 class _Alarms:

@@ -14,7 +14,6 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from nemo_gym._inprocess.response import FAILURE_HEADER
 from nemo_gym._transport.bounded import ReplyTooLarge
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
@@ -32,7 +31,8 @@ FailureKind = Literal[
     "timeout",
     "cancelled",
 ]
-HEADER = FAILURE_HEADER
+HEADER = "x-nemo-gym-failure"
+"""Carries the failure of an error reply."""
 REFUSED = ("401", "403", "404")
 """Causes that say: the endpoint does not let this user in, or has no such model."""
 NOT_THERE = ("refused", "unknown host", "TLS", "not HTTP", "redirect")

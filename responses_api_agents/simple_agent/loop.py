@@ -30,7 +30,7 @@ from nemo_gym.openai_utils import (
     accumulate_response_usage,
 )
 from nemo_gym.responses_converter import explain_unanswered_response
-from nemo_gym.server_utils import ServerClient, get_response_model, read_failure, unmade_cookies
+from nemo_gym.server_utils import ServerClient, get_response_model, lazy_cookies, read_failure
 
 MAX_SILENT_REPLIES = 3
 """How many replies in a row may hold neither a message nor a call (thinking only, or nothing) before the loop ends."""
@@ -178,9 +178,9 @@ class CookieJar:
         """The cookies as they are now."""
         if self._last is not None:
             reply, self._last = self._last, None
-            unmade = unmade_cookies(reply, self._known)
-            if unmade is not None:
-                self._known = unmade
+            cookies = lazy_cookies(reply, self._known)
+            if cookies is not None:
+                self._known = cookies
             else:
                 self.add(reply.cookies)
         return self._known

@@ -14,8 +14,7 @@ from nemo_gym._rollouts.journal import failed_row
 from nemo_gym._rollouts.play import asked_pause_s
 from nemo_gym._rollouts.types import Failed
 from nemo_gym._serving.guard import ErrorsAsJson
-from nemo_gym._transport.calls import SECONDS_LEFT_HEADER
-from nemo_gym._transport.deadline import Deadline
+from nemo_gym._transport.deadline import SECONDS_LEFT_HEADER, Deadline
 from nemo_gym._transport.failures import HEADER, Failure, decoded
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig

@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
+from nemo_gym._inprocess.registry import work_for
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed
-from nemo_gym._serving.logs import routed_output, working_for
+from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.processes import Child, ChildSpec
 from nemo_gym._transport import http
 from nemo_gym._transport.failures import Failure
@@ -217,7 +218,7 @@ def test_what_a_server_prints_is_logged_without_the_secrets_of_config_and_enviro
             {"m": {"api_key": "${policy_api_key}", "default_headers": headers}, "policy_api_key": "sk-1-of-config"}
         )
     )
-    with routed_output(tmp_path), working_for("server"):
+    with routed_output(tmp_path), work_for("server"):
         print("sk-of-the-environment of-a-header-9 sk-1-of-config readable")
     assert (tmp_path / "server.log").read_text() == "**** **** **** readable\n"
     print("sk-1-of-config", file=MaskedStream(sys.stderr))

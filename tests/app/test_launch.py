@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym import global_config
 from nemo_gym._app.launch import agents_to_ask, child_spec, plan_launch, release_ports, serve_config, server_folder
-from nemo_gym._inprocess.call import LocalResponse
+from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._process.environment import run_token_path
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import ConfigError
@@ -59,7 +59,7 @@ async def test_rollouts_are_played_without_a_socket_between_the_servers(config):
         assert len(served.servers) == 3
         played = [await finished for finished in RolloutCollectionHelper().run_examples(rows)]
         client = ServerClient.load_from_global_config()
-        assert isinstance(await client.get("example_single_tool_call", "/"), LocalResponse)
+        assert isinstance(await client.get("example_single_tool_call", "/"), InProcessResponse)
     assert sorted(row["_ng_task_index"] for row, _ in played) == [0, 1, 2, 3, 4]
     assert all(result["reward"] == 1.0 and result["agent_ref"] == row["agent_ref"] for row, result in played)
 

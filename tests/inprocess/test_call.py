@@ -9,7 +9,9 @@ import pytest
 from fastapi import FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel
 
-from nemo_gym._inprocess import call as local
+from nemo_gym._inprocess import registry
+from nemo_gym._inprocess.call import call_asgi
+from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._serving.host import InlineServer, serve_inline
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerResponseError
 
@@ -46,8 +48,8 @@ async def over_http(app: FastAPI, free_port: int, path: str, **kwargs) -> dict:
 async def in_process(app: FastAPI, path: str, *, json: object = None, **kwargs) -> dict:
     body = orjson.dumps(json) if json is not None else b""
     headers = {"Content-Type": "application/json"} if body else {}
-    reply = await local.call(
-        app, "POST", f"http://x{path}", path, server=("x", 1), body=body, headers=headers, timeout_s=10, **kwargs
+    reply = await call_asgi(
+        app, "POST", f"http://x{path}", path, address=("x", 1), body=body, headers=headers, timeout_s=10, **kwargs
     )
     return await everything(reply)
 
@@ -83,12 +85,12 @@ async def test_status_headers_cookies_and_body_are_the_same_as_over_http(path, k
 
 async def test_cookies_of_a_reply_can_be_sent_back_as_they_are():
     app = echo_app()
-    first = await local.call(
+    first = await call_asgi(
         app,
         "POST",
         "u",
         "/echo",
-        server=("x", 1),
+        address=("x", 1),
         body=b'{"text":"one"}',
         headers={"content-type": "application/json"},
         timeout_s=5,
@@ -98,7 +100,7 @@ async def test_cookies_of_a_reply_can_be_sent_back_as_they_are():
 
 
 async def test_content_can_be_read_in_pieces():
-    reply = local.LocalResponse("POST", "http://x/", 200, [], b"one\ntwo\n")
+    reply = InProcessResponse("POST", "http://x/", 200, [], b"one\ntwo\n")
     assert await reply.content.readline() == b"one\n"
     assert await reply.content.read(2) == b"tw"
     assert await reply.content.read() == b"o\n"
@@ -106,7 +108,7 @@ async def test_content_can_be_read_in_pieces():
 
 
 async def test_raise_for_status_carries_the_body():
-    reply = local.LocalResponse("POST", "http://x/", 503, [], b"busy")
+    reply = InProcessResponse("POST", "http://x/", 503, [], b"busy")
     with pytest.raises(ServerResponseError) as caught:
         reply.raise_for_status()
     assert caught.value.response_content == b"busy"
@@ -114,19 +116,21 @@ async def test_raise_for_status_carries_the_body():
 
 async def test_a_call_that_takes_too_long_ends_at_its_deadline():
     with pytest.raises(ServerDeadlineExceeded, match=r"0\.05"):
-        await local.call(echo_app(), "POST", "http://x/slow", "/slow", server=("x", 1), timeout_s=0.05)
+        await call_asgi(echo_app(), "POST", "http://x/slow", "/slow", address=("x", 1), timeout_s=0.05)
 
 
 async def test_an_app_is_only_called_from_the_event_loop_it_lives_on():
     app = echo_app()
-    local.host_app("somewhere", 1, app)
+    registry.host_app("somewhere", 1, app)
     try:
-        assert local.hosted_app("somewhere", 1) is app
+        hosted = registry.find_app("somewhere", 1)
+        assert hosted is not None
+        assert hosted.app is app
 
         async def from_another_loop() -> object:
-            return local.hosted_app("somewhere", 1)
+            return registry.find_app("somewhere", 1)
 
         assert await asyncio.to_thread(asyncio.run, from_another_loop()) is None
     finally:
-        local.unhost_app("somewhere", 1)
-    assert local.hosted_app("somewhere", 1) is None
+        registry.unhost_app("somewhere", 1)
+    assert registry.find_app("somewhere", 1) is None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A direct call to a handler is told from one through the whole stack by nothing but its speed."""
+"""A call by a fast path is told from one through the whole stack by nothing but its speed."""
 
 import asyncio
 import gc
@@ -11,13 +11,15 @@ from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import PlainTextResponse
 from pydantic import BaseModel, ConfigDict, field_serializer, field_validator, model_validator
 
-from nemo_gym._inprocess.call import LocalResponse, call, hosted_app
-from nemo_gym._inprocess.fast_path import HandedRequest
-from nemo_gym._inprocess.objects import HandedResponse, handed_fields, read_fields
+from nemo_gym._inprocess.call import call_asgi
+from nemo_gym._inprocess.fast_path import ObjectRequest
+from nemo_gym._inprocess.objects import list_object_fields, list_read_fields
+from nemo_gym._inprocess.registry import find_app
+from nemo_gym._inprocess.response import InProcessResponse, ObjectResponse
 from nemo_gym._transport.http import json_body
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, unmade_cookies
+from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, lazy_cookies
 from nemo_gym.testing import asked, reply, running
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": True}
@@ -135,15 +137,17 @@ class World(SimpleResourcesServer):
 
 
 async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, Any, str]]:
-    """What a direct call and one through the whole stack give: status, JSON or text, content type."""
+    """What a call by the fast path and one through the whole stack give: status, JSON or text, content type."""
     address = client._address_of("world")
     where = (address.host, address.port)
-    app = hosted_app(*where)
-    assert app is not None
+    hosted = find_app(*where)
+    assert hosted is not None
     headers = {"content-type": "application/json"}
     answers = (
         await client.post("world", path, json=json),
-        await call(app, "POST", path, path, server=where, body=json_body(json), headers=headers, timeout_s=10),
+        await call_asgi(
+            hosted.app, "POST", path, path, address=where, body=json_body(json), headers=headers, timeout_s=10
+        ),
     )
     found = []
     for answer in answers:
@@ -169,17 +173,17 @@ async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, An
         ("/nowhere", {}),
     ],
 )
-async def test_a_direct_call_gives_what_the_whole_stack_gives(path: str, json: Any):
+async def test_a_fast_path_gives_what_the_whole_stack_gives(path: str, json: Any):
     async with running(world=World) as client:
-        direct, whole = await both(client, path, json)
-    assert direct == whole
+        fast, whole = await both(client, path, json)
+    assert fast == whole
 
 
 async def test_a_handler_sees_the_request_that_it_always_sees():
     async with running(world=World) as client:
-        direct, whole = await both(client, "/session", {"n": 3})
-    assert direct[1].pop("id") != whole[1].pop("id")
-    assert direct == whole
+        fast, whole = await both(client, "/session", {"n": 3})
+    assert fast[1].pop("id") != whole[1].pop("id")
+    assert fast == whole
 
 
 async def test_a_session_goes_on_with_the_cookie_of_the_reply():
@@ -190,15 +194,15 @@ async def test_a_session_goes_on_with_the_cookie_of_the_reply():
         assert (await first.json())["id"] == (await second.json())["id"]
 
 
-async def test_a_session_goes_on_with_cookies_that_nobody_has_made():
+async def test_a_session_goes_on_with_cookies_that_nobody_has_signed():
     async with running(world=World, other=World) as client:
         first = await client.post("world", "/session", json={"n": 1})
-        unmade = unmade_cookies(first, None)
-        second = await client.post("world", "/session", json={"n": 1}, cookies=unmade)
-        again = await client.post("world", "/session", json={"n": 1}, cookies=unmade)
-        whole = await client.post("world", "/text", json={}, cookies=unmade_cookies(second, unmade))
+        lazy = lazy_cookies(first, None)
+        second = await client.post("world", "/session", json={"n": 1}, cookies=lazy)
+        again = await client.post("world", "/session", json={"n": 1}, cookies=lazy)
+        whole = await client.post("world", "/text", json={}, cookies=lazy_cookies(second, lazy))
         last = await client.post("world", "/session", json={"n": 1}, cookies=whole.cookies)
-        stranger = await client.post("other", "/session", json={"n": 1}, cookies=unmade)
+        stranger = await client.post("other", "/session", json={"n": 1}, cookies=lazy)
         calls = [(await reply.json())["calls"] for reply in (first, second, again, last, stranger)]
         ids = {(await reply.json())["id"] for reply in (first, second, again, last)}
     assert calls == [1, 2, 2, 3, 1], "each call goes on from the reply whose cookies it brings"
@@ -206,14 +210,14 @@ async def test_a_session_goes_on_with_cookies_that_nobody_has_made():
     assert (await stranger.json())["id"] not in ids
 
 
-async def test_cookies_of_several_servers_have_to_be_made():
+async def test_cookies_of_several_servers_have_to_be_signed():
     async with running(world=World, other=World) as client:
         world = await client.post("world", "/session", json={"n": 1})
         other = await client.post("other", "/session", json={"n": 1})
-        assert unmade_cookies(world, unmade_cookies(world, None)) is not None
-        assert unmade_cookies(world, unmade_cookies(other, None)) is None
-        assert unmade_cookies(world, {"theirs": "x"}) is None
-        assert dict(unmade_cookies(world, None)) == dict(world.cookies)
+        assert lazy_cookies(world, lazy_cookies(world, None)) is not None
+        assert lazy_cookies(world, lazy_cookies(other, None)) is None
+        assert lazy_cookies(world, {"theirs": "x"}) is None
+        assert dict(lazy_cookies(world, None)) == dict(world.cookies)
 
 
 async def test_a_session_that_a_handler_has_replaced_goes_on_as_the_new_one():
@@ -233,7 +237,7 @@ async def test_what_a_handler_put_into_its_session_before_it_raised_is_kept():
 
 
 async def test_a_handler_that_waits_for_its_caller_to_hang_up_waits():
-    request = HandedRequest(lambda: {"type": "http", "method": "POST", "headers": []}, {"n": 1})
+    request = ObjectRequest(lambda: {"type": "http", "method": "POST", "headers": []}, {"n": 1})
     assert [chunk async for chunk in request.stream() if chunk] == [b'{"n":1}']
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(request.receive(), 0.01)
@@ -263,15 +267,15 @@ async def test_a_reply_becomes_the_callers_type_as_its_bytes_would():
 
     async with running(world=World) as client:
         answer = await client.post("world", "/verify", json=answered(note="hm"))
-        assert isinstance(answer, HandedResponse)
-        handed = await get_response_model(answer, Mine)
-        assert handed == Mine.model_validate(await answer.json())
-        assert handed.note == "HM"
+        assert isinstance(answer, ObjectResponse)
+        converted = await get_response_model(answer, Mine)
+        assert converted == Mine.model_validate(await answer.json())
+        assert converted.note == "HM"
 
 
 async def test_the_callers_copy_of_a_reply_is_its_own():
     kept = reply("cold")
-    answer = HandedResponse("POST", "http://x/", kept, None)
+    answer = ObjectResponse("POST", "http://x/", kept, None)
     mine = await get_response_model(answer, NeMoGymResponse)
     mine.output = []
     assert kept.output_text == "cold"
@@ -280,7 +284,7 @@ async def test_the_callers_copy_of_a_reply_is_its_own():
 async def test_a_reply_with_raw_items_is_validated():
     kept = reply("cold")
     kept.output = [item.model_dump() for item in kept.output]
-    mine = await get_response_model(HandedResponse("POST", "http://x/", kept, None), NeMoGymResponse)
+    mine = await get_response_model(ObjectResponse("POST", "http://x/", kept, None), NeMoGymResponse)
     assert mine.output_text == "cold"
 
 
@@ -300,12 +304,12 @@ async def test_middleware_of_others_sees_every_call():
 
     async with running(world=Watched) as client:
         answer = await client.post("world", "/verify", json=answered(note="hm"))
-        assert type(answer) is LocalResponse
+        assert type(answer) is InProcessResponse
         assert (await answer.json())["reward"] == 1.0
     assert seen == ["/verify"]
 
 
-def test_fields_are_handed_over_only_where_nobody_looks_at_raw_data():
+def test_fields_take_objects_only_where_nobody_looks_at_raw_data():
     class Renamed(BaseModel):
         model_config = ConfigDict(populate_by_name=True)
         response: NeMoGymResponse
@@ -315,23 +319,23 @@ def test_fields_are_handed_over_only_where_nobody_looks_at_raw_data():
         def look(cls, value: Any) -> Any:
             return value
 
-    assert handed_fields(BaseVerifyRequest) == ("responses_create_params", "response")
-    assert handed_fields(LooksFirst) == ()
-    assert handed_fields(Renamed) == ()
-    assert handed_fields(dict) == ()
+    assert list_object_fields(BaseVerifyRequest) == ("responses_create_params", "response")
+    assert list_object_fields(LooksFirst) == ()
+    assert list_object_fields(Renamed) == ()
+    assert list_object_fields(dict) == ()
 
 
 def test_a_class_that_keeps_what_it_does_not_know_is_sent_everything():
-    assert read_fields(BaseVerifyRequest) == {"responses_create_params", "response"}
-    assert read_fields(AnyFields) is None
-    assert read_fields(LooksFirst) is None
+    assert list_read_fields(BaseVerifyRequest) == {"responses_create_params", "response"}
+    assert list_read_fields(AnyFields) is None
+    assert list_read_fields(LooksFirst) is None
 
 
 def test_a_request_is_freed_as_soon_as_nobody_has_it():
     gc.disable()  # a run of 200,000 rollouts looks for cycles seldom
     try:
-        request = HandedRequest(lambda: {"type": "http", "headers": []}, {"input": "x" * 1000})
-        assert request.handed
+        request = ObjectRequest(lambda: {"type": "http", "headers": []}, {"input": "x" * 1000})
+        assert request.value
         assert not request.headers
         gone = weakref.ref(request)
         del request

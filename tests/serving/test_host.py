@@ -9,13 +9,13 @@ import pytest
 from fastapi import FastAPI
 from omegaconf import OmegaConf
 
-from nemo_gym._inprocess.call import hosted_app
-from nemo_gym._inprocess.objects import HandedResponse
+from nemo_gym._inprocess.call import call_app
+from nemo_gym._inprocess.registry import find_app
+from nemo_gym._inprocess.response import ObjectResponse
 from nemo_gym._serving import host
 from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_off_loop, serve_inline
 from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.processes import ServerDied
-from nemo_gym._transport.calls import call_app
 from nemo_gym._transport.probe import status_of
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.errors import ConfigError
@@ -131,12 +131,12 @@ async def test_servers_that_run_together_call_each_other_the_short_way_and_print
     answered = {"responses_create_params": asked("2 + 2?"), "response": reply("4")}
     with routed_output(None):
         async with serve_inline([here]):
-            app = hosted_app(here.host, here.port)
+            app = find_app(here.host, here.port)
             where = f"http://{here.host}:{here.port}"
-            verified = await call_app(app, "POST", where, "/verify", server=(here.host, here.port), json=answered)
+            verified = await call_app(app, "POST", where, "/verify", address=(here.host, here.port), json=answered)
             print("between")
-            other = await call_app(app, "POST", where, "/nowhere", server=(here.host, here.port), json={})
-    assert isinstance(verified, HandedResponse)
+            other = await call_app(app, "POST", where, "/nowhere", address=(here.host, here.port), json={})
+    assert isinstance(verified, ObjectResponse)
     assert (await verified.json())["reward"] == 1.0
     assert other.status == 404
     out, err = capsys.readouterr()

@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from nemo_gym._serving.logs import InServer, routed_output, working_for
+from nemo_gym._inprocess.registry import NamedApp, work_for
+from nemo_gym._serving.logs import routed_output
 
 
 async def chatty(scope, receive, send):
@@ -22,7 +23,7 @@ async def call(app):
 async def test_lines_of_servers_carry_their_names_and_others_do_not(capsys):
     with routed_output(None):
         print("from the host itself")
-        await asyncio.gather(call(InServer(chatty, "one")), call(InServer(chatty, "two")))
+        await asyncio.gather(call(NamedApp(chatty, "one")), call(NamedApp(chatty, "two")))
     out, err = capsys.readouterr()
     assert out == "from the host itself\n"
     assert sorted(err.splitlines()) == sorted(
@@ -33,19 +34,19 @@ async def test_lines_of_servers_carry_their_names_and_others_do_not(capsys):
 async def test_with_a_folder_every_server_has_a_file_of_its_own(tmp_path, capsys):
     for _ in range(2):
         with routed_output(tmp_path / "logs"):
-            await call(InServer(chatty, "one"))
+            await call(NamedApp(chatty, "one"))
     assert (tmp_path / "logs" / "one.log").read_text() == "hello\nhalf a line\ncareful\n" * 2
     assert capsys.readouterr().err == ""
 
 
 async def test_a_server_that_calls_another_gets_its_own_name_back(capsys):
     async def outer(scope, receive, send):
-        await InServer(chatty, "inner")(scope, receive, send)
+        await NamedApp(chatty, "inner")(scope, receive, send)
         print("outer again")
 
     with routed_output(None):
-        await call(InServer(outer, "outer"))
-        with working_for("builder"):
+        await call(NamedApp(outer, "outer"))
+        with work_for("builder"):
             print("building")
     err = capsys.readouterr().err
     assert "(inner) hello" in err

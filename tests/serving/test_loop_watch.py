@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from nemo_gym._serving.logs import InServer
+from nemo_gym._inprocess.registry import NamedApp
 from nemo_gym._serving.loop_watch import LoopWatch
 from nemo_gym.errors import ServerBlocked
 
@@ -50,7 +50,7 @@ async def serve(handler) -> None:
     async def app(scope, receive, send):
         handler()
 
-    await InServer(app, "slow")({}, None, None)
+    await NamedApp(app, "slow")({}, None, None)
 
 
 async def test_server_code_that_blocks_for_too_long_is_interrupted_and_explains_who_is_late():
