@@ -23,7 +23,7 @@ from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, 
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
-from nemo_gym._util.seldom import Seldom
+from nemo_gym._util.message_throttle import MessageThrottle
 from nemo_gym._wire.chat import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionMessage,
@@ -218,7 +218,7 @@ RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
 _INTERNAL_ERROR = 500
 _MAX_INTERNAL_ERRORS = 3
 _RNG = random.Random()
-_BUSY_ANSWERS = Seldom(every_s=10.0)
+_BUSY_ANSWERS = MessageThrottle(every_s=10.0)
 
 
 class NeMoGymAsyncOpenAI(BaseModel):
@@ -341,7 +341,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
 def _say_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
     if RETRIES.is_shown:
         return  # as a count, which stays up to date
-    kept_back = _BUSY_ANSWERS.passed_over((url, status))
+    kept_back = _BUSY_ANSWERS.admit((url, status))
     if kept_back is not None:
         more = f" ({kept_back} more such answers since the last such line)" if kept_back else ""
         LOG.warning("%s %s answered %d (attempt %d); next in %.1f s%s", method, url, status, attempt, pause_s, more)

@@ -68,7 +68,7 @@ from nemo_gym._util import rollout_paths
 from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym._util.quick_state import QuickState
-from nemo_gym._util.right_size import right_sized
+from nemo_gym._util.trim_buffer import trim_buffer
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
 from nemo_gym.config_types import ModelServerRef as ModelServerRef
@@ -110,7 +110,7 @@ async def request(
     its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
-        kwargs["data"] = right_sized(http.json_body(body))  # held until the answer is there
+        kwargs["data"] = trim_buffer(http.json_body(body))  # held until the answer is there
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
     if is_global_aiohttp_client_request_debug_enabled():
         LOG.info("%s %s", method, url)

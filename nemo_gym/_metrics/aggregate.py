@@ -12,7 +12,7 @@ from nemo_gym._metrics.describe import describe_fields
 from nemo_gym._metrics.profile import counts_and_infos
 from nemo_gym._metrics.rollouts import Measured, by_task, key_of, measure
 from nemo_gym._metrics.select import means
-from nemo_gym._util.cycles import no_search_for_cycles
+from nemo_gym._util.garbage_collector import pause_garbage_collector
 from nemo_gym._util.keys import TASK_INDEX_KEY_NAME
 
 PER_TASK_METRICS = "per_task_metrics"
@@ -44,7 +44,7 @@ def aggregate(
     return Aggregate(tasks, agent, dict((key_metrics or means)(agent)))
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def _described(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
     measured = measure(verify_responses)
     agent = describe_fields(one.fields() for one in measured)

@@ -22,12 +22,12 @@ from nemo_gym._inprocess.route import build_depth_error
 from nemo_gym._transport.deadline import bounded, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
+from nemo_gym._util.message_throttle import MessageThrottle
 from nemo_gym._util.rollout_paths import split_rollout_prefix
-from nemo_gym._util.seldom import Seldom
 from nemo_gym.errors import GymError, RolloutFailure, ServerBlocked, ServerCallError
 
 LOG = logging.getLogger(__name__)
-_FAILED_CALLS = Seldom(every_s=10.0)
+_FAILED_CALLS = MessageThrottle(every_s=10.0)
 _GRACE_S = 1.0
 """How much longer than its caller a call may last, so that it is the caller's own deadline that is told of."""
 
@@ -80,9 +80,9 @@ class ErrorsAsJson:
         path = split_rollout_prefix(scope["path"]).rest
         # A wrong key fails every call in the same way, and each caller is told.
         alike = self._server_name, path, level, type(error), getattr(error, "status", getattr(error, "kind", ""))
-        kept_back = _FAILED_CALLS.passed_over(alike)
-        if kept_back is not None:
-            more = f" ({kept_back} more like it since the last such line)" if kept_back else ""
+        suppressed = _FAILED_CALLS.admit(alike)
+        if suppressed is not None:
+            more = f" ({suppressed} more like it since the last such line)" if suppressed else ""
             LOG.log(level, "%s: %s %s failed: %s%s", self._server_name, scope["method"], path, error, more)
 
 

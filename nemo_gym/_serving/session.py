@@ -22,7 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.fast_path import OPEN_SESSION
-from nemo_gym._util.right_size import right_sized
+from nemo_gym._util.trim_buffer import trim_buffer
 
 MAX_AGE_S = 14 * 24 * 60 * 60
 _RENEW_AFTER_S = MAX_AGE_S // 2
@@ -75,7 +75,7 @@ class SessionCookie:
     def _remember(self, cookie: str, session: bytes, signed_at: float) -> tuple[bytes, float]:
         if len(self._known) >= _REMEMBERED_COOKIES:
             del self._known[next(iter(self._known))]
-        self._known[cookie] = kept = right_sized(session), signed_at
+        self._known[cookie] = kept = trim_buffer(session), signed_at
         return kept
 
 

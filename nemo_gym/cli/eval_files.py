@@ -18,7 +18,7 @@ from nemo_gym._results.rows import expand_globs
 from nemo_gym._results.runs import read_runs
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
-from nemo_gym._util.cycles import no_search_for_cycles
+from nemo_gym._util.garbage_collector import pause_garbage_collector
 from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.results import show, summary
@@ -61,7 +61,7 @@ class CompareConfig(BaseNeMoGymCLIConfig):
     json_summary: bool = Field(default=False, alias="json", description="Print the comparison as JSON.")
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def aggregate(overrides: list[str]) -> int:
     """Merge shards and compute their metrics."""
     config = _given(AggregateConfig, overrides)
@@ -83,7 +83,7 @@ def aggregate(overrides: list[str]) -> int:
     return 0
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def profile(overrides: list[str]) -> int:
     """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
     config = _given(ProfileConfig, overrides)
@@ -139,7 +139,7 @@ def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     return validated(kind, plain)
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def compare(overrides: list[str]) -> int:
     """Compare rollouts files task by task, the first being the baseline."""
     config = _given(CompareConfig, overrides)

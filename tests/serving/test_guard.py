@@ -12,7 +12,7 @@ from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving import guard
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._transport.errors import ServerResponseError, _request_info
-from nemo_gym._util.seldom import Seldom
+from nemo_gym._util.message_throttle import MessageThrottle
 
 
 class Even(BaseModel):
@@ -69,7 +69,7 @@ def test_the_failure_of_another_server_carries_its_url_status_and_body(client):
 
 
 def test_calls_that_fail_alike_are_logged_once(client, caplog, monkeypatch):
-    monkeypatch.setattr(guard, "_FAILED_CALLS", Seldom(every_s=1e9))
+    monkeypatch.setattr(guard, "_FAILED_CALLS", MessageThrottle(every_s=1e9))
     for _ in range(500):
         client.post("/raise/inner")
     assert [

@@ -4,7 +4,7 @@
 import orjson
 import psutil
 
-from nemo_gym._util.right_size import right_sized
+from nemo_gym._util.trim_buffer import trim_buffer
 
 
 def resident() -> int:
@@ -14,7 +14,7 @@ def resident() -> int:
 def test_a_copy_is_the_same_bytes_in_less_memory():
     value = {"text": "x" * 4_200}  # just too long for a buffer of 4 KiB, so it is in one of 8
     before = resident()
-    kept = [right_sized(orjson.dumps(value)) for _ in range(5_000)]
+    kept = [trim_buffer(orjson.dumps(value)) for _ in range(5_000)]
     between = resident()
     whole = [orjson.dumps(value) for _ in range(5_000)]
     assert kept == whole

@@ -5,15 +5,15 @@ import gc
 
 import pytest
 
-from nemo_gym._util.cycles import no_search_for_cycles
+from nemo_gym._util.garbage_collector import pause_garbage_collector
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def is_searching():
     return gc.isenabled()
 
 
-@no_search_for_cycles()
+@pause_garbage_collector()
 def fail():
     raise KeyError
 
@@ -32,7 +32,7 @@ def test_the_search_goes_on_after_a_failure():
 def test_it_stays_off_where_it_was_off():
     gc.disable()
     try:
-        with no_search_for_cycles():
+        with pause_garbage_collector():
             pass
         assert not gc.isenabled()
     finally:

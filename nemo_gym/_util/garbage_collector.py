@@ -10,8 +10,8 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def no_search_for_cycles() -> Iterator[None]:
-    """For a short command of our own; whatever becomes a cycle meanwhile is found afterwards."""
+def pause_garbage_collector() -> Iterator[None]:
+    """Switch the collector off for a short command of our own; what becomes a cycle meanwhile is found afterwards."""
     was_on = gc.isenabled()
     gc.disable()
     try:
