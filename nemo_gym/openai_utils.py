@@ -17,10 +17,18 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
 from nemo_gym._config.secrets import secret_values
 from nemo_gym._process.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
-from nemo_gym._transport.backoff import backoff_s, retry_after_s
 from nemo_gym._transport.deadline import find_earliest_end, within
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
-from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.retries import (
+    BROKEN_ENDPOINT_ATTEMPTS,
+    BROKEN_ENDPOINT_STATUS,
+    BUSY_ENDPOINT_STATUSES,
+    ENDPOINT_ATTEMPTS,
+    ENDPOINT_FIRST_PAUSE_S,
+    RETRIES,
+    RetryRule,
+    retry_after_s,
+)
 from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
@@ -213,10 +221,8 @@ __all__ = [
 
 LOG = logging.getLogger(__name__)
 
-RATE_LIMIT_ERROR_CODES = [429, 502, 503, 504, 520]
-RETRY_ERROR_CODES = [*RATE_LIMIT_ERROR_CODES, 500]
-_INTERNAL_ERROR = 500
-_MAX_INTERNAL_ERRORS = 3
+RATE_LIMIT_ERROR_CODES = [*BUSY_ENDPOINT_STATUSES]
+RETRY_ERROR_CODES = [*BUSY_ENDPOINT_STATUSES, BROKEN_ENDPOINT_STATUS]
 _RNG = random.Random()
 _BUSY_ANSWERS = MessageThrottle(every_s=10.0)
 
@@ -235,7 +241,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     api_key: str = Field(repr=False)
     internal: bool = False
     default_headers: dict[str, str] = Field(default_factory=dict, repr=False)
-    max_attempts: PositiveInt = 6
+    max_attempts: PositiveInt = ENDPOINT_ATTEMPTS
     """Most attempts at one call; after three answers with status 500 it ends earlier."""
     timeout_s: PositiveFloat = 3600.0
     """Deadline of one call, all attempts and pauses together."""
@@ -307,8 +313,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
     async def _answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
         """The first answer that another attempt would not change, or the last one."""
-        internal_errors = 0
-        for attempt in range(1, self.max_attempts + 1):
+        broken, rule = 0, RetryRule(self.max_attempts, ENDPOINT_FIRST_PAUSE_S)
+        for attempt in range(1, rule.attempts + 1):
             # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
             response = await request(
                 method,
@@ -320,20 +326,20 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 **request_kwargs,
             )
             bound_model_reply(response)
-            internal_errors += response.status == _INTERNAL_ERROR
-            is_last = attempt == self.max_attempts or internal_errors == _MAX_INTERNAL_ERRORS
+            broken += response.status == BROKEN_ENDPOINT_STATUS
+            is_last = attempt == rule.attempts or broken == BROKEN_ENDPOINT_ATTEMPTS
             if response.status not in RETRY_ERROR_CODES or is_last:
                 break
             pause_s = retry_after_s(response.headers, datetime.now(UTC))
             if pause_s is None:
-                pause_s = backoff_s(attempt, _RNG)
+                pause_s = rule.draw_pause_s(attempt, _RNG)
             if asyncio.get_running_loop().time() + pause_s >= give_up_at:
                 break
             body = await response.read()  # also hands the connection back to the pool
             _say_busy(method, url, response.status, attempt, pause_s)
             if is_global_aiohttp_client_request_debug_enabled():
                 LOG.warning("body of that answer: %r", body)
-            with RETRIES.counted(str(response.status)):
+            with RETRIES.count(str(response.status)):
                 await asyncio.sleep(pause_s)
         return response
 
@@ -341,9 +347,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
 def _say_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
     if RETRIES.is_shown:
         return  # as a count, which stays up to date
-    kept_back = _BUSY_ANSWERS.admit((url, status))
-    if kept_back is not None:
-        more = f" ({kept_back} more such answers since the last such line)" if kept_back else ""
+    suppressed = _BUSY_ANSWERS.admit((url, status))
+    if suppressed is not None:
+        more = f" ({suppressed} more such answers since the last such line)" if suppressed else ""
         LOG.warning("%s %s answered %d (attempt %d); next in %.1f s%s", method, url, status, attempt, pause_s, more)
 
 

@@ -59,7 +59,7 @@ from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
-from nemo_gym._transport import http
+from nemo_gym._transport import http, retries
 from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
@@ -118,7 +118,7 @@ async def request(
         get_global_aiohttp_client(),
         method,
         url,
-        policy=http.WHILE_STARTING if starting.is_set() else http.RetryPolicy(repeatable=MAX_NUM_TRIES),
+        policy=retries.WHILE_STARTING if starting.is_set() else retries.RetryPolicy(repeatable=MAX_NUM_TRIES),
         idempotent=_idempotent,
         bounded_s=_bounded_s,
         **kwargs,

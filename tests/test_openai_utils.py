@@ -325,7 +325,7 @@ async def test_retries_that_are_shown_as_a_count_are_not_logged(endpoint, caplog
 
     monkeypatch.setattr(openai_utils.asyncio, "sleep", counting)
     endpoint.answers = [status(429), status(503), OK]
-    with caplog.at_level(logging.WARNING), RETRIES.shown():
+    with caplog.at_level(logging.WARNING), RETRIES.show():
         await endpoint.client().create_response(input="hi")
     assert counted == [{"429": 1}, {"503": 1}]
     assert RETRIES.under_way() == {}

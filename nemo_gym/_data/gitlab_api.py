@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from nemo_gym._transport.backoff import retry_after_s
+from nemo_gym._transport.retries import retry_after_s
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:

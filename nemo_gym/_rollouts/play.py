@@ -11,7 +11,6 @@ import random
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
@@ -20,7 +19,6 @@ import orjson
 
 from nemo_gym._rollouts.incidents import lift_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
-from nemo_gym._transport.backoff import LONGEST_PAUSE_S, backoff_s, bound_pause, retry_after_s
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, readable
 from nemo_gym._transport.failures import (
@@ -32,7 +30,8 @@ from nemo_gym._transport.failures import (
     failure_of,
     known_kind,
 )
-from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.retries import NOT_NOW_RUN_STATUSES, RETRIES, RetryRules, bound_pause, retry_after_s
+from nemo_gym._transport.retries import RetryRule as RetryRule
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.keys import (
     AGENT_REF_KEY_NAME,
@@ -62,7 +61,6 @@ _CARRIED_KEYS = (
 # Agents that report a failure in their result put the words under one of these.
 _MESSAGE_KEYS = (NG_FAILURE_JUDGE_ERROR_KEY, "_ng_failure_message")
 _JUDGE_FAILED = "judge_failed"
-_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429, 502, 503, 504})
 _PAUSE_IN_WORDS = re.compile(
     r"(?:retry[-_ ]after|try again in)\W{0,4}(?P<n>\d+(?:\.\d+)?)\s*(?P<unit>ms|milliseconds?|m(?:in(?:ute)?s?)?\b)?",
     re.IGNORECASE,
@@ -83,34 +81,6 @@ Post = Callable[[str, Row], Awaitable[Reply]]
 """Sends a row to the `/run` of an agent, which is named first."""
 AttachTrajectory = Callable[[Row, Row], Any]
 """Puts the trajectory of the row into its result."""
-
-
-@dataclass(frozen=True)
-class RetryRule:
-    """How often a rollout that failed in one way is played in all, and the pause after the first time."""
-
-    attempts: int
-    first_pause_s: float
-
-
-@dataclass(frozen=True)
-class RetryRules:
-    """The rules by kind of failure. What is not retryable is never played again, whatever its kind."""
-
-    other: RetryRule = RetryRule(3, 0.5)
-    by_kind: Mapping[FailureKind, RetryRule] = field(
-        default_factory=lambda: {
-            "model_endpoint": RetryRule(3, 1.0),
-            # Nothing is overloaded: another sample may do at once.
-            "model_reply_invalid": RetryRule(3, 0.1),
-            # Each costs a whole deadline.
-            "timeout": RetryRule(2, 1.0),
-        }
-    )
-
-    def rule(self, kind: FailureKind) -> RetryRule:
-        """What applies to failures of `kind`."""
-        return self.by_kind.get(kind, self.other)
 
 
 class _Ending(NamedTuple):
@@ -166,7 +136,7 @@ class Player:
                 assert ending.failure is not None
                 if self._on_retry is not None:
                     self._on_retry(ending.failure)
-                with RETRIES.counted(ending.failure.cause or ending.failure.kind):
+                with RETRIES.count(ending.failure.cause or ending.failure.kind):
                     await self._sleep(pause_s)
         except asyncio.CancelledError:
             if deadline is None or not deadline.has_cancelled():
@@ -220,7 +190,7 @@ class Player:
             return None
         asked_s = asked_pause_s(ending.headers or {}, failure.message)
         if asked_s is None:
-            pause_s = min(LONGEST_PAUSE_S, rule.first_pause_s * backoff_s(attempts, self._rng))
+            pause_s = rule.draw_pause_s(attempts, self._rng)
         else:  # spread out: those that were told the same do not come back together
             pause_s = asked_s + self._rng.uniform(0.0, rule.first_pause_s)
         left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
@@ -293,7 +263,7 @@ def _of_status(reply: Reply, body: bytes, boundary: str) -> Failure:
     message = f"{boundary} answered {reply.status}: {_detail(body)}"
     if reply.status == 422:
         message += "\nhint: the row does not fit the run request of this agent; check the row and its `agent_ref`"
-    return Failure("agent", boundary, reply.status in _WORTH_ANOTHER_TRY, message, str(reply.status))
+    return Failure("agent", boundary, reply.status in NOT_NOW_RUN_STATUSES, message, str(reply.status))
 
 
 def _detail(body: bytes) -> str:

@@ -16,6 +16,7 @@ import aiohttp
 
 from nemo_gym._transport.bounded import ReplyTooLarge
 from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
+from nemo_gym._transport.retries import NOT_NOW_STATUSES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
 from nemo_gym._wire.errors import InvalidModelReply
@@ -41,7 +42,6 @@ _MODEL_PATHS = ("/responses", "/chat/completions", "/messages", "/completions", 
 _MESSAGE_LIMIT = 2000
 _TRACEBACK_LIMIT = 4000
 _HEADER_BYTES = 7000  # aiohttp takes lines of 8,190
-_WORTH_ANOTHER_TRY = frozenset({408, 409, 425, 429})
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,8 @@ def _refusal_by_endpoint(error: BaseException, own_kind: FailureKind) -> str:
 
 def _of_status(error: ServerResponseError) -> Failure:
     kind = _kind_at(error.url)
-    again = error.status in _WORTH_ANOTHER_TRY or (error.status >= 500 and kind == "model_endpoint")
-    return Failure(kind, error.url, again, str(error), str(error.status))
+    retryable = error.status in NOT_NOW_STATUSES or (error.status >= 500 and kind == "model_endpoint")
+    return Failure(kind, error.url, retryable, str(error), str(error.status))
 
 
 def _place(error: BaseException) -> str:

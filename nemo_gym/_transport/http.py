@@ -20,15 +20,14 @@ from yarl import URL
 
 from nemo_gym._transport.bounded import MAX_SERVER_REPLY_BYTES, BoundedResponse
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
-from nemo_gym._transport.retries import RETRIES
+from nemo_gym._transport.retries import REPEATABLE_METHODS, RETRIES, RetryPolicy, RetryRule
 from nemo_gym._transport.trouble import REDIRECTS_IN_A_CIRCLE, Trouble, describe_redirect, describe_trouble
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._wire.base import OpenModel
 
 LOG = logging.getLogger(__name__)
 
-_SAFE_TO_REPEAT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 4.0
+_RNG = random.Random()
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS = 10
 JSON_CONTENT_TYPE = "application/json"
@@ -49,18 +48,6 @@ class SessionSettings:
     # Of a process that is busy with thousands of calls, each step of connecting may take seconds.
     connect_timeout_s: float = 60.0
     max_reply_bytes: int = MAX_SERVER_REPLY_BYTES
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """`unsent` bounds attempts that never reached the server, `repeatable` those that may have."""
-
-    unsent: int = 6
-    repeatable: int = 3
-
-
-WHILE_STARTING = RetryPolicy(unsent=40)
-"""For calls of servers that start, to others that start beside them: about two minutes."""
 
 
 def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
@@ -137,7 +124,7 @@ async def send(
     A caller who ends all of it within `bounded_s` spares the session a timer, unless the session's would end earlier.
     `same_origin`: a redirect that leads elsewhere is an error, because it would take the key and the body along.
     """
-    may_repeat = method.upper() in _SAFE_TO_REPEAT if idempotent is None else idempotent
+    may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
     total_s = session.timeout.total
     if bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs:
         kwargs["timeout"] = _connect_only(session.timeout)
@@ -165,10 +152,10 @@ async def send(
         trouble = describe_trouble(failure)
         if attempt >= bound:
             raise _unreachable(method, url, trouble, attempt) from failure
-        pause_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+        pause_s = RetryRule(bound, policy.first_pause_s, policy.longest_pause_s).draw_pause_s(attempt, _RNG)
         cause = describe_error(failure) if LOG.isEnabledFor(logging.DEBUG) else ""
         LOG.debug("attempt %d of %s %s failed (%s); next in %.2f s", attempt, method, url, cause, pause_s)
-        with RETRIES.counted(trouble.kind):
+        with RETRIES.count(trouble.kind):
             await asyncio.sleep(pause_s)
 
 

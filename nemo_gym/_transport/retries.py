@@ -1,12 +1,140 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many calls of this process wait for another attempt right now, and why: counted for whoever shows it."""
+"""The retry table: what is tried again, how often, and after which pause. Whoever waits counts itself here meanwhile.
 
+    what failed                             tried again by        attempts    pauses
+    a connection that was never made        `http.send`           6           0.1 to 4 s
+      … while servers start                                       40
+    a connection that broke, repeatable     `http.send`           3           0.1 to 4 s
+    a model's endpoint, busy or away        `openai_utils`        6           Retry-After, else 1 to 60 s
+      … that answers 500                                          3
+    a rollout, by the kind of its failure   `_rollouts`           2 or 3      Retry-After, else 0.1 to 4 s
+
+An error status of any other server is an answer, and never a reason to call it again.
+"""
+
+import math
+import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+LONGEST_PAUSE_S = 60.0
+_SHORTEST_PAUSE_S = 0.1
 
 
-class Retries:
+@dataclass(frozen=True)
+class RetryRule:
+    """How often something is tried in all, and the pauses in between."""
+
+    attempts: int
+    first_pause_s: float
+    longest_pause_s: float = LONGEST_PAUSE_S
+
+    def draw_pause_s(self, attempt: int, rng: random.Random) -> float:
+        """Draw the pause after failed attempt number `attempt` (from 1): doubling up to a bound, and spread out.
+
+        At least half of the full pause, so that it does grow; random above that, so that callers that failed together
+        do not come back together.
+        """
+        doublings = min(attempt - 1, 32)
+        return min(self.longest_pause_s, self.first_pause_s * float(2**doublings)) * rng.uniform(0.5, 1.0)
+
+
+# --- calls ------------------------------------------------------------------------------------------------------------
+
+REPEATABLE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE"})
+"""May be sent again although they may have run; others only if their caller says so."""
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """`unsent` bounds attempts that never reached the server, `repeatable` those that may have."""
+
+    unsent: int = 6
+    repeatable: int = 3
+    first_pause_s: float = 0.1
+    longest_pause_s: float = 4.0
+
+
+WHILE_STARTING = RetryPolicy(unsent=40)
+"""For calls of servers that start, to others that start beside them: about two minutes."""
+
+# --- model endpoints --------------------------------------------------------------------------------------------------
+
+BUSY_ENDPOINT_STATUSES = (429, 502, 503, 504, 520)
+BROKEN_ENDPOINT_STATUS = 500
+ENDPOINT_ATTEMPTS = 6
+BROKEN_ENDPOINT_ATTEMPTS = 3
+ENDPOINT_FIRST_PAUSE_S = 1.0
+
+# --- rollouts ---------------------------------------------------------------------------------------------------------
+
+NOT_NOW_STATUSES = frozenset({408, 409, 425, 429})
+"""Answers that say of a call in a rollout: another attempt may fare better."""
+NOT_NOW_RUN_STATUSES = NOT_NOW_STATUSES | {502, 503, 504}
+"""The same of an agent that says nothing else about its failure."""
+
+
+@dataclass(frozen=True)
+class RetryRules:
+    """The rules by kind of failure. What is not retryable is never played again, whatever its kind."""
+
+    other: RetryRule = RetryRule(3, 0.5)
+    by_kind: Mapping[str, RetryRule] = field(
+        default_factory=lambda: {
+            "model_endpoint": RetryRule(3, 1.0),
+            # Nothing is overloaded: another sample may do at once.
+            "model_reply_invalid": RetryRule(3, 0.1),
+            # Each costs a whole deadline.
+            "timeout": RetryRule(2, 1.0),
+        }
+    )
+
+    def rule(self, kind: str) -> RetryRule:
+        """Return what applies to failures of `kind`."""
+        return self.by_kind.get(kind, self.other)
+
+
+# --- Retry-After ------------------------------------------------------------------------------------------------------
+
+
+def retry_after_s(headers: Mapping[str, str], now: datetime) -> float | None:
+    """Return what the server asks for in `Retry-After` (seconds or a date), bounded; None if it asks for no pause."""
+    value = next((headers[name] for name in headers if name.lower() == "retry-after"), None)
+    wanted = None if value is None else _parse_seconds(value.strip(), now)
+    return None if wanted is None else bound_pause(wanted)
+
+
+def bound_pause(wanted_s: float) -> float | None:
+    """Return the pause that is made for one that was asked for; None if that is none, such as 0 or a time in the past.
+
+    A server that is overloaded and says "at once" would be called in a tight loop.
+    """
+    return min(wanted_s, LONGEST_PAUSE_S) if wanted_s >= _SHORTEST_PAUSE_S else None
+
+
+def _parse_seconds(value: str, now: datetime) -> float | None:
+    try:
+        seconds = float(value)
+        return None if math.isnan(seconds) else seconds
+    except ValueError:
+        pass
+    try:
+        then = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if then.tzinfo is None:  # "-0000": a date without zone is in UTC
+        then = then.replace(tzinfo=UTC)
+    return (then - now).total_seconds()
+
+
+# --- who waits right now ----------------------------------------------------------------------------------------------
+
+
+class RetryCounts:
     """Calls that failed and are to be tried again, by the cause in a word: a status such as `429`, or `refused`."""
 
     def __init__(self) -> None:
@@ -15,7 +143,7 @@ class Retries:
         """Somebody shows the counts, so that nobody needs to log them."""
 
     @contextmanager
-    def counted(self, cause: str) -> Iterator[None]:
+    def count(self, cause: str) -> Iterator[None]:
         """Count a call that waits for its next attempt while the context lasts."""
         self._under_way[cause] += 1
         try:
@@ -24,8 +152,8 @@ class Retries:
             self._under_way[cause] -= 1
 
     @contextmanager
-    def shown(self) -> Iterator[None]:
-        """Meanwhile somebody shows the counts."""
+    def show(self) -> Iterator[None]:
+        """Note that somebody shows the counts while the context lasts."""
         self.is_shown = True
         try:
             yield
@@ -38,5 +166,5 @@ class Retries:
         return {cause: count for cause, count in self._under_way.copy().most_common() if count > 0}
 
 
-RETRIES = Retries()
+RETRIES = RetryCounts()
 """Those of this process."""

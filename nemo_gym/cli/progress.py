@@ -82,7 +82,7 @@ def shown(
     with ExitStack() as stack:
         if on is not None:
             stack.enter_context(_refreshed(on, standing))
-            stack.enter_context(RETRIES.shown())
+            stack.enter_context(RETRIES.show())
         try:
             yield summary.add
         finally:

@@ -16,6 +16,7 @@ from nemo_gym._rollouts.types import Failed
 from nemo_gym._serving.guard import ErrorsAsJson
 from nemo_gym._transport.deadline import SECONDS_LEFT_HEADER, Deadline
 from nemo_gym._transport.failures import HEADER, Failure, decoded
+from nemo_gym._transport.retries import RetryRule
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerClient, read_failure
@@ -93,7 +94,7 @@ async def test_a_server_that_was_told_so_does_not_wait_longer_for_an_endpoint():
 @pytest.mark.parametrize("value", ["0", "-5", "soon", "", "Wed, 01 Jan 2020 12:00:00 GMT"])
 async def test_an_endpoint_cannot_ask_to_be_called_in_a_tight_loop(value, monkeypatch):
     attempts = list[int]()
-    monkeypatch.setattr(openai_utils, "backoff_s", lambda attempt, rng: attempts.append(attempt) or 0.0)
+    monkeypatch.setattr(RetryRule, "draw_pause_s", lambda rule, attempt, rng: attempts.append(attempt) or 0.0)
     async with FakeOpenAI(rate_limited(value), rate_limited(value), default=response("2")) as fake:
         client = openai_utils.NeMoGymAsyncOpenAI(base_url=fake.base_url, api_key="k")
         await client.create_response(input="hi")

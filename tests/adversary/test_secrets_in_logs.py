@@ -31,8 +31,8 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed
 from nemo_gym._serving.logs import routed_output
 from nemo_gym._serving.processes import Child, ChildSpec
-from nemo_gym._transport import http
 from nemo_gym._transport.failures import Failure
+from nemo_gym._transport.retries import RetryRule
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, KnownSecrets, MaskedStream, describe_error
 from nemo_gym.testing import build_server
 from responses_api_models.openai_model.app import SimpleModelServer
@@ -119,7 +119,7 @@ async def test_an_endpoint_that_misbehaves_does_not_make_us_tell_the_key(answer,
 
 
 async def test_an_endpoint_without_tls_does_not_make_us_tell_the_key(caplog, monkeypatch):
-    monkeypatch.setattr(http, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(RetryRule, "draw_pause_s", lambda *_: 0.001)
     async with listening(refuse_whatever_comes) as place:
         said = await said_of(f"https://{place}", caplog)
     assert "it speaks plain HTTP" in said

@@ -89,9 +89,9 @@ def test_every_agent_has_a_reward_of_its_own():
 
 def test_calls_that_are_tried_again_are_counted_by_cause():
     running = standing()
-    with RETRIES.counted("429"), RETRIES.counted("429"):
+    with RETRIES.count("429"), RETRIES.count("429"):
         assert running.retrying == "2 retrying (429)"
-        with RETRIES.counted("503"):
+        with RETRIES.count("503"):
             assert "3 retrying (429 2, 503 1)" in running.line()
     assert running.retrying is None
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from nemo_gym._transport import http
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.retries import RetryPolicy
 
 
 class Misbehaving:
@@ -62,29 +63,28 @@ async def session(**settings):
 async def test_a_post_that_may_have_run_is_not_repeated():
     async with serving("disconnect") as (peer, url), session() as client:
         with pytest.raises(ServerUnreachable, match="1 attempt"):
-            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x")
+            await http.send(client, "POST", url, policy=RetryPolicy(), data=b"x")
         assert peer.seen == 1
 
 
 async def test_a_post_that_is_said_to_be_harmless_is_repeated_a_bounded_number_of_times():
     async with serving("disconnect", "disconnect") as (peer, url), session() as client:
-        reply = await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x", idempotent=True)
+        reply = await http.send(client, "POST", url, policy=RetryPolicy(), data=b"x", idempotent=True)
         assert (await reply.read(), peer.seen) == (b"ok", 3)
     async with serving(*["disconnect"] * 9) as (peer, url), session() as client:
         with pytest.raises(ServerUnreachable, match="3 attempts"):
-            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x", idempotent=True)
+            await http.send(client, "POST", url, policy=RetryPolicy(), data=b"x", idempotent=True)
         assert peer.seen == 3
 
 
 async def test_a_get_is_repeated():
     async with serving("disconnect") as (peer, url), session() as client:
-        await http.send(client, "GET", url, policy=http.RetryPolicy())
+        await http.send(client, "GET", url, policy=RetryPolicy())
         # aiohttp repeats an idempotent call once by itself when a kept connection broke.
         assert peer.seen >= 2
 
 
-async def test_a_connection_that_is_not_made_in_time_is_tried_again_and_is_no_deadline_of_the_call(monkeypatch):
-    monkeypatch.setattr(http, "_FIRST_PAUSE_S", 0.0)
+async def test_a_connection_that_is_not_made_in_time_is_tried_again_and_is_no_deadline_of_the_call():
     with socket.socket() as busy, socket.socket() as first, socket.socket() as second:
         busy.bind(("127.0.0.1", 0))
         busy.listen(0)  # takes one connection that nobody accepts, and lets the others wait
@@ -94,18 +94,16 @@ async def test_a_connection_that_is_not_made_in_time_is_tried_again_and_is_no_de
         async with session(connect_timeout_s=0.2) as client:
             url = f"http://127.0.0.1:{busy.getsockname()[1]}/"
             with pytest.raises(ServerUnreachable, match="3 attempts") as caught:
-                await http.send(client, "POST", url, policy=http.RetryPolicy(unsent=3))
+                await http.send(client, "POST", url, policy=RetryPolicy(unsent=3, first_pause_s=0.0))
     assert caught.value.trouble == "unreachable"
     assert "no connection in time" in str(caught.value)
 
 
-async def test_a_refused_connection_is_tried_a_bounded_number_of_times(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(http, "_FIRST_PAUSE_S", 0.001)
+async def test_a_refused_connection_is_tried_a_bounded_number_of_times(unused_tcp_port):
+    policy = RetryPolicy(unsent=4, first_pause_s=0.001)
     async with session() as client:
         with pytest.raises(ServerUnreachable, match="4 attempts") as caught:
-            await http.send(
-                client, "POST", f"http://127.0.0.1:{unused_tcp_port}/", policy=http.RetryPolicy(unsent=4), data=b"x"
-            )
+            await http.send(client, "POST", f"http://127.0.0.1:{unused_tcp_port}/", policy=policy, data=b"x")
     assert str(unused_tcp_port) in str(caught.value)
     assert "hint" in str(caught.value)
 
@@ -113,13 +111,13 @@ async def test_a_refused_connection_is_tried_a_bounded_number_of_times(unused_tc
 async def test_a_server_that_never_answers_meets_the_deadline():
     async with serving("hang") as (_, url), session(total_timeout_s=0.1) as client:
         with pytest.raises(ServerDeadlineExceeded, match=r"0\.1 s"):
-            await http.send(client, "POST", url, policy=http.RetryPolicy(), data=b"x")
+            await http.send(client, "POST", url, policy=RetryPolicy(), data=b"x")
 
 
 @pytest.mark.parametrize(("total_s", "bounded_s", "by_session"), [(60.0, 60.0, False), (0.1, 60.0, True)])
 async def test_the_session_leaves_a_call_to_a_caller_who_ends_it_earlier(total_s, bounded_s, by_session):
     async with serving("hang") as (_, url), session(total_timeout_s=total_s) as client:
-        sent = http.send(client, "POST", url, policy=http.RetryPolicy(), bounded_s=bounded_s, data=b"x")
+        sent = http.send(client, "POST", url, policy=RetryPolicy(), bounded_s=bounded_s, data=b"x")
         if by_session:
             with pytest.raises(ServerDeadlineExceeded, match=r"0\.1 s"):
                 await sent

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._transport.backoff import FIRST_PAUSE_S, LONGEST_PAUSE_S, backoff_s, retry_after_s
+from nemo_gym._transport.retries import LONGEST_PAUSE_S, RetryRule, retry_after_s
 
+RULE = RetryRule(attempts=9, first_pause_s=1.0)
 NOW = datetime(2025, 1, 1, 12, 0, tzinfo=UTC)
 
 
@@ -20,15 +21,15 @@ class Highest(random.Random):
 
 
 def test_the_pause_doubles_up_to_a_bound():
-    pauses = [backoff_s(attempt, Highest()) for attempt in range(1, 9)]
+    pauses = [RULE.draw_pause_s(attempt, Highest()) for attempt in range(1, 9)]
     assert pauses == [1, 2, 4, 8, 16, 32, 60, 60]
 
 
 @given(attempt=st.integers(1, 10_000), seed=st.integers())
 def test_the_pause_is_spread_between_half_and_all_of_its_bound(attempt, seed):
-    pause = backoff_s(attempt, random.Random(seed))
-    assert FIRST_PAUSE_S / 2 <= pause <= LONGEST_PAUSE_S
-    assert backoff_s(attempt, Highest()) / 2 <= pause <= backoff_s(attempt, Highest())
+    pause = RULE.draw_pause_s(attempt, random.Random(seed))
+    assert RULE.first_pause_s / 2 <= pause <= LONGEST_PAUSE_S
+    assert RULE.draw_pause_s(attempt, Highest()) / 2 <= pause <= RULE.draw_pause_s(attempt, Highest())
 
 
 @pytest.mark.parametrize("name", ["Retry-After", "retry-after", "RETRY-AFTER"])
