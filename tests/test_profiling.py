@@ -16,8 +16,8 @@ from nemo_gym._util.jsonl import read_rows
 from nemo_gym.errors import GymError
 from nemo_gym.profiling import Profiler
 from nemo_gym.rollout_collection import RolloutCollectionHelper
-from tests.test_launch import AGENT, DATA
-from tests.test_launch import config as config  # a fixture
+from tests.app.test_launch import AGENT, DATA
+from tests.app.test_launch import config as config  # a fixture
 
 pytest.importorskip("yappi")
 

@@ -13,7 +13,7 @@ from nemo_gym._app.launch import serve_config
 from nemo_gym.errors import GymError
 from nemo_gym.ray_utils import join_or_start_cluster, require_reachable_cluster, run_cluster
 from nemo_gym.server_utils import initialize_ray
-from tests.test_launch import config as config  # a fixture
+from tests.app.test_launch import config as config  # a fixture
 
 
 def config_with(address: str | None):
