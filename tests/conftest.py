@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import itertools
+import re
+from pathlib import Path
+
 import pytest
+
+_NUMBERS = itertools.count()
+_NAME_LENGTH = 24  # the path of a socket in the folder has to be short
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -10,6 +17,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.filterwarnings("error", "ignore::SyntaxWarning"), append=False)
 
 
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a folder for one test.
+
+    To find a free name, the fixture of pytest reads the names of all folders that earlier tests were given; with some
+    thousand tests, all of which get one, that takes longer than most of them do.
+    """
+    name = re.sub(r"\W", "_", request.node.name)[:_NAME_LENGTH]
+    folder = tmp_path_factory.getbasetemp() / "t" / f"{name}{next(_NUMBERS)}"
+    folder.mkdir(mode=0o700, parents=True)
+    return folder
+
+
 @pytest.fixture(autouse=True)
-def run_tokens_stay_in_the_test(tmp_path, monkeypatch):
+def run_tokens_stay_in_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMO_GYM_RUN_TOKEN_DIR", str(tmp_path / "run-tokens"))

@@ -160,7 +160,7 @@ def test_nothing_outlives_a_killed_server(isolation, tmp_path):
         """)
     )
     env = {**os.environ, "PYTHONPATH": str(PARENT_DIR), "TMPDIR": str(tmp_path)}
-    for parent in (tmp_path, *tmp_path.parents[:2]):
+    for parent in (tmp_path, *tmp_path.parents[:3]):
         parent.chmod(0o755)
     with subprocess.Popen([sys.executable, "app.py"], cwd=tmp_path, env=env, stderr=subprocess.DEVNULL) as server:
         # Bubblewrap or the keeper, the process that forks, and the program.
