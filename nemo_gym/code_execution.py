@@ -26,7 +26,7 @@ from nemo_gym._execution.errors import SandboxUnavailable as SandboxUnavailable
 from nemo_gym._execution.errors import WorkerDied
 from nemo_gym._execution.lifespan import at_shutdown
 from nemo_gym._execution.sandbox_workers import Isolation, SandboxWorker, Setup, patience_for
-from nemo_gym._execution.slots import Slots
+from nemo_gym._execution.workers import Slots
 
 LOG = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from nemo_gym._execution.errors import PoolClosed as PoolClosed
 from nemo_gym._execution.errors import PoolFull as PoolFull
 from nemo_gym._execution.errors import WorkerDied as WorkerDied
 from nemo_gym._execution.lifespan import at_shutdown
-from nemo_gym._execution.slots import Slots
+from nemo_gym._execution.workers import Slots
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -21,12 +21,12 @@ from types import CodeType
 from typing import IO, Any, Literal
 
 from nemo_gym._execution import inside
-from nemo_gym._execution.bubblewrap import ETC_FILES, bubblewrap_prefix, system_paths, writable_folders
 from nemo_gym._execution.errors import SandboxUnavailable, WorkerDied
 from nemo_gym._execution.frames import Channel
 from nemo_gym._execution.inside.containment import Rules, empty
 from nemo_gym._execution.inside.process_tree import tasks_of
 from nemo_gym._execution.inside.watching import MAX_EXTENSION
+from nemo_gym._execution.isolation import ETC_FILES, bubblewrap_prefix, system_paths, writable_folders
 
 Isolation = Literal["bubblewrap", "rlimits"]
 

@@ -11,13 +11,7 @@ import time
 from dataclasses import dataclass
 
 from nemo_gym._execution.inside.file_rules import FileRules, make_rules
-from nemo_gym._execution.inside.process_tree import (
-    descendants,
-    proportional_bytes,
-    resident_bytes,
-    send_signal,
-)
-from nemo_gym._execution.inside.rights import (
+from nemo_gym._execution.inside.kernel_rules import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
@@ -26,6 +20,12 @@ from nemo_gym._execution.inside.rights import (
     limit,
     prctl,
     seal,
+)
+from nemo_gym._execution.inside.process_tree import (
+    descendants,
+    proportional_bytes,
+    resident_bytes,
+    send_signal,
 )
 from nemo_gym._execution.inside.syscall_filter import prepare_filter
 

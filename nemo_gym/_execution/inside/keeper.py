@@ -11,7 +11,7 @@ import signal
 from types import FrameType
 
 from nemo_gym._execution.inside.containment import Rules, adopt_orphans, kill_all, remove_folders
-from nemo_gym._execution.inside.rights import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
+from nemo_gym._execution.inside.kernel_rules import PR_SET_DUMPABLE, PR_SET_PDEATHSIG, prctl
 from nemo_gym._execution.inside.watching import ServerGone
 
 KEEPER_DIED = signal.SIGUSR1

@@ -18,7 +18,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from nemo_gym._execution.bubblewrap import ETC_FILES, system_paths, system_view
+from nemo_gym._execution.isolation import ETC_FILES, system_paths, system_view
 
 Isolation = Literal["bubblewrap", "rlimits", "none"]
 

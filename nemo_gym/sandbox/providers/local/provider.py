@@ -21,6 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
+from nemo_gym._execution import supervisor
 from nemo_gym.sandbox.providers.base import (
     KILLED_RETURN_CODE,
     SandboxConfigError,
@@ -34,7 +35,6 @@ from nemo_gym.sandbox.providers.base import (
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
 from nemo_gym.sandbox.providers.folders import remove_folder
-from nemo_gym.sandbox.providers.local import supervisor
 from nemo_gym.sandbox.providers.local.isolation import (
     DEFAULT_WORKDIR,
     SANDBOX_MARK,

@@ -20,20 +20,13 @@ from typing import Any
 
 if __name__ == "__main__":
     # Without what stands on the first pages of these packages, for which a command would have to wait.
-    package = os.path.abspath(os.path.join(__file__, *[os.pardir] * 4))
+    package = os.path.abspath(os.path.join(__file__, os.pardir, os.pardir))
     for name, folder in (("nemo_gym", package), ("nemo_gym._execution", os.path.join(package, "_execution"))):
         sys.modules[name] = ModuleType(name)
         sys.modules[name].__path__ = [folder]
 
 from nemo_gym._execution.inside.file_rules import make_rules
-from nemo_gym._execution.inside.process_tree import (
-    descendants,
-    proportional_bytes,
-    resident_bytes,
-    send_signal,
-    tasks_of,
-)
-from nemo_gym._execution.inside.rights import (
+from nemo_gym._execution.inside.kernel_rules import (
     PR_SET_CHILD_SUBREAPER,
     PR_SET_DUMPABLE,
     PR_SET_NO_NEW_PRIVS,
@@ -43,6 +36,13 @@ from nemo_gym._execution.inside.rights import (
     limit,
     prctl,
     seal,
+)
+from nemo_gym._execution.inside.process_tree import (
+    descendants,
+    proportional_bytes,
+    resident_bytes,
+    send_signal,
+    tasks_of,
 )
 
 WAKE_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}

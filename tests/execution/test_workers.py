@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from nemo_gym._execution.errors import PoolClosed, PoolFull
-from nemo_gym._execution.slots import Slots
+from nemo_gym._execution.workers import Slots
 
 
 class Worker:
