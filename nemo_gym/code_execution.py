@@ -19,14 +19,13 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
 
-from nemo_gym._execution.errors import PoolClosed as PoolClosed
-from nemo_gym._execution.errors import PoolFull as PoolFull
-from nemo_gym._execution.errors import SandboxLost as SandboxLost
-from nemo_gym._execution.errors import SandboxUnavailable as SandboxUnavailable
-from nemo_gym._execution.errors import WorkerDied
-from nemo_gym._execution.lifespan import at_shutdown
-from nemo_gym._execution.sandbox_workers import Isolation, SandboxWorker, Setup, patience_for
-from nemo_gym._execution.workers import Slots
+from nemo_gym._execution.isolation import Isolation, choose_isolation
+from nemo_gym._execution.sandbox_workers import SandboxSetup, SandboxWorker, compute_patience
+from nemo_gym._execution.workers import PoolClosed as PoolClosed
+from nemo_gym._execution.workers import PoolFull as PoolFull
+from nemo_gym._execution.workers import SandboxLost as SandboxLost
+from nemo_gym._execution.workers import SandboxUnavailable as SandboxUnavailable
+from nemo_gym._execution.workers import Slots, WorkerDied, close_with_app
 
 LOG = logging.getLogger(__name__)
 
@@ -77,27 +76,19 @@ class CodeResult:
 
     @property
     def error(self) -> str:
-        """What went wrong in a line; empty if nothing did."""
+        """Return what went wrong in a line; empty if nothing did."""
         if self.status == "error":
             return next(reversed(self.stderr.strip().splitlines()), f"ended with exit code {self.exit_code}")
-        return _SAID[self.status]
+        return _ERRORS[self.status]
 
 
-_SAID = {
+_ERRORS = {
     "ok": "",
     "timeout": "took too long",
     "memory": "used too much memory",
     "output": "wrote too much output",
     "killed": "crashed, or was stopped for having too many processes",
 }
-
-
-@dataclass(frozen=True)
-class _Trial:
-    """Why code cannot run in some way, None if it can, and whether it sees the machine's files."""
-
-    problem: str | None
-    hides_files: bool
 
 
 @dataclass(frozen=True)
@@ -148,10 +139,15 @@ class CodePool:
         """
         self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
         self._timeout_s, self._choice = timeout_s, isolation
-        self._setup = Setup(
-            "bubblewrap", bubblewrap, preload=tuple(preload), import_paths=tuple(import_paths), **asdict(limits)
+        self._setup = SandboxSetup(
+            "bubblewrap",
+            shutil.which(bubblewrap) or bubblewrap,
+            preload=tuple(preload),
+            import_paths=tuple(import_paths),
+            **asdict(limits),
         )
         self._isolation: Isolation | None = None
+        self._hides_files = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._programs: Slots[SandboxWorker] | None = None
         self._sessions: Slots[SandboxWorker] | None = None
@@ -160,18 +156,18 @@ class CodePool:
 
     @property
     def isolation(self) -> Isolation | None:
-        """What keeps the code apart; None as long as nothing ran."""
+        """Return what keeps the code apart; None as long as nothing ran."""
         return self._isolation
 
     async def start(self, count: int | None = None) -> None:
-        """Have sandboxes ready before they are needed, all of them unless `count` says less."""
+        """Start sandboxes before they are needed, all of them unless `count` says less."""
         await self._slots()[0].start(self._size if count is None else count)
 
     async def run(
         self, source: str, *, stdin: str = "", prelude: str = "", timeout_s: float | None = None
     ) -> CodeResult:
         """Run a program from its start to its end, with the names that the trusted code `prelude` defines."""
-        return await self._once({"op": "run", "source": source, "stdin": stdin, "prelude": prelude}, timeout_s)
+        return await self._run_once({"op": "run", "source": source, "stdin": stdin, "prelude": prelude}, timeout_s)
 
     async def call(
         self,
@@ -196,11 +192,11 @@ class CodePool:
             "harness": None if harness is None else harness.source,
             "entry_points": None if tests.entry_points is None else list(tests.entry_points),
         }
-        result = await self._once(request, timeout_s, task)
-        return _with_value(result, function) if result.status == "ok" else result
+        result = await self._run_once(request, timeout_s, task)
+        return _decode_value(result, function) if result.status == "ok" else result
 
     async def open_session(self) -> "CodeSession":
-        """A sandbox for one caller, in which variables last from one piece of code to the next; close it after use."""
+        """Return a sandbox for one caller that keeps variables from one piece of code to the next; close it after use."""
         lent = AsyncExitStack()
         worker = await lent.enter_async_context(self._slots()[1].lend())
         return CodeSession(worker, lent, self._timeout_s)
@@ -216,7 +212,7 @@ class CodePool:
 
     def close_with(self, app: Any) -> None:
         """Close the pool when `app` (FastAPI, Starlette) shuts down."""
-        at_shutdown(app, self.aclose)
+        close_with_app(app, self.aclose)
 
     async def aclose(self) -> None:
         """End all sandboxes; what runs in them is killed."""
@@ -232,7 +228,7 @@ class CodePool:
     ) -> None:
         await self.aclose()
 
-    async def _once(
+    async def _run_once(
         self, request: dict[str, Any], timeout_s: float | None, task: dict[str, Any] | None = None
     ) -> CodeResult:
         """Run something in a sandbox, and in another one if the first is lost; SandboxLost if that is, too."""
@@ -266,55 +262,50 @@ class CodePool:
     async def _start_worker(self) -> SandboxWorker:
         if self._isolation is None and self._deciding is not None:
             async with self._deciding:
-                self._isolation = self._isolation or await self._decide()
+                self._isolation = self._isolation or await self._choose_isolation()
         return await SandboxWorker.start(replace(self._setup, isolation=self._isolation or "rlimits"))
 
-    async def _decide(self) -> Isolation:
-        """Bubblewrap if it is wanted and works here; found out once, and logged."""
-        _refuse_other_systems()
-        problem = await self._bubblewrap_problem()
-        if problem is None:
+    async def _choose_isolation(self) -> Isolation:
+        """Choose bubblewrap if it is wanted and works here, and tell the log."""
+        if not sys.platform.startswith("linux"):
+            raise SandboxUnavailable(
+                f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
+            )
+        chosen = await choose_isolation(self._choice, self._setup.bubblewrap, self._find_problem)
+        problem = chosen.without_bubblewrap
+        if chosen.isolation == "bubblewrap":
             LOG.info("model-written code runs under bubblewrap: no network, read-only system, private files")
             return "bubblewrap"
+        if chosen.isolation == "rlimits":
+            files = "sees no files but the system's" if self._hides_files else "can read this machine's files"
+            LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
+            return "rlimits"
         if self._choice == "bubblewrap":
             raise SandboxUnavailable(
                 f"cannot run model-written code under bubblewrap: {problem}\n"
                 "hint: install the package `bubblewrap` and allow user namespaces, or choose another isolation"
             )
-        trial = await self._try("rlimits")
-        if trial.problem is not None:
-            raise SandboxUnavailable(
-                f"cannot run model-written code: {problem}; and with limits only: {trial.problem}\n"
-                "hint: install the package `bubblewrap`; if a module cannot be imported, use an interpreter whose "
-                "files every user may read"
-            )
-        files = "sees no files but the system's" if trial.hides_files else "can read this machine's files"
-        LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
-        return "rlimits"
+        raise SandboxUnavailable(
+            f"cannot run model-written code: {problem}; and with limits only: {chosen.without_limits}\n"
+            "hint: install the package `bubblewrap`; if a module cannot be imported, use an interpreter whose files "
+            "every user may read"
+        )
 
-    async def _bubblewrap_problem(self) -> str | None:
-        if self._choice == "rlimits":
-            return "the config asks for it"
-        executable = shutil.which(self._setup.bubblewrap)
-        if executable is None:
-            return f"the program {self._setup.bubblewrap!r} is not installed"
-        self._setup = replace(self._setup, bubblewrap=executable)
-        return (await self._try("bubblewrap")).problem
-
-    async def _try(self, isolation: Isolation) -> "_Trial":
+    async def _find_problem(self, isolation: Isolation) -> str | None:
+        """Run a first program, and return why that failed, if it did."""
         try:
             worker = await SandboxWorker.start(replace(self._setup, isolation=isolation, preload=()))
         except (SandboxUnavailable, OSError) as error:
-            return _Trial(str(error), False)
+            return str(error)
+        self._hides_files = worker.hides_files
         try:
             result = await _ask(worker, {"op": "run", "source": _FIRST_PROGRAM, "stdin": "", "prelude": ""}, 30.0)
         except WorkerDied as error:
-            return _Trial(str(error), False)
+            return str(error)
         finally:
             worker.end()
             await asyncio.to_thread(worker.wait_until_gone)
-        problem = None if result.stdout == "works\n" else f"a first program failed: {result.error}"
-        return _Trial(problem, worker.hides_files)
+        return None if result.stdout == "works\n" else f"a first program failed: {result.error}"
 
     def _end(self) -> list[SandboxWorker]:
         ended = [worker for slots in (self._programs, self._sessions) if slots is not None for worker in slots.end()]
@@ -353,11 +344,11 @@ class CodeSession:
             if self._worker.is_usable:
                 # A sandbox that does not answer is not lent again.
                 with suppress(WorkerDied, TimeoutError):
-                    await self._worker.ask({"op": "end_session"}, patience_for(0.0))
+                    await self._worker.ask({"op": "end_session"}, compute_patience(0.0))
 
 
 def installed_packages() -> list[str]:
-    """The folders of the packages that are installed here, as `import_paths` of a pool."""
+    """Return the folders of the packages that are installed here, as `import_paths` of a pool."""
     return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
 
 
@@ -366,7 +357,7 @@ async def _ask(
 ) -> CodeResult:
     """Return how the code ended; WorkerDied if it was not the code that ended, or hung, but what is around it."""
     try:
-        answer = await worker.ask({**request, "timeout_s": timeout_s}, patience_for(timeout_s), task)
+        answer = await worker.ask({**request, "timeout_s": timeout_s}, compute_patience(timeout_s), task)
         if answer.get("is_lost"):
             raise WorkerDied("the kernel killed it because the machine ran out of memory")
     except (WorkerDied, TimeoutError) as error:
@@ -376,17 +367,10 @@ async def _ask(
     return CodeResult(**{name: answer[name] for name in CodeResult.__dataclass_fields__ if name in answer})
 
 
-def _with_value(result: CodeResult, function: str) -> CodeResult:
+def _decode_value(result: CodeResult, function: str) -> CodeResult:
     if result.value is None:
         return replace(result, status="error", stderr=f"{result.stderr}{function} ended the program\n")
     try:
         return replace(result, value=json.loads(result.value))
     except (ValueError, RecursionError):
         return replace(result, status="error", value=None, stderr=f"{result.stderr}{function} gave no JSON value\n")
-
-
-def _refuse_other_systems() -> None:
-    if not sys.platform.startswith("linux"):
-        raise SandboxUnavailable(
-            f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
-        )

@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from nemo_gym._execution.cpu_workers import CpuWorker, Template, packed
-from nemo_gym._execution.errors import PoolClosed as PoolClosed
-from nemo_gym._execution.errors import PoolFull as PoolFull
-from nemo_gym._execution.errors import WorkerDied as WorkerDied
-from nemo_gym._execution.lifespan import at_shutdown
-from nemo_gym._execution.workers import Slots
+from nemo_gym._execution.workers import PoolClosed as PoolClosed
+from nemo_gym._execution.workers import PoolFull as PoolFull
+from nemo_gym._execution.workers import Slots, close_with_app
+from nemo_gym._execution.workers import WorkerDied as WorkerDied
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -67,7 +66,7 @@ class CpuPool:
 
     def close_with(self, app: Any) -> None:
         """Close the pool when `app` (FastAPI, Starlette) shuts down."""
-        at_shutdown(app, self.aclose)
+        close_with_app(app, self.aclose)
 
     async def aclose(self) -> None:
         """End all workers; calls under way fail."""

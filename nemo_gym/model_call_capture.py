@@ -19,7 +19,7 @@ from nemo_gym._capture.metrics import aggregate_model_call_records
 from nemo_gym._capture.records import PAYLOAD_FIELDS, ModelCallRecord, build_model_call_record
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.usage import extract_token_stats
-from nemo_gym._execution.lifespan import at_shutdown
+from nemo_gym._execution.workers import close_with_app
 from nemo_gym._util.keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
@@ -122,7 +122,7 @@ def install_model_call_capture(
 
     tokens = open_token_delivery(TokenIdCaptureConfig.from_global_config(global_config_dict or {}))
     if tokens is not None:
-        at_shutdown(app, tokens.close)
+        close_with_app(app, tokens.close)
     app.add_middleware(
         _CaptureMiddleware,
         store=make_capture_store(config),

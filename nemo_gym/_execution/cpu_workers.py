@@ -18,8 +18,7 @@ from typing import Any
 
 from nemo_gym._execution import cpu_template
 from nemo_gym._execution.cpu_template import COMMAND, KILL, LENGTH, MAIN_ALIAS, START
-from nemo_gym._execution.errors import PoolClosed, WorkerDied
-from nemo_gym._execution.frames import Channel
+from nemo_gym._execution.workers import PoolClosed, WorkerChannel, WorkerDied
 
 START_TIMEOUT_S = 120.0
 _END_TIMEOUT_S = 5.0
@@ -110,7 +109,7 @@ class CpuWorker:
     """A process that answers one call after the other."""
 
     def __init__(self, template: Template, pid: int, sock: socket.socket) -> None:
-        self._template, self._pid, self._channel = template, pid, Channel(sock)
+        self._template, self._pid, self._channel = template, pid, WorkerChannel(sock)
         self._is_between_calls = True
 
     @property

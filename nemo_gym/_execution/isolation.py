@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of a `bwrap` call: what every sandbox sees of the machine, and the whole call around a sandbox for code.
+"""How code that a model wrote is kept apart on this machine: what it sees of the system, and which way works here.
 
-That one has a read-only system, private folders in memory, no network and its own PIDs. Where a command of
-`nemo_gym.sandbox` may write is said there.
+With bubblewrap it sees a read-only system and has no network and its own PIDs. With `rlimits` the kernel's rules for
+files (Landlock) show it the same, and a filter on system calls leaves it no sockets. Where it may write, and what else
+it may see, is said by whoever runs it: `sandbox_workers` for code, `nemo_gym.sandbox` for commands.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple
+
+Isolation = Literal["bubblewrap", "rlimits"]
 
 SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 ETC_FILES = (
@@ -25,57 +30,69 @@ MACHINE_FILES = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminf
 MACHINE_FOLDERS = ("/sys/devices/system/cpu",)
 
 
-def system_paths(etc_files: Iterable[str]) -> tuple[str, ...]:
-    """Return the same part of the system as `system_view`, for rules that are kept without bubblewrap."""
-    links = (f"/{name}" for name in SYSTEM_LINKS)
-    return ("/usr", *links, *(f"/etc/{name}" for name in etc_files), *MACHINE_FILES, *MACHINE_FOLDERS)
+class ChosenIsolation(NamedTuple):
+    """The way in which code is kept apart, and why it is not bubblewrap."""
+
+    isolation: Isolation | None
+    """None: nothing that is wanted works here."""
+    without_bubblewrap: str = ""
+    without_limits: str = ""
 
 
-def writable_folders(read_only_paths: Iterable[str]) -> tuple[str, str]:
-    """Where a command may write, beginning with its working folder: not /tmp if something to be shown lies there."""
-    in_tmp = any(Path(path).is_relative_to("/tmp") for path in read_only_paths)
-    return ("/workspace" if in_tmp else "/tmp"), "/dev/shm"
+async def choose_isolation(
+    wanted: Literal["auto"] | Isolation, bubblewrap: str, find_problem: Callable[[Isolation], Awaitable[str | None]]
+) -> ChosenIsolation:
+    """Choose bubblewrap if it is wanted and works here, else the kernel's own rules if they do.
+
+    `find_problem` runs something in a way and returns why that failed, or None.
+    """
+    problem = "the config asks for it"
+    if wanted != "rlimits":
+        if shutil.which(bubblewrap) is None:
+            problem = f"the program {bubblewrap!r} is not installed"
+        else:
+            failed = await find_problem("bubblewrap")
+            if failed is None:
+                return ChosenIsolation("bubblewrap")
+            problem = f"{bubblewrap!r} does not work here: {failed}"
+        if wanted == "bubblewrap":
+            return ChosenIsolation(None, problem)
+    failed = await find_problem("rlimits")
+    return ChosenIsolation(None if failed else "rlimits", problem, failed or "")
 
 
 def bubblewrap_prefix(
-    executable: str, read_only_paths: Sequence[str], max_folder_bytes: int, *, is_root: bool
+    executable: str,
+    options: Sequence[str],
+    *,
+    etc_files: Iterable[str] = ETC_FILES,
+    read_only_paths: Iterable[str],
+    mounts: Sequence[str],
+    folder: str,
 ) -> list[str]:
-    """What goes before the command. As root there is no need for a user namespace; the command then keeps the right to
-    become another user, and to kill what that user runs."""
+    """Return the `bwrap` call that goes before a command, which then runs in `folder`."""
     prefix = [executable, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    prefix += ["--die-with-parent", "--new-session", "--as-pid-1", "--hostname", "sandbox", "--cap-drop", "ALL"]
-    if is_root:
-        prefix += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
-    else:
-        prefix += ["--unshare-user"]
-    prefix += system_view(ETC_FILES, read_only_paths)
-    folders = writable_folders(read_only_paths)
-    for folder in folders:
-        prefix += ["--size", str(max_folder_bytes), "--tmpfs", folder]
-    return [*prefix, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", folders[0], "--"]
-
-
-def system_view(etc_files: Iterable[str], read_only_paths: Iterable[str]) -> list[str]:
-    """Options for a read-only view of the system's programs, some of its settings, and `read_only_paths`."""
-    options = ["--ro-bind", "/usr", "/usr"]
+    prefix += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL", *options]
+    prefix += ["--ro-bind", "/usr", "/usr"]
     for name in SYSTEM_LINKS:
-        folder = f"/{name}"
-        if os.path.islink(folder):
-            options += ["--symlink", os.readlink(folder), folder]
-        elif os.path.isdir(folder):
-            options += ["--ro-bind", folder, folder]
-    options += ["--dir", "/etc"]
+        path = f"/{name}"
+        if os.path.islink(path):
+            prefix += ["--symlink", os.readlink(path), path]
+        elif os.path.isdir(path):
+            prefix += ["--ro-bind", path, path]
+    prefix += ["--dir", "/etc"]
     for name in etc_files:
-        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
-    return [*options, *_bound(read_only_paths), "--proc", "/proc", "--dev", "/dev"]
-
-
-def _bound(paths: Iterable[str]) -> Sequence[str]:
-    """Show `paths` read-only; the folders above them are empty but for them, and can be passed by every user."""
-    arguments: list[str] = []
-    for path in paths:
+        prefix += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    for path in read_only_paths:
         if not Path(path).is_relative_to("/usr"):
+            # The folders above it are empty but for it, and can be passed by every user.
             for parent in reversed(Path(path).parents[:-1]):
-                arguments += ["--dir", str(parent)]
-            arguments += ["--ro-bind", path, path]
-    return arguments
+                prefix += ["--dir", str(parent)]
+            prefix += ["--ro-bind", path, path]
+    return [*prefix, "--proc", "/proc", "--dev", "/dev", *mounts, "--chdir", folder, "--"]
+
+
+def list_system_paths(etc_files: Iterable[str] = ETC_FILES) -> tuple[str, ...]:
+    """Return the part of the system that `bubblewrap_prefix` shows, for rules that are kept without bubblewrap."""
+    links = (f"/{name}" for name in SYSTEM_LINKS)
+    return ("/usr", *links, *(f"/etc/{name}" for name in etc_files), *MACHINE_FILES, *MACHINE_FOLDERS)

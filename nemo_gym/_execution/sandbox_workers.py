@@ -18,17 +18,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import CodeType
-from typing import IO, Any, Literal
+from typing import IO, Any
 
 from nemo_gym._execution import inside
-from nemo_gym._execution.errors import SandboxUnavailable, WorkerDied
-from nemo_gym._execution.frames import Channel
-from nemo_gym._execution.inside.containment import Rules, empty
-from nemo_gym._execution.inside.process_tree import tasks_of
+from nemo_gym._execution.inside.containment import Rules, remove_folder
+from nemo_gym._execution.inside.process_tree import count_tasks
 from nemo_gym._execution.inside.watching import MAX_EXTENSION
-from nemo_gym._execution.isolation import ETC_FILES, bubblewrap_prefix, system_paths, writable_folders
-
-Isolation = Literal["bubblewrap", "rlimits"]
+from nemo_gym._execution.isolation import Isolation, bubblewrap_prefix, list_system_paths
+from nemo_gym._execution.workers import SandboxUnavailable, WorkerChannel, WorkerDied
 
 START_TIMEOUT_S = 60.0
 CLEANING_TIMEOUT_S = 30.0
@@ -67,7 +64,7 @@ _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 
 @dataclass(frozen=True)
-class Setup:
+class SandboxSetup:
     """What a sandbox is like; equal for all of a pool."""
 
     isolation: Isolation
@@ -85,7 +82,7 @@ class SandboxWorker:
     """A sandbox that runs one piece of code after the other."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", sock: socket.socket, folder: str | None) -> None:
-        self._channel = Channel(sock)
+        self._channel = WorkerChannel(sock)
         self.folder = folder
         self.hides_files = False
         """Whether code in it sees no files but its own and those of the system."""
@@ -95,7 +92,7 @@ class SandboxWorker:
         self._ending: threading.Thread | None = None
 
     @classmethod
-    async def start(cls, setup: Setup) -> "SandboxWorker":
+    async def start(cls, setup: SandboxSetup) -> "SandboxWorker":
         """Start a sandbox, and wait until it takes requests.
 
         In the thread of the event loop, because bubblewrap ends when the thread that started it does.
@@ -116,17 +113,17 @@ class SandboxWorker:
         return worker
 
     @classmethod
-    def _launch(cls, setup: Setup) -> tuple["SandboxWorker", IO[bytes]]:
-        """The process, and the file that it writes its problems to."""
+    def _launch(cls, setup: SandboxSetup) -> tuple["SandboxWorker", IO[bytes]]:
+        """Start the process; return it, and the file that it writes its problems to."""
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if setup.isolation == "rlimits" else None
         problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
         with theirs, tempfile.TemporaryFile() as modules:
-            modules.write(_modules_for_inside())
+            modules.write(_compile_inside())
             modules.seek(0)
             process = subprocess.Popen(
                 _command(setup, theirs.fileno()),
-                env=_environment(_folders(setup, folder)[0]),
+                env=_environment(_list_folders(setup, folder)[0]),
                 cwd="/",
                 stdin=modules,
                 stdout=subprocess.DEVNULL,
@@ -144,7 +141,7 @@ class SandboxWorker:
     async def ask(
         self, request: Mapping[str, Any], timeout_s: float, task: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """The answer to a request. If there is none, or what ran left traces, the sandbox is not used again.
+        """Return the answer to a request. If there is none, or what ran left traces, the sandbox is not used again.
 
         `task` is what the sandbox must not know before the code of the request has run.
         """
@@ -171,24 +168,35 @@ class SandboxWorker:
             self._ending.join()
 
 
-def patience_for(timeout_s: float) -> float:
-    """How long to wait for the answer to a request with a time limit, before the sandbox itself is given up."""
+def compute_patience(timeout_s: float) -> float:
+    """Return how long to wait for the answer to a request with a time limit, before the sandbox itself is given up."""
     return timeout_s * (1 + MAX_EXTENSION) + CLEANING_TIMEOUT_S
 
 
-def _command(setup: Setup, fd: int) -> list[str]:
+def _command(setup: SandboxSetup, fd: int) -> list[str]:
     # Equal hashes in every run: programs whose output depends on the order of a set are at least the same each time.
     command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(fd)]
     if setup.isolation == "rlimits":
         return command
+    options = ["--as-pid-1"]
+    if os.geteuid() == 0:
+        # There is no need for a user namespace; the command keeps the right to become another user, and to kill what
+        # that user runs.
+        options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
+    else:
+        options += ["--unshare-user"]
+    folders = _list_folders(setup, None)
+    mounts = [word for path in folders for word in ("--size", str(setup.files_mib * MIB), "--tmpfs", path)]
+    mounts += ["--remount-ro", "/dev", "--remount-ro", "/"]
+    paths = _list_own_paths(setup)
     return [
-        *bubblewrap_prefix(setup.bubblewrap, _own_paths(setup), setup.files_mib * MIB, is_root=os.geteuid() == 0),
+        *bubblewrap_prefix(setup.bubblewrap, options, read_only_paths=paths, mounts=mounts, folder=folders[0]),
         *command,
     ]
 
 
 @functools.cache
-def _modules_for_inside() -> bytes:
+def _compile_inside() -> bytes:
     """Return what runs inside, compiled; without the path of this package, which is nobody's business there."""
     modules: dict[str, CodeType | None] = {}
     for name in itertools.accumulate(inside.__name__.split("."), "{}.{}".format):
@@ -200,14 +208,19 @@ def _modules_for_inside() -> bytes:
     return marshal.dumps(modules)
 
 
-def _own_paths(setup: Setup) -> list[str]:
-    """Where the interpreter is, which may be reported through a link, and what else can be imported."""
+def _list_own_paths(setup: SandboxSetup) -> list[str]:
+    """Return where the interpreter is, which may be reported through a link, and what else can be imported."""
     interpreter = [sys.base_prefix, sys.base_exec_prefix, str(Path(_PYTHON).parents[1])]
     return [path for path in dict.fromkeys([*interpreter, *setup.import_paths]) if os.path.exists(path)]
 
 
-def _folders(setup: Setup, folder: str | None) -> tuple[str, ...]:
-    return (folder,) if folder is not None else writable_folders(_own_paths(setup))
+def _list_folders(setup: SandboxSetup, folder: str | None) -> tuple[str, ...]:
+    """Return where code may write, beginning with its working folder."""
+    if folder is not None:
+        return (folder,)
+    # Not /tmp if something that is to be shown lies there.
+    in_tmp = any(Path(path).is_relative_to("/tmp") for path in _list_own_paths(setup))
+    return ("/workspace" if in_tmp else "/tmp"), "/dev/shm"
 
 
 def _environment(home: str) -> dict[str, str]:
@@ -215,18 +228,18 @@ def _environment(home: str) -> dict[str, str]:
     return {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 
 
-def _settings(setup: Setup, folder: str | None) -> dict[str, Any]:
+def _settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
     return {"rules": asdict(_rules(setup, folder)), "preload": setup.preload, "sys_path": setup.import_paths}
 
 
-def _rules(setup: Setup, folder: str | None) -> Rules:
-    uid = _unused_uid() if os.geteuid() == 0 else None
+def _rules(setup: SandboxSetup, folder: str | None) -> Rules:
+    uid = _find_unused_uid() if os.geteuid() == 0 else None
     return Rules(
         has_own_pids=setup.isolation == "bubblewrap",
         uid=uid,
-        other_tasks=0 if uid is not None else tasks_of(os.getuid()),
-        folders=_folders(setup, folder),
-        readable=(*_own_paths(setup), *system_paths(ETC_FILES)),
+        other_tasks=0 if uid is not None else count_tasks(os.getuid()),
+        folders=_list_folders(setup, folder),
+        readable=(*_list_own_paths(setup), *list_system_paths()),
         memory_bytes=setup.memory_mib * MIB,
         max_processes=setup.max_processes,
         max_file_bytes=setup.files_mib * MIB,
@@ -235,7 +248,7 @@ def _rules(setup: Setup, folder: str | None) -> Rules:
     )
 
 
-def _unused_uid() -> int:
+def _find_unused_uid() -> int:
     uid = _FIRST_UID + (os.getpid() % 100_000) * 1000 + next(_counter) % 1000
     with contextlib.suppress(OSError, ValueError), open("/proc/self/uid_map", encoding="ascii") as ranges:
         for line in ranges:
@@ -245,22 +258,21 @@ def _unused_uid() -> int:
     return _NOBODY
 
 
-def _end(process: "subprocess.Popen[bytes]", channel: Channel, folder: str | None) -> threading.Thread:
+def _end(process: "subprocess.Popen[bytes]", channel: WorkerChannel, folder: str | None) -> threading.Thread:
     """Hang up, upon which the sandbox kills what runs in it, removes its folder and ends; a thread waits for that."""
     channel.close()
-    waiting = threading.Thread(target=_see_it_end, args=(process, folder), name="end-of-sandbox", daemon=True)
+    waiting = threading.Thread(target=_wait_for_end, args=(process, folder), name="end-of-sandbox", daemon=True)
     waiting.start()
     return waiting
 
 
-def _see_it_end(process: "subprocess.Popen[bytes]", folder: str | None) -> None:
+def _wait_for_end(process: "subprocess.Popen[bytes]", folder: str | None) -> None:
     for insist in (process.terminate, process.kill):
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(END_PATIENCE_S)
             break
         insist()
     process.wait()
-    if folder is not None and os.path.exists(folder):
+    if folder is not None:
         with contextlib.suppress(OSError):
-            empty(folder)
-            os.rmdir(folder)
+            remove_folder(folder)

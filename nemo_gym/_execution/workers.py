@@ -1,15 +1,64 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded number of workers, lent one at a time, and a bounded queue for them. What a worker is, is not said here."""
+"""Worker processes: lend a bounded number of them, one caller at a time, with a bounded queue; and talk to one.
+
+What a worker does is not said here. Messages are eight bytes of length, then the content, over a stream socket; the
+other side is in scripts that run on their own (`cpu_template`, `inside`).
+"""
 
 import asyncio
+import contextlib
+import socket
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
-from nemo_gym._execution.errors import PoolClosed, PoolFull
+from nemo_gym.errors import GymError, RolloutFailure
+
+_LENGTH = struct.Struct(">Q")
 
 
-class Worker(Protocol):
+class PoolFull(GymError):
+    """So much work is waiting already that more of it is refused."""
+
+    def __init__(self, what: str, max_queue: int) -> None:
+        super().__init__(what, max_queue)
+        self.what, self.max_queue = what, max_queue
+
+    def __str__(self) -> str:
+        return (
+            f"{self.what}: {self.max_queue} calls are waiting for a worker already.\n"
+            "hint: send fewer at a time, or allow more workers or a longer queue"
+        )
+
+
+class PoolClosed(GymError):
+    """The pool was closed while, or before, it was used."""
+
+
+class WorkerDied(GymError):
+    """A worker process ended without an answer: it crashed, was killed, or ran out of memory."""
+
+
+class SandboxUnavailable(GymError):
+    """No sandbox for untrusted code can be started on this machine."""
+
+
+class SandboxLost(RolloutFailure):
+    """The sandboxes around a piece of code ended from outside, so nothing is known about the code."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(
+            "sandbox_lost",
+            f"model-written code could not be run to its end: {cause}.\n"
+            "hint: see what ends processes on this machine (the kernel log says if memory ran out), let fewer programs "
+            "run at a time, and play the rollout again with `--resume`",
+            True,
+        )
+        self.args = (cause,)
+
+
+class LentWorker(Protocol):
     """What a slot holds."""
 
     @property
@@ -20,7 +69,7 @@ class Worker(Protocol):
         """Kill it and let go of all it holds; may be called twice."""
 
 
-W = TypeVar("W", bound=Worker)
+W = TypeVar("W", bound=LentWorker)
 
 
 class Slots(Generic[W]):
@@ -41,10 +90,10 @@ class Slots(Generic[W]):
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[W]:
-        """A worker for the caller alone, started if none is idle."""
-        await self._queue()
+        """Lend a worker to the caller alone; it is started if none is idle."""
+        await self._wait_for_turn()
         try:
-            worker = self._idle_one() or await self._new_one()
+            worker = self._pop_idle() or await self._start_worker()
             self._lent.add(worker)
             try:
                 yield worker
@@ -56,11 +105,11 @@ class Slots(Generic[W]):
     async def start(self, count: int) -> None:
         """Have `count` workers ready before they are needed."""
         missing = min(count, self._size) - len(self._idle) - len(self._lent)
-        for worker in await asyncio.gather(*(self._new_one() for _ in range(missing))):
+        for worker in await asyncio.gather(*(self._start_worker() for _ in range(missing))):
             self._take_back(worker)
 
     def end(self) -> list[W]:
-        """End all workers and give them back; whoever has one finds it gone."""
+        """End all workers and return them; whoever has one finds it gone."""
         self._is_closed = True
         workers = [*self._idle, *self._lent]
         for worker in workers:
@@ -68,7 +117,7 @@ class Slots(Generic[W]):
         self._idle.clear()
         return workers
 
-    def _idle_one(self) -> W | None:
+    def _pop_idle(self) -> W | None:
         while self._idle:
             worker = self._idle.pop()
             if worker.is_usable:
@@ -76,23 +125,24 @@ class Slots(Generic[W]):
             worker.end()  # it died while it was idle
         return None
 
-    async def _new_one(self) -> W:
+    async def _start_worker(self) -> W:
         starting = asyncio.ensure_future(self._start())
         try:
             worker = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(self._keep)  # half-started workers cannot be stopped, so it is for another call
+            # A half-started worker cannot be stopped, so it is for another call.
+            starting.add_done_callback(self._keep_started)
             raise
         if self._is_closed:
             worker.end()  # whoever closed the pool did not know of it yet
         self._refuse_if_closed()
         return worker
 
-    def _keep(self, starting: "asyncio.Future[W]") -> None:
+    def _keep_started(self, starting: "asyncio.Future[W]") -> None:
         if not starting.cancelled() and starting.exception() is None:
             self._take_back(starting.result())
 
-    async def _queue(self) -> None:
+    async def _wait_for_turn(self) -> None:
         self._refuse_if_closed()
         if self._free.locked() and self._waiting >= self._max_queue:
             raise PoolFull(self._what, self._max_queue)
@@ -118,3 +168,78 @@ class Slots(Generic[W]):
             self._idle.append(worker)
         else:
             worker.end()
+
+
+class WorkerChannel:
+    """Our end of the socket to a worker: a question at a time, and its answer."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self._sock = sock
+        self._is_asking = self._is_closed = False
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether the other side is there and has nothing to say."""
+        if self._is_closed:
+            return False
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    async def ask(self, *questions: bytes) -> bytes:
+        """Return the one answer to questions; EOFError or OSError if the other side is gone, or this one is closed."""
+        self._is_asking = True
+        try:
+            for question in questions:
+                await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
+            (length,) = _LENGTH.unpack(await _receive_exactly(self._sock, _LENGTH.size))
+            return await _receive_exactly(self._sock, length)
+        finally:
+            self._is_asking = False
+            if self._is_closed:
+                self._sock.close()
+
+    def close(self) -> None:
+        """Hang up; whoever waits for an answer learns of it."""
+        self._is_closed = True
+        if self._is_asking:
+            # An event loop that waits for a socket never hears that it was closed, but it hears this.
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+        else:
+            self._sock.close()
+
+
+async def _receive_exactly(sock: socket.socket, size: int) -> bytes:
+    loop = asyncio.get_running_loop()
+    buffer = bytearray(size)
+    view, filled = memoryview(buffer), 0
+    while filled < size:
+        try:
+            count = await loop.sock_recv_into(sock, view[filled:])
+        except ConnectionError as error:
+            raise EOFError(str(error)) from error
+        if count == 0:
+            raise EOFError(f"the stream ended after {filled} of {size} bytes")
+        filled += count
+    return bytes(buffer)
+
+
+def close_with_app(app: Any, close: Callable[[], Awaitable[None]]) -> None:
+    """Await `close` when `app` (FastAPI, Starlette) shuts down, after what it does at shutdown anyway."""
+    inner = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(of: Any) -> AsyncIterator[Any]:
+        try:
+            async with inner(of) as state:
+                yield state
+        finally:
+            await close()
+
+    app.router.lifespan_context = lifespan

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from nemo_gym._execution.inside import syscall_filter
+from nemo_gym._execution.inside import kernel_rules
 from nemo_gym.sandbox import AsyncSandbox, SandboxCreateError, SandboxSpec
 
 LANDLOCK_CREATE_RULESET = 444
@@ -48,9 +48,9 @@ WORK = {
 
 
 def forget_landlock() -> None:
-    missing = syscall_filter._of_call(LANDLOCK_CREATE_RULESET, [syscall_filter._refuse(errno.ENOSYS)])
-    code = b"".join([syscall_filter._step(syscall_filter._LOAD, 0), *missing, syscall_filter._allow])
-    program = syscall_filter._Program(len(code) // 8, code)
+    missing = kernel_rules._for_call(LANDLOCK_CREATE_RULESET, [kernel_rules._refuse(errno.ENOSYS)])
+    code = b"".join([kernel_rules._step(kernel_rules._LOAD, 0), *missing, kernel_rules._ACCEPT])
+    program = kernel_rules._Program(len(code) // 8, code)
     libc = ctypes.CDLL(None)
     assert libc.prctl(38, 1, 0, 0, 0) == 0
     assert libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0

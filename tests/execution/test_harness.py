@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._execution.inside.plain_values import PlainValues
+from nemo_gym._execution.inside.remote_objects import PlainValues
 from nemo_gym.code_execution import Harness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -5,8 +5,7 @@ import asyncio
 
 import pytest
 
-from nemo_gym._execution.errors import PoolClosed, PoolFull
-from nemo_gym._execution.workers import Slots
+from nemo_gym._execution.workers import PoolClosed, PoolFull, Slots
 
 
 class Worker:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The limits that a piece of untrusted code runs under, and how all of it is found, weighed, stopped and killed."""
+"""The rules that a piece of untrusted code runs under, and how all traces of it are found and removed."""
 
 import contextlib
 import ctypes
@@ -10,24 +10,16 @@ import signal
 import time
 from dataclasses import dataclass
 
-from nemo_gym._execution.inside.file_rules import FileRules, make_rules
-from nemo_gym._execution.inside.kernel_rules import (
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_DUMPABLE,
-    PR_SET_NO_NEW_PRIVS,
-    PR_SET_PDEATHSIG,
-    become,
-    limit,
-    prctl,
-    seal,
-)
+from nemo_gym._execution.inside import kernel_rules
+from nemo_gym._execution.inside.kernel_rules import PR_SET_DUMPABLE, FileRules, limit, prctl
 from nemo_gym._execution.inside.process_tree import (
     descendants,
-    proportional_bytes,
+    find_excess,
+    kill_descendants,
+    reap_all,
     resident_bytes,
     send_signal,
 )
-from nemo_gym._execution.inside.syscall_filter import prepare_filter
 
 KILL_PATIENCE_S = 5.0
 WIPE_PATIENCE_S = 5.0
@@ -60,8 +52,8 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """What the trusted process has ready for its children."""
+class Baseline:
+    """What the trusted process has ready for its children, and how it was before the first of them."""
 
     file_rules: FileRules | None
     """Where bubblewrap does not hide files: the kernel's rules for them, if it knows any."""
@@ -71,48 +63,40 @@ class Prepared:
     """Its own limits and priority, with which every child begins."""
 
 
-def prepare(rules: Rules) -> Prepared:
-    """In the trusted process: be out of reach of its children, and adopt what they leave behind."""
+def prepare(rules: Rules) -> Baseline:
+    """In the trusted process: get out of reach of its children, and be ready to adopt what they leave behind."""
     if rules.has_own_pids and os.getpid() != 1:
         raise SystemExit("not the first process of a PID namespace: killing all processes would go too far")
-    adopt_orphans()
-    prctl(PR_SET_DUMPABLE, 0)  # so that nobody with our user's rights looks into our memory
+    kernel_rules.guard_against_children()
     _open_folders(rules)
-    prepare_filter()
-    file_rules = None if rules.has_own_pids else make_rules(rules.readable, rules.folders)
-    return Prepared(file_rules, resident_bytes(os.getpid()), _own_limits())
+    kernel_rules.prepare_filter()
+    file_rules = None if rules.has_own_pids else kernel_rules.make_file_rules(rules.readable, rules.folders)
+    return Baseline(file_rules, resident_bytes(os.getpid()), _read_own_limits())
 
 
-def adopt_orphans() -> None:
-    """Become the parent of every process below this one that loses its own, so that none is lost sight of."""
-    prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def is_unchanged(prepared: Prepared) -> bool:
+def is_unchanged(baseline: Baseline) -> bool:
     """Whether the trusted process still has its own limits and priority; the kernel lets its user take them away."""
-    return _own_limits() == prepared.own_limits
+    return _read_own_limits() == baseline.own_limits
 
 
-def confine(rules: Rules, prepared: Prepared) -> None:
-    """In a new child: take the limits on and give rights up, for good."""
-    limit(resource.RLIMIT_CORE, 0)
+def confine(rules: Rules, baseline: Baseline) -> None:
+    """In a new child: take limits on and give rights up, for good."""
     limit(resource.RLIMIT_MSGQUEUE, 0)
-    limit(resource.RLIMIT_FSIZE, rules.max_file_bytes)
     limit(resource.RLIMIT_NOFILE, rules.max_open_files)
-    # Not the address space: runtimes reserve far more of that than they ever use. This counts writable memory.
-    limit(resource.RLIMIT_DATA, rules.memory_bytes)
-    limit(resource.RLIMIT_NPROC, rules.other_tasks + rules.max_processes)
-    become(rules.uid, rules.uid)
-    # After the change of user, which undoes both.
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    kernel_rules.confine(
+        rules.uid,
+        rules.uid,
+        memory_bytes=rules.memory_bytes,
+        max_tasks=rules.other_tasks + rules.max_processes,
+        max_file_bytes=rules.max_file_bytes,
+    )
     prctl(PR_SET_DUMPABLE, 1)
-    prctl(PR_SET_NO_NEW_PRIVS, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
         score.write(b"1000")  # should the machine run out of memory, this is what may go
     for number in RESTORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    seal(prepared.file_rules, has_own_pids=rules.has_own_pids)
+    kernel_rules.seal(baseline.file_rules, has_own_pids=rules.has_own_pids)
 
 
 def hide_from_others() -> None:
@@ -122,10 +106,12 @@ def hide_from_others() -> None:
 
 def kill_all(rules: Rules) -> bool:
     """Kill and collect every process of the code; False if some are left."""
+    if not rules.has_own_pids:
+        return kill_descendants(KILL_PATIENCE_S) == 0
     give_up = time.monotonic() + KILL_PATIENCE_S
     while time.monotonic() < give_up:
         signal_all(rules, signal.SIGKILL)
-        if _reap_all():
+        if reap_all():
             return True
         time.sleep(0.001)
     return False
@@ -137,27 +123,23 @@ def signal_all(rules: Rules, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(-1, number)
         return
-    if number == signal.SIGKILL:
-        _stop_all(rules)  # so that nothing forks while we look
-    for pid in processes(rules):
+    for pid in find_processes(rules):
         send_signal(pid, number)
 
 
-def exceeded(rules: Rules, prepared: Prepared) -> str | None:
-    """Which limit all processes of the code together have passed, if any."""
-    pids = processes(rules)
-    if len(pids) > rules.max_processes:
-        return "killed"
-    # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
-    allowed = rules.memory_bytes
-    own = sum(max(resident_bytes(pid) - prepared.resident_bytes, 0) for pid in pids)
-    if own > allowed and sum(map(proportional_bytes, pids)) > allowed:
-        return "memory"
-    return None
+def find_exceeded_limit(rules: Rules, baseline: Baseline) -> str | None:
+    """Return how a run ends for what all processes of the code together use, if it must end for that."""
+    excess = find_excess(
+        find_processes(rules),
+        max_processes=rules.max_processes,
+        memory_bytes=rules.memory_bytes,
+        shared_bytes=baseline.resident_bytes,
+    )
+    return "killed" if excess == "processes" else excess
 
 
-def waited_s(pid: int) -> float:
-    """How long a process was ready to run while others had the processors."""
+def measure_waiting(pid: int) -> float:
+    """Return for how many seconds a process was ready to run while others had the processors."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as schedstat:
             return int(schedstat.read().split()[1]) / 1e9
@@ -174,10 +156,10 @@ def wipe(rules: Rules) -> bool:
     if wiper == 0:
         # As the user who owns the files: without rights over others', we could not remove them ourselves.
         try:
-            become(rules.uid, rules.uid)
+            kernel_rules.become(rules.uid, rules.uid)
             signal.alarm(int(WIPE_PATIENCE_S))
             for folder in rules.folders:
-                empty(folder)
+                empty_folder(folder)
         finally:
             os._exit(0)
     os.waitpid(wiper, 0)
@@ -185,13 +167,20 @@ def wipe(rules: Rules) -> bool:
 
 
 def remove_folders(rules: Rules) -> None:
-    """At the end: leave nothing of the folders, unless they are in memory and go by themselves."""
+    """At the end: remove the folders, unless they are in memory and go by themselves."""
     if not rules.has_own_pids and wipe(rules):
         for folder in rules.folders:
             os.rmdir(folder)
 
 
-def empty(folder: str) -> None:
+def remove_folder(folder: str) -> None:
+    """Remove a folder in which untrusted code may have written, if it is still there."""
+    with contextlib.suppress(FileNotFoundError):
+        empty_folder(folder)
+        os.rmdir(folder)
+
+
+def empty_folder(folder: str) -> None:
     """Remove all that is in a folder, however deep, and whatever rights were taken away."""
     numbers = itertools.count()
     while entries := list(os.scandir(folder)):
@@ -208,8 +197,8 @@ def empty(folder: str) -> None:
             os.rmdir(entry.path)
 
 
-def processes(rules: Rules) -> list[int]:
-    """Every process of the code."""
+def find_processes(rules: Rules) -> list[int]:
+    """Return every process of the code."""
     me = os.getpid()
     if rules.has_own_pids:
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != me]
@@ -228,27 +217,8 @@ def _open_folders(rules: Rules) -> None:
             os.chmod(folder, 0o700)
 
 
-def _own_limits() -> tuple[object, ...]:
+def _read_own_limits() -> tuple[object, ...]:
     limits = tuple(resource.getrlimit(kind) for kind in range(_RLIMIT_KINDS))
     io_priority = _libc.syscall(_IOPRIO_GET.get(os.uname().machine, -1), _IOPRIO_WHO_PROCESS, 0)
     priority = os.getpriority(os.PRIO_PROCESS, 0), io_priority
     return (*limits, *priority, os.sched_getscheduler(0), frozenset(os.sched_getaffinity(0)))
-
-
-def _reap_all() -> bool:
-    """Collect all that has ended; True if there is nothing left that could end."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0] != 0:
-            pass
-    except ChildProcessError:
-        return True
-    return False
-
-
-def _stop_all(rules: Rules) -> None:
-    stopped: set[int] = set()
-    give_up = time.monotonic() + KILL_PATIENCE_S
-    while (running := set(processes(rules)) - stopped) and time.monotonic() < give_up:
-        for pid in running:
-            send_signal(pid, signal.SIGSTOP)
-        stopped |= running

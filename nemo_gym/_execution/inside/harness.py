@@ -48,7 +48,7 @@ def choose_tested(
     `abs` is taken only if there is nothing else that could be tested.
     """
     if entry_points is None:
-        used = sorted(_names_in(code).intersection(defined))
+        used = sorted(_collect_names(code).intersection(defined))
         return [name for name in used if name not in trusted] or used
     missing = [name for name in entry_points if name not in defined]
     if missing:
@@ -56,9 +56,9 @@ def choose_tested(
     return list(entry_points)
 
 
-def _names_in(code: CodeType) -> set[str]:
+def _collect_names(code: CodeType) -> set[str]:
     names = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
-            names |= _names_in(constant)
+            names |= _collect_names(constant)
     return names

@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trusted part of a child uses after untrusted code ran in its process: copies that no assignment reaches.
+"""What our part of a child uses after untrusted code ran in its process: builtins, JSON and messages.
 
-A program that replaces `builtins.len` or `json.dumps` changes them for itself only.
+They are copies that no assignment reaches: a program that replaces `builtins.len`, `json.dumps` or `os.read` changes
+them for itself only. A message is eight bytes of length, then its content.
 """
 
 import builtins
 import importlib.util
+import os
+import struct
 from types import ModuleType
 from typing import Any
 
 BUILTINS: dict[str, Any] = dict(vars(builtins))
+__builtins__ = BUILTINS  # type: ignore[assignment]
+
+MAX_MESSAGE_BYTES = 1 << 30
+CHUNK_BYTES = 1 << 20
+LENGTH = struct.Struct(">Q")
+_read, _write = os.read, os.write
 
 
 def _load_again(name: str) -> ModuleType:
@@ -25,3 +34,33 @@ def _load_again(name: str) -> ModuleType:
 
 encode_json = _load_again("json.encoder").JSONEncoder().encode
 decode_json = _load_again("json.decoder").JSONDecoder().decode
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of `data`."""
+    view = memoryview(data)
+    while view:
+        view = view[_write(fd, view) :]
+
+
+def send_message(fd: int, message: bytes) -> None:
+    """Send a message over a stream."""
+    write_all(fd, LENGTH.pack(len(message)) + message)
+
+
+def receive_message(fd: int) -> bytes:
+    """Return the next message; EOFError if the other side is gone, or sends what cannot be one."""
+    (size,) = LENGTH.unpack(_read_exactly(fd, LENGTH.size))
+    if size > MAX_MESSAGE_BYTES:
+        raise EOFError  # what follows cannot be told apart
+    return _read_exactly(fd, size)
+
+
+def _read_exactly(fd: int, size: int) -> bytes:
+    data = bytearray()
+    while len(data) < size:
+        piece = _read(fd, min(size - len(data), CHUNK_BYTES))
+        if not piece:
+            raise EOFError
+        data += piece
+    return bytes(data)

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes below one, what they weigh, and signals to them."""
+"""The processes below one: find them, weigh them, and kill them all."""
 
 import contextlib
 import os
 import signal
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
+from typing import Literal
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -13,12 +15,60 @@ def descendants(pid: int) -> list[int]:
     """Return every process below `pid`."""
     found: list[int] = []
     parents = [pid]
-    children_of = _children if os.path.exists("/proc/thread-self/children") else _scan()
+    children_of = _read_children if os.path.exists("/proc/thread-self/children") else _scan_parents()
     while parents:
         children = children_of(parents.pop())
         found += children
         parents += children
     return found
+
+
+def find_excess(
+    pids: Collection[int], *, max_processes: int, memory_bytes: int, shared_bytes: int = 0
+) -> Literal["processes", "memory"] | None:
+    """Return what all `pids` together have too much of, if anything.
+
+    `shared_bytes` is what each of them had in memory from the start, as a copy that costs nothing.
+    """
+    if len(pids) > max_processes:
+        return "processes"
+    # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
+    own = sum(max(resident_bytes(pid) - shared_bytes, 0) for pid in pids)
+    if own > memory_bytes and sum(map(_proportional_bytes, pids)) > memory_bytes:
+        return "memory"
+    return None
+
+
+def kill_descendants(patience_s: float) -> int:
+    """Kill and collect every process below this one, which must be a subreaper; return how many are left."""
+    give_up = time.monotonic() + patience_s
+    while True:
+        _stop_descendants(give_up)  # so that nothing forks while we look
+        for pid in descendants(os.getpid()):
+            send_signal(pid, signal.SIGKILL)
+        if reap_all():
+            return 0
+        if time.monotonic() >= give_up:
+            return len(descendants(os.getpid()))
+        time.sleep(0.001)
+
+
+def reap_all() -> bool:
+    """Collect all that has ended; True if there is nothing left that could end."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        return True
+    return False
+
+
+def _stop_descendants(give_up: float) -> None:
+    stopped: set[int] = set()
+    while (running := set(descendants(os.getpid())) - stopped) and time.monotonic() < give_up:
+        for pid in running:
+            send_signal(pid, signal.SIGSTOP)
+        stopped |= running
 
 
 def resident_bytes(pid: int) -> int:
@@ -30,7 +80,7 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def proportional_bytes(pid: int) -> int:
+def _proportional_bytes(pid: int) -> int:
     """Return the memory of a process with shared pages divided among those that share them."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
@@ -39,7 +89,7 @@ def proportional_bytes(pid: int) -> int:
         return resident_bytes(pid)
 
 
-def tasks_of(uid: int) -> int:
+def count_tasks(uid: int) -> int:
     """Count the processes and threads of a user."""
     count = 0
     for entry in os.listdir("/proc"):
@@ -56,7 +106,7 @@ def send_signal(pid: int, number: signal.Signals) -> None:
         os.kill(pid, number)
 
 
-def _children(pid: int) -> list[int]:
+def _read_children(pid: int) -> list[int]:
     children: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -65,8 +115,8 @@ def _children(pid: int) -> list[int]:
     return children
 
 
-def _scan() -> Callable[[int], list[int]]:
-    """The same from a table of all processes, for kernels that do not list the children of one."""
+def _scan_parents() -> Callable[[int], list[int]]:
+    """Return the same from a table of all processes, for kernels that do not list the children of one."""
     by_parent: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

@@ -13,7 +13,6 @@ import contextlib
 import io
 import linecache
 import os
-import struct
 import sys
 import threading
 import traceback
@@ -23,7 +22,13 @@ from typing import Any
 
 from nemo_gym._execution.inside import harness, remote_objects
 from nemo_gym._execution.inside.containment import hide_from_others
-from nemo_gym._execution.inside.private_copies import BUILTINS, decode_json, encode_json
+from nemo_gym._execution.inside.private_copies import (
+    BUILTINS,
+    decode_json,
+    encode_json,
+    receive_message,
+    write_all,
+)
 
 # The functions below keep to these, whatever the code puts in their place.
 __builtins__ = BUILTINS  # type: ignore[assignment]
@@ -33,10 +38,9 @@ PROGRAM_MODULE = "solution"
 MEMORY_STATUS = 2
 FILE_NAME = "main.py"
 MAX_VALUE_CHARS = 20_000
-LENGTH = struct.Struct(">Q")
 
 # Kept here because the code may put others in their place.
-_exit, _write, _read, _getpid = os._exit, os.write, os.read, os.getpid
+_exit, _getpid = os._exit, os.getpid
 _TRACERS = (sys.settrace, sys.setprofile)
 
 
@@ -51,7 +55,7 @@ def become_program(request: dict[str, Any], key: str) -> None:
         elif request["op"] == "run":
             names = _new_module("__main__")
             exec(request["prelude"], names)
-            status = _finish(_guarded(lambda: _execute(request["source"], names)))
+            status = _finish(_run_guarded(lambda: _execute(request["source"], names)))
         elif request["op"] == "test":
             status = _test_program_apart(request["prelude"], key)
         else:
@@ -72,7 +76,7 @@ def _call_program(request: dict[str, Any], key: str) -> int:
     serves = request["op"] == "serve"
     if serves:
         remote_objects.wait_for_start(REPORT_FD)
-    status = _guarded(lambda: _execute_to_its_end(request["source"], names), reports=not serves)
+    status = _run_guarded(lambda: _execute_to_its_end(request["source"], names), reports=not serves)
     if _getpid() != own_pid:
         return status  # a fork that the program made
     own = {name: value for name, value in names.items() if value is not given.get(name)}
@@ -82,7 +86,7 @@ def _call_program(request: dict[str, Any], key: str) -> int:
         remote_objects.say_failed(REPORT_FD, for_memory=status == MEMORY_STATUS)
     elif status == 0:
         task = _receive_task(key)
-        status = _guarded(lambda: _answer(key, task, _perform(task, given, own, names)))
+        status = _run_guarded(lambda: _answer(key, task, _perform(task, given, own, names)))
     return _finish(status)
 
 
@@ -114,13 +118,13 @@ def _test_program_apart(prelude: str, key: str) -> int:
         task = _receive_task(key)
         _answer(key, task, harness.run(PROGRAM_MODULE, task, names, program, program.share_classes))
 
-    return _guarded(test)
+    return _run_guarded(test)
 
 
 def _receive_task(key: str) -> dict[str, Any]:
     """Say that the program came to its end, and return what to do with it."""
     _report({"ran": key})
-    task: dict[str, Any] = decode_json(_receive().decode())
+    task: dict[str, Any] = decode_json(receive_message(REPORT_FD).decode())
     return task
 
 
@@ -155,11 +159,14 @@ def _run_cells() -> None:
     names = _new_module("__main__")
     own_pid = os.getpid()
     while True:
-        source = _receive().decode()
+        try:
+            source = receive_message(REPORT_FD).decode()
+        except EOFError:
+            return
         value: list[str] = []
-        status = _guarded(lambda source=source, value=value: _run_cell(source, names, value))  # type: ignore[misc]
+        status = _run_guarded(lambda source=source, value=value: _run_cell(source, names, value))  # type: ignore[misc]
         for stream in (sys.stdout, sys.stderr):
-            _guarded(stream.flush)
+            _run_guarded(stream.flush)
         if _getpid() != own_pid:
             _exit(status)  # a fork that the cell made, and that came to its end
         _report({"status": status, "value": value[0] if value else None})
@@ -177,12 +184,12 @@ def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
             value.append(repr(result)[:MAX_VALUE_CHARS])
 
 
-def _guarded(action: Callable[[], None], *, reports: bool = True) -> int:
+def _run_guarded(action: Callable[[], None], *, reports: bool = True) -> int:
     """Run code; whatever it raises is printed as Python would, and becomes an exit status."""
     try:
         action()
     except SystemExit as ending:
-        return _status_of(ending)
+        return _read_exit_status(ending)
     except BaseException as error:
         if isinstance(error, MemoryError) and reports:
             _report({"memory": True})
@@ -191,26 +198,26 @@ def _guarded(action: Callable[[], None], *, reports: bool = True) -> int:
     return 0
 
 
-def _status_of(ending: SystemExit) -> int:
+def _read_exit_status(ending: SystemExit) -> int:
     if ending.code is None:
         return 0
     if isinstance(ending.code, int):
         return ending.code & 0xFF
-    _write(2, f"{ending.code}\n".encode(errors="backslashreplace"))
+    write_all(2, f"{ending.code}\n".encode(errors="backslashreplace"))
     return 1
 
 
 def _print_error(error: BaseException) -> None:
     try:
-        shown = "".join(traceback.format_exception(type(error), error, _frames_of_the_code(error.__traceback__)))
+        shown = "".join(traceback.format_exception(type(error), error, _skip_own_frames(error.__traceback__)))
     except Exception:  # an error whose text cannot be made, or no memory left to make it in
         shown = f"{type(error).__name__}\n"
     with contextlib.suppress(Exception):  # the code may have closed it, or put anything in its place
         sys.stderr.flush()
-    _write(2, shown.encode(errors="backslashreplace"))
+    write_all(2, shown.encode(errors="backslashreplace"))
 
 
-def _frames_of_the_code(trace: TracebackType | None) -> TracebackType | None:
+def _skip_own_frames(trace: TracebackType | None) -> TracebackType | None:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return trace
@@ -218,11 +225,11 @@ def _frames_of_the_code(trace: TracebackType | None) -> TracebackType | None:
 
 def _finish(status: int) -> int:
     """Wait for the code's threads and run what it wanted at its end, as an interpreter would."""
-    status = _guarded(threading._shutdown) or status  # type: ignore[attr-defined]
-    status = _guarded(atexit._run_exitfuncs) or status
+    status = _run_guarded(threading._shutdown) or status  # type: ignore[attr-defined]
+    status = _run_guarded(atexit._run_exitfuncs) or status
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         if stream is not None and not stream.closed:
-            status = _guarded(stream.flush) or status
+            status = _run_guarded(stream.flush) or status
     return status
 
 
@@ -259,21 +266,4 @@ def _remember(source: str) -> None:
 
 
 def _report(report: dict[str, Any]) -> None:
-    data = encode_json(report).encode() + b"\n"
-    while data:
-        data = data[_write(REPORT_FD, data) :]
-
-
-def _receive() -> bytes:
-    (size,) = LENGTH.unpack(_exactly(LENGTH.size))
-    return _exactly(size)
-
-
-def _exactly(size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        piece = _read(REPORT_FD, size - len(data))
-        if not piece:
-            _exit(0)
-        data += piece
-    return data
+    write_all(REPORT_FD, encode_json(report).encode() + b"\n")

@@ -3,19 +3,151 @@
 
 Plain values pass as copies, and so do objects of classes that the task gives to both sides. Of anything else the tests
 get a `RemoteObject`, which they can call, ask for attributes and hand back; it equals nothing but itself.
+
+The two processes do not trust each other: what comes out of a message is made here, of known types. Of each type there
+is a pair of functions: its parts, and the value from them. A list stands for itself; whatever else JSON has no word for
+is an object with one key, the name of its type.
 """
 
 import contextlib
-import os
-import struct
+import json
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
-from nemo_gym._execution.inside.plain_values import PlainValues
-from nemo_gym._execution.inside.private_copies import BUILTINS
+from nemo_gym._execution.inside.private_copies import BUILTINS, receive_message, send_message
 
-LENGTH = struct.Struct(">Q")
-MAX_MESSAGE_BYTES = 1 << 30
+Convert = Callable[[Any], Any]
+_LONG = 1 << 63
+_BASES: tuple[tuple[type, Convert], ...] = (
+    (str, lambda value: str.__getnewargs__(value)[0]),
+    (int, lambda value: int.__getnewargs__(value)[0]),
+    (float, lambda value: float.__getnewargs__(value)[0]),
+    (dict, lambda value: dict(dict.items(value))),
+    (list, lambda value: [*list.__iter__(value)]),
+    (tuple, lambda value: (*tuple.__iter__(value),)),
+    (set, lambda value: {*set.__iter__(value)}),
+    (frozenset, lambda value: frozenset(frozenset.__iter__(value))),
+)
+
+
+def _make_encoders(inner: Convert) -> dict[type, tuple[str, Convert]]:
+    """Return what turns values of each type into JSON; `inner` is for what they hold."""
+
+    def items(value: Any) -> list[Any]:
+        return [inner(one) for one in value]
+
+    def pairs(value: Any) -> list[Any]:
+        return [[inner(key), inner(one)] for key, one in dict.items(value)]
+
+    return {
+        int: ("int", hex),
+        tuple: ("tuple", items),
+        dict: ("dict", pairs),
+        OrderedDict: ("OrderedDict", pairs),
+        Counter: ("Counter", pairs),
+        set: ("set", items),
+        frozenset: ("frozenset", items),
+        deque: ("deque", lambda value: [items(value), value.maxlen]),
+        bytes: ("bytes", bytes.hex),
+        bytearray: ("bytearray", bytearray.hex),
+        complex: ("complex", lambda value: [value.real, value.imag]),
+        range: ("range", lambda value: [value.start, value.stop, value.step]),
+        Decimal: ("Decimal", str),
+        Fraction: ("Fraction", str),
+        datetime: ("datetime", datetime.isoformat),
+        date: ("date", date.isoformat),
+        time: ("time", time.isoformat),
+        timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
+    }
+
+
+def _make_decoders(inner: Convert) -> dict[str, Convert]:
+    """Return what turns JSON into a value again, by the name of its type."""
+
+    def items(parts: Any) -> Iterator[Any]:
+        return (inner(part) for part in parts)
+
+    def pairs(parts: Any) -> list[tuple[Any, Any]]:
+        return [(inner(key), inner(part)) for key, part in parts]
+
+    return {
+        "int": lambda text: int(text, 16),
+        "tuple": lambda parts: tuple(items(parts)),
+        "dict": lambda parts: dict(pairs(parts)),
+        "OrderedDict": lambda parts: OrderedDict(pairs(parts)),
+        "Counter": lambda parts: Counter(dict(pairs(parts))),
+        "set": lambda parts: set(items(parts)),
+        "frozenset": lambda parts: frozenset(items(parts)),
+        "deque": lambda parts: deque(items(parts[0]), parts[1]),
+        "iterator": lambda parts: iter([*items(parts)]),
+        "bytes": bytes.fromhex,
+        "bytearray": bytearray.fromhex,
+        "complex": lambda parts: complex(*parts),
+        "range": lambda parts: range(*parts),
+        "Decimal": Decimal,
+        "Fraction": Fraction,
+        "datetime": datetime.fromisoformat,
+        "date": date.fromisoformat,
+        "time": time.fromisoformat,
+        "timedelta": lambda parts: timedelta(*parts),
+    }
+
+
+class PlainValues:
+    """Encodes and decodes values. Objects of the classes in `shared` pass by name and attributes.
+
+    `refer` returns a number for a value that cannot pass (or raises), and `resolve` what a number stands for.
+    """
+
+    def __init__(self, shared: Mapping[str, type], refer: Callable[[Any], int], resolve: Callable[[int], Any]) -> None:
+        self._shared, self._refer, self._resolve = shared, refer, resolve
+        self._encoders = _make_encoders(self._encode)
+        self._decoders = {**_make_decoders(self._decode), "object": self._new_object, "remote": resolve}
+
+    def encode(self, value: Any) -> bytes:
+        """Return the value as JSON."""
+        return json.dumps(self._encode(value)).encode()
+
+    def decode(self, data: bytes) -> Any:
+        """Return the value that `data` stands for."""
+        return self._decode(json.loads(data))
+
+    def _encode(self, value: Any) -> Any:
+        kind = type(value)
+        if value is None or kind in (bool, str, float) or (kind is int and -_LONG < value < _LONG):
+            return value
+        if kind is list:
+            return [self._encode(one) for one in value]
+        if kind in self._encoders:
+            name, convert = self._encoders[kind]
+            return {name: convert(value)}
+        if self._shared.get(kind.__name__) is kind:
+            return {"object": [kind.__name__, [[name, self._encode(one)] for name, one in vars(value).items()]]}
+        if isinstance(value, Iterator):
+            return {"iterator": [self._encode(one) for one in value]}
+        # Subclasses pass as what they are derived from, which they equal, unless they were made to deceive.
+        for base, copy in _BASES:
+            if isinstance(value, base):
+                return self._encode(copy(value))
+        return {"remote": self._refer(value)}
+
+    def _decode(self, said: Any) -> Any:
+        if isinstance(said, list):
+            return [self._decode(one) for one in said]
+        if isinstance(said, dict):
+            ((name, parts),) = said.items()
+            return self._decoders[name](parts)
+        return said
+
+    def _new_object(self, parts: Any) -> Any:
+        name, attributes = parts
+        made: Any = object.__new__(self._shared[name])
+        vars(made).update((name, self._decode(one)) for name, one in attributes)
+        return made
 
 
 def classes_in(names: Mapping[str, Any], module_name: str) -> dict[str, type]:
@@ -25,17 +157,17 @@ def classes_in(names: Mapping[str, Any], module_name: str) -> dict[str, type]:
 
 def let_start(fd: int) -> None:
     """In the process of the tests: say that it is out of reach, so that the program may run."""
-    _send(fd, b"")
+    send_message(fd, b"")
 
 
 def wait_for_start(fd: int) -> None:
     """In the process of the program: wait until the tests are out of its reach."""
-    _receive(fd)
+    receive_message(fd)
 
 
 def say_failed(fd: int, *, for_memory: bool = False) -> None:
     """In the process of the program: say that it failed, and has said why."""
-    _send(fd, PlainValues({}, id, id).encode(["failed", for_memory]))
+    send_message(fd, PlainValues({}, id, id).encode(["failed", for_memory]))
 
 
 def serve(
@@ -54,16 +186,16 @@ def serve(
         "attribute": getattr,
         "call": lambda f, given, named: f(*given, **named),
     }
-    _send(fd, values.encode(["ran", list(own)]))
+    send_message(fd, values.encode(["ran", list(own)]))
     with contextlib.suppress(EOFError):
         while True:
-            question = _receive(fd)
+            question = receive_message(fd)
             try:
                 action, *arguments = values.decode(question)
-                _send(fd, values.encode(["value", actions[action](*arguments)]))
+                send_message(fd, values.encode(["value", actions[action](*arguments)]))
             except BaseException as error:
                 print_error(error)
-                _send(fd, values.encode(["raised", type(error).__name__, str(error)]))
+                send_message(fd, values.encode(["raised", type(error).__name__, str(error)]))
 
 
 class RemoteObject:
@@ -104,12 +236,12 @@ class RemoteProgram(Mapping[str, Any]):
 
     def ask(self, *question: Any) -> Any:
         """Return what the program's process answers; raise what was raised there."""
-        _send(self._fd, self._values.encode(list(question)))
+        send_message(self._fd, self._values.encode(list(question)))
         return self._answer("value")
 
     def _answer(self, expected: str) -> Any:
         try:
-            said, *rest = self._values.decode(_receive(self._fd))
+            said, *rest = self._values.decode(receive_message(self._fd))
         except (EOFError, ConnectionError):
             raise SystemExit("the program ended itself before it was tested to its end") from None
         if said == expected:
@@ -125,26 +257,3 @@ class RemoteProgram(Mapping[str, Any]):
         if type(value) is not RemoteObject:
             raise TypeError(f"an object of class {type(value).__name__!r} cannot be handed to the program's process")
         return value._number
-
-
-def _send(fd: int, data: bytes) -> None:
-    data = LENGTH.pack(len(data)) + data
-    while data:
-        data = data[os.write(fd, data) :]
-
-
-def _receive(fd: int) -> bytes:
-    (size,) = LENGTH.unpack(_exactly(fd, LENGTH.size))
-    if size > MAX_MESSAGE_BYTES:
-        raise EOFError  # what comes is no message, and what follows cannot be told apart
-    return _exactly(fd, size)
-
-
-def _exactly(fd: int, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = os.read(fd, min(size - len(data), 1 << 20))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)

@@ -1,22 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a child while untrusted code runs in it: take what it writes, and say when it must be stopped."""
+"""Who watches whom: the trusted process follows a child in which untrusted code runs, and a keeper follows the former.
+
+Of a child we take what it writes, and say when it must be stopped. The keeper is for where there is no PID namespace: a
+kernel ends the children of a process with it, if they asked for that, but not their children. These come to the keeper,
+which kills them. The other way round, the trusted process ends with its keeper, and takes everything with it.
+"""
 
 import contextlib
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any
 
-from nemo_gym._execution.inside.containment import Prepared, Rules, exceeded, processes, waited_s
+from nemo_gym._execution.inside.containment import (
+    Baseline,
+    Rules,
+    find_exceeded_limit,
+    find_processes,
+    kill_all,
+    measure_waiting,
+    remove_folders,
+)
+from nemo_gym._execution.inside.kernel_rules import PR_SET_PDEATHSIG, guard_against_children, prctl
 
 CHECK_INTERVAL_S = 0.02
 CHUNK_BYTES = 1 << 16
 STDERR_TAIL_BYTES = 1 << 16
 # Time that went to others does not count against the code, within bounds.
 MAX_EXTENSION = 2.0
+KEEPER_DIED = signal.SIGUSR1
+STDERR = 2
 
 
 class ServerGone(Exception):
@@ -24,7 +42,7 @@ class ServerGone(Exception):
 
 
 @dataclass
-class Child:
+class CodeProcess:
     """A process with code in it, and our ends of its streams."""
 
     pid: int
@@ -43,7 +61,7 @@ class Child:
 
     @property
     def streams(self) -> tuple[int, int, int]:
-        """What it writes to."""
+        """Return what it writes to."""
         return self.stdout, self.stderr, self.report
 
     def forget_written(self) -> None:
@@ -57,11 +75,11 @@ class Child:
 
 
 def watch(
-    child: Child, rules: Rules, prepared: Prepared, timeout_s: float, control: int, *, until_report: bool
+    child: CodeProcess, rules: Rules, baseline: Baseline, timeout_s: float, control: int, *, until_report: bool
 ) -> str | None:
     """Wait until the child ends or, if asked for, reports; None then, else why it has to be stopped."""
     begin = time.monotonic()
-    waited_before = waited_s(child.pid)
+    waited_before = measure_waiting(child.pid)
     poll = select.poll()
     for fd in (child.pidfd, *child.streams):
         poll.register(fd, select.POLLIN)
@@ -73,28 +91,28 @@ def watch(
         if control in ready:
             raise ServerGone
         for fd in ready.intersection(child.streams):
-            if not take(child, fd):
+            if not read_piece(child, fd):
                 poll.unregister(fd)
         if child.pidfd in ready or (until_report and child.written[child.report].endswith(b"\n")):
             return None
-        if size_of(child) > rules.max_output_bytes:
+        if count_written(child) > rules.max_output_bytes:
             return "output"
         now = time.monotonic()
         if now >= deadline:
             # The work may be done in a process that the child has started.
-            waited = max(waited_s(pid) for pid in (child.pid, *processes(rules)))
+            waited = max(measure_waiting(pid) for pid in (child.pid, *find_processes(rules)))
             extension = min(waited - waited_before, MAX_EXTENSION * timeout_s)
             deadline = begin + timeout_s + extension
             if now >= deadline:
                 return "timeout"
         if now >= next_check:
-            if cause := exceeded(rules, prepared):
+            if cause := find_exceeded_limit(rules, baseline):
                 return cause
             next_check = time.monotonic() + CHECK_INTERVAL_S
 
 
-def take(child: Child, fd: int) -> bool:
-    """Take one piece of what the child wrote; False at the end of the stream."""
+def read_piece(child: CodeProcess, fd: int) -> bool:
+    """Read one piece of what the child wrote; False at the end of the stream."""
     try:
         piece = os.read(fd, CHUNK_BYTES)
     except BlockingIOError:
@@ -105,11 +123,11 @@ def take(child: Child, fd: int) -> bool:
     return bool(piece)
 
 
-def take_rest(child: Child, rules: Rules) -> None:
-    """Take what is left in the streams now, as far as the limit allows."""
+def read_rest(child: CodeProcess, rules: Rules) -> None:
+    """Read what is left in the streams now, as far as the limit allows."""
     for fd in child.streams:
         with contextlib.suppress(BlockingIOError, ConnectionError):
-            while size_of(child) <= rules.max_output_bytes and (piece := os.read(fd, CHUNK_BYTES)):
+            while count_written(child) <= rules.max_output_bytes and (piece := os.read(fd, CHUNK_BYTES)):
                 child.written[fd] += piece
 
 
@@ -120,15 +138,15 @@ def count_oom_kills() -> int:
     return 0
 
 
-def size_of(child: Child) -> int:
-    """How much the child has written."""
+def count_written(child: CodeProcess) -> int:
+    """Return how many bytes the child has written."""
     return sum(map(len, child.written.values()))
 
 
-def outcome(child: Child, rules: Rules, cause: str | None, exit_code: int | None) -> dict[str, Any]:
-    """How a run ended, in the words of the answer."""
-    report = {name: value for said in reports_of(child) for name, value in said.items()}
-    if cause is None and size_of(child) > rules.max_output_bytes:
+def describe_end(child: CodeProcess, rules: Rules, cause: str | None, exit_code: int | None) -> dict[str, Any]:
+    """Return how a run ended, in the words of the answer."""
+    report = {name: value for said in read_reports(child) for name, value in said.items()}
+    if cause is None and count_written(child) > rules.max_output_bytes:
         cause = "output"
     if cause is None and report.get("memory"):
         cause = "memory"
@@ -145,10 +163,53 @@ def outcome(child: Child, rules: Rules, cause: str | None, exit_code: int | None
     }
 
 
-def reports_of(child: Child) -> Iterator[dict[str, Any]]:
+def read_reports(child: CodeProcess) -> Iterator[dict[str, Any]]:
     """Yield all that the child said about itself; what makes no sense is left out, for it may come from anyone."""
     for line in bytes(child.written[child.report]).splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             report = json.loads(line)
             if isinstance(report, dict):
                 yield report
+
+
+def fork_below_keeper(rules: Rules) -> None:
+    """Go on in a new process; this one stays behind as its keeper, and ends when the new one has."""
+    guard_against_children()
+    own_pid = os.getpid()
+    below = os.fork()
+    if below != 0:
+        _keep(below, rules)
+    signal.signal(KEEPER_DIED, _end_without_keeper)
+    prctl(PR_SET_PDEATHSIG, KEEPER_DIED)
+    if os.getppid() != own_pid:
+        raise SystemExit("the keeper of this sandbox was killed")
+
+
+def forget_keeper() -> None:
+    """End undisturbed, whatever happens to the keeper."""
+    signal.signal(KEEPER_DIED, signal.SIG_IGN)
+
+
+def _keep(below: int, rules: Rules) -> None:
+    """Wait for the end of the trusted process, and leave nothing of what it watched over."""
+    try:
+        os.closerange(0, STDERR)
+        os.closerange(STDERR + 1, 1 << 16)
+        with contextlib.suppress(InterruptedError):
+            signal.signal(signal.SIGTERM, _end_by_order)
+            while os.waitpid(-1, 0)[0] != below:
+                pass
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        kill_all(rules)
+        with contextlib.suppress(FileNotFoundError):  # as a rule the trusted process has removed them
+            remove_folders(rules)
+    finally:
+        os._exit(0)
+
+
+def _end_by_order(number: int, frame: FrameType | None) -> None:
+    raise InterruptedError
+
+
+def _end_without_keeper(number: int, frame: FrameType | None) -> None:
+    raise ServerGone

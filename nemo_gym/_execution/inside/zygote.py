@@ -6,6 +6,7 @@ never hold it. Answers say whether all traces of the code are gone: if not, the 
 """
 
 import contextlib
+import fcntl
 import gc
 import importlib
 import json
@@ -14,19 +15,22 @@ import secrets
 import signal
 import site
 import socket
+import stat
 import struct
 import sys
 import time
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any
 
-from nemo_gym._execution.inside import containment, keeper, programs, watching
-from nemo_gym._execution.inside.containment import Prepared, Rules
-from nemo_gym._execution.inside.import_folders import FIRST_FD, open_import_folders
-from nemo_gym._execution.inside.watching import Child, ServerGone
+from nemo_gym._execution.inside import containment, programs, watching
+from nemo_gym._execution.inside.containment import Baseline, Rules
+from nemo_gym._execution.inside.private_copies import receive_message, send_message, write_all
+from nemo_gym._execution.inside.watching import CodeProcess, ServerGone
 
-LENGTH = struct.Struct(">Q")
 INTERRUPT_GRACE_S = 1.0
 SEND_PATIENCE_S = 5
+FIRST_IMPORT_FD = 100
 
 
 def main(control_fd: int) -> None:
@@ -42,25 +46,25 @@ def main(control_fd: int) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if not rules.has_own_pids:
-        keeper.fork_below_keeper(rules)
+        watching.fork_below_keeper(rules)
     sys.path[:] = [entry for entry in sys.path if entry] + settings["sys_path"]
     site.setquit()
     for name in settings["preload"]:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
-    import_fds = open_import_folders() if rules.uid is not None else 0
+    import_fds = _open_import_folders() if rules.uid is not None else 0
     for folder in rules.folders:
-        containment.empty(folder)  # of caches that modules wrote while they were loaded
+        containment.empty_folder(folder)  # of caches that modules wrote while they were loaded
     gc.collect()
     gc.freeze()
-    prepared = containment.prepare(rules)
-    zygote = Zygote(control, rules, prepared, import_fds)
+    baseline = containment.prepare(rules)
+    zygote = Zygote(control, rules, baseline, import_fds)
     try:
-        _send(control, {"has_file_rules": rules.has_own_pids or prepared.file_rules is not None})
+        _send(control, {"has_file_rules": rules.has_own_pids or baseline.file_rules is not None})
         while True:
             _send(control, zygote.answer(_receive(control)))
     except (ServerGone, EOFError, OSError):
-        keeper.forget_keeper()
+        watching.forget_keeper()
         containment.kill_all(rules)
         containment.remove_folders(rules)
 
@@ -68,9 +72,9 @@ def main(control_fd: int) -> None:
 class Zygote:
     """One piece of code at a time, or one session."""
 
-    def __init__(self, control: socket.socket, rules: Rules, prepared: Prepared, import_fds: int) -> None:
-        self._control, self._rules, self._prepared, self._import_fds = control, rules, prepared, import_fds
-        self._session: Child | None = None
+    def __init__(self, control: socket.socket, rules: Rules, baseline: Baseline, import_fds: int) -> None:
+        self._control, self._rules, self._baseline, self._import_fds = control, rules, baseline, import_fds
+        self._session: CodeProcess | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """Do what is asked for."""
@@ -79,7 +83,7 @@ class Zygote:
             self._end_session()
             return {"is_clean": self._clean()}
         if request["op"] == "cell":
-            answer = self._cell(request)
+            answer = self._run_cell(request)
         else:
             oom_kills = watching.count_oom_kills()
             answer = self._run(request)
@@ -95,11 +99,11 @@ class Zygote:
         try:
             if request["op"] == "call":
                 return self._call(child, request["timeout_s"])
-            return self._ended(child, self._watch(child, request["timeout_s"]))
+            return self._end_child(child, self._watch(child, request["timeout_s"]))
         finally:
             child.close()
 
-    def _call(self, child: Child, timeout_s: float) -> dict[str, Any]:
+    def _call(self, child: CodeProcess, timeout_s: float) -> dict[str, Any]:
         """Wait until the program ran, say then what to call and a number, and take no value that comes without it.
 
         What to call is the server's second message, which is not read before the program has a process of its own.
@@ -108,48 +112,48 @@ class Zygote:
         cause = self._watch(child, timeout_s, until_report=True)
         task = _receive(self._control)
         nonce = secrets.token_hex(16)
-        said = list(watching.reports_of(child))
+        said = list(watching.read_reports(child))
         if said == [{"ran": child.key}] and cause is None:
             with contextlib.suppress(OSError):  # it ended since
-                _send_message(child.report, json.dumps({**task, "nonce": nonce}).encode())
+                _send_to_child(child, json.dumps({**task, "nonce": nonce}).encode())
         elif child.written[child.report] and {"memory": True} not in said:
             cause = cause or "killed"  # the code tried to speak for us
         if cause is None:
-            used_s = time.monotonic() - begin - containment.waited_s(child.pid)
+            used_s = time.monotonic() - begin - containment.measure_waiting(child.pid)
             cause = self._watch(child, max(timeout_s - used_s, 0.0))
-        answer = self._ended(child, cause)
+        answer = self._end_child(child, cause)
         proof = {"key": child.key, "nonce": nonce}
-        verdicts = (said for said in watching.reports_of(child) if proof.items() <= said.items())
+        verdicts = (said for said in watching.read_reports(child) if proof.items() <= said.items())
         return {**answer, "value": next(verdicts, {}).get("value")}
 
-    def _cell(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _run_cell(self, request: dict[str, Any]) -> dict[str, Any]:
         """Run a cell of the session, which is started if there is none; `state_lost` says whether it survived."""
         if self._session is None:
             self._session = self._start({"op": "session"}, "")
         child = self._session
         child.forget_written()
         containment.signal_all(self._rules, signal.SIGCONT)
-        cause = self._cell_cause(child, request)
-        watching.take_rest(child, self._rules)
+        cause = self._send_cell(child, request)
+        watching.read_rest(child, self._rules)
         is_alive = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         if is_alive and cause in (None, "interrupted"):
             # Nothing of the session runs between two cells.
             containment.signal_all(self._rules, signal.SIGSTOP)
-            answer = watching.outcome(child, self._rules, "timeout" if cause else None, None)
+            answer = watching.describe_end(child, self._rules, "timeout" if cause else None, None)
             if answer["status"] == "ok" and answer["cell_status"] != 0:
                 answer["status"] = "error"
             if answer["status"] != "memory":
                 return {**answer, "exit_code": answer["cell_status"], "state_lost": False}
             cause = "memory"  # which its variables would go on to take from the next cells
-        answer = self._ended(child, cause)
+        answer = self._end_child(child, cause)
         self._end_session()
         return {**answer, "status": "error" if answer["status"] == "ok" else answer["status"], "state_lost": True}
 
-    def _cell_cause(self, child: Child, request: dict[str, Any]) -> str | None:
+    def _send_cell(self, child: CodeProcess, request: dict[str, Any]) -> str | None:
         """Send a cell and wait for its end; one that takes too long is interrupted before it is killed."""
         source = request["source"].encode(errors="replace")
         try:
-            _send_message(child.report, source)
+            _send_to_child(child, source)
         except OSError:
             return "killed"
         cause = self._watch(child, request["timeout_s"], until_report=True)
@@ -159,19 +163,19 @@ class Zygote:
         cause = self._watch(child, INTERRUPT_GRACE_S, until_report=True)
         return "interrupted" if cause is None else cause
 
-    def _watch(self, child: Child, timeout_s: float, *, until_report: bool = False) -> str | None:
+    def _watch(self, child: CodeProcess, timeout_s: float, *, until_report: bool = False) -> str | None:
         control = self._control.fileno()
-        return watching.watch(child, self._rules, self._prepared, timeout_s, control, until_report=until_report)
+        return watching.watch(child, self._rules, self._baseline, timeout_s, control, until_report=until_report)
 
-    def _ended(self, child: Child, cause: str | None) -> dict[str, Any]:
+    def _end_child(self, child: CodeProcess, cause: str | None) -> dict[str, Any]:
         """Collect a child that ended, or end it; then all else."""
         if cause is not None:
             os.kill(child.pid, signal.SIGKILL)
         status = os.waitpid(child.pid, 0)[1]
         containment.kill_all(self._rules)
-        watching.take_rest(child, self._rules)
+        watching.read_rest(child, self._rules)
         exit_code = os.waitstatus_to_exitcode(status)
-        return watching.outcome(child, self._rules, cause, exit_code)
+        return watching.describe_end(child, self._rules, cause, exit_code)
 
     def _end_session(self) -> None:
         if self._session is not None:
@@ -180,11 +184,11 @@ class Zygote:
 
     def _clean(self) -> bool:
         is_gone = containment.kill_all(self._rules) and containment.wipe(self._rules)
-        return is_gone and containment.is_unchanged(self._prepared)
+        return is_gone and containment.is_unchanged(self._baseline)
 
-    def _start(self, request: dict[str, Any], stdin: str) -> Child:
+    def _start(self, request: dict[str, Any], stdin: str) -> CodeProcess:
         stdin_fd = os.memfd_create("stdin")
-        _write_all(stdin_fd, stdin.encode(errors="replace"))
+        write_all(stdin_fd, stdin.encode(errors="replace"))
         os.lseek(stdin_fd, 0, os.SEEK_SET)
         (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
         ours, theirs = socket.socketpair()
@@ -198,7 +202,7 @@ class Zygote:
             try:
                 if request.get("is_apart"):
                     request, child_fds = _fork_program(request, child_fds)
-                _take_over(child_fds, self._rules, self._prepared, self._import_fds)
+                _confine_child(child_fds, self._rules, self._baseline, self._import_fds)
                 programs.become_program(request, key if request["op"] != "serve" else "")
             except OSError as error:
                 os.write(2, f"cannot confine the code: {error}\n".encode())
@@ -206,7 +210,7 @@ class Zygote:
                 os._exit(1)
         for fd in child_fds:
             os.close(fd)
-        return Child(pid, os.pidfd_open(pid), out, err, report, key)
+        return CodeProcess(pid, os.pidfd_open(pid), out, err, report, key)
 
 
 def _fork_program(request: dict[str, Any], fds: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
@@ -220,47 +224,62 @@ def _fork_program(request: dict[str, Any], fds: tuple[int, ...]) -> tuple[dict[s
     return {"op": "test", "prelude": request["prelude"]}, (*fds, tests)
 
 
-def _take_over(fds: tuple[int, ...], rules: Rules, prepared: Prepared, import_fds: int) -> None:
+def _confine_child(fds: tuple[int, ...], rules: Rules, baseline: Baseline, import_fds: int) -> None:
     """In the child: hold nothing but its own streams and folders to import from, and be confined."""
     os.setsid()
     # None of them has one of the first three numbers, so no step overwrites what a later one needs.
     for number, fd in enumerate(fds):
         os.dup2(fd, number, inheritable=number <= 2)
     os.chdir(rules.folders[0])
-    containment.confine(rules, prepared)
-    os.closerange(len(fds), FIRST_FD)
-    os.closerange(FIRST_FD + import_fds, 1 << 16)
+    containment.confine(rules, baseline)
+    os.closerange(len(fds), FIRST_IMPORT_FD)
+    os.closerange(FIRST_IMPORT_FD + import_fds, 1 << 16)
+
+
+def _open_import_folders() -> int:
+    """Open every folder of `sys.path` that other users cannot get to, and import from it that way; return how many.
+
+    Code can then import from folders that its user cannot get to, such as those of an interpreter in the home of root:
+    children keep the file descriptors, which can be read and searched but not written to, and the import system goes by
+    them. The rules for files hold for them as for any path.
+    """
+    opened: dict[str, str] = {}
+    for folder in dict.fromkeys(filter(os.path.isdir, sys.path)):
+        if not _is_open_to_others(folder):
+            fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            opened[folder] = f"/proc/self/fd/{fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, FIRST_IMPORT_FD)}"
+            os.close(fd)
+    if opened:
+        find = next(hook for hook in sys.path_hooks if "FileFinder" in getattr(hook, "__qualname__", ""))
+
+        def find_by_descriptor(path: str) -> Any:
+            for folder, link in opened.items():
+                if path == folder or path.startswith(f"{folder}/"):
+                    return find(link + path[len(folder) :])
+            raise ImportError(path)
+
+        sys.path_hooks.insert(0, find_by_descriptor)
+        sys.path_importer_cache.clear()
+        PathFinder.invalidate_caches()
+    return len(opened)
+
+
+def _is_open_to_others(folder: str) -> bool:
+    ways = {Path(folder), Path(os.path.realpath(folder))}
+    return all(os.stat(part).st_mode & stat.S_IXOTH for way in ways for part in way.parents)
 
 
 def _receive(control: socket.socket) -> Any:
-    (size,) = LENGTH.unpack(_exactly(control, LENGTH.size))
-    return json.loads(_exactly(control, size))
-
-
-def _exactly(control: socket.socket, size: int) -> bytes:
-    data = bytearray()
-    while len(data) < size:
-        piece = control.recv(min(size - len(data), 1 << 20))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
+    return json.loads(receive_message(control.fileno()))
 
 
 def _send(control: socket.socket, message: Any) -> None:
-    data = json.dumps(message).encode()
-    control.sendall(LENGTH.pack(len(data)) + data)
+    send_message(control.fileno(), json.dumps(message).encode())
 
 
-def _send_message(fd: int, data: bytes) -> None:
-    os.set_blocking(fd, True)
+def _send_to_child(child: CodeProcess, message: bytes) -> None:
+    os.set_blocking(child.report, True)
     try:
-        _write_all(fd, LENGTH.pack(len(data)) + data)
+        send_message(child.report, message)
     finally:
-        os.set_blocking(fd, False)
-
-
-def _write_all(fd: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
+        os.set_blocking(child.report, False)

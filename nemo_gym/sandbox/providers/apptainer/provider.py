@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from nemo_gym._execution.inside.containment import remove_folder
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
     SandboxConfigError,
@@ -45,7 +46,6 @@ from nemo_gym.sandbox.providers.engine import (
     read_settings,
     tail,
 )
-from nemo_gym.sandbox.providers.folders import remove_folder
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Completed
 
 LOG = logging.getLogger(__name__)
@@ -204,7 +204,7 @@ class ApptainerProvider(EngineProvider):
             raise SandboxError(f"cannot stop sandbox {handle.sandbox_id!r}: {tail(stopped.stderr)}")
         staging = _staging(handle.sandbox_id)
         try:
-            await asyncio.to_thread(remove_folder, staging)
+            await asyncio.to_thread(remove_folder, str(staging))
         except OSError as error:  # files of another user of the mapping
             LOG.warning("the folder %s of an apptainer sandbox could not be removed: %s", staging, error)
 

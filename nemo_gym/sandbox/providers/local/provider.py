@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import pwd
-import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import IO, Any, Literal, get_args
 
 from nemo_gym._execution import supervisor
+from nemo_gym._execution.inside.containment import remove_folder
+from nemo_gym._execution.isolation import Isolation, choose_isolation
 from nemo_gym.sandbox.providers.base import (
     KILLED_RETURN_CODE,
     SandboxConfigError,
@@ -34,16 +36,12 @@ from nemo_gym.sandbox.providers.base import (
     env_as_text,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
-from nemo_gym.sandbox.providers.folders import remove_folder
-from nemo_gym.sandbox.providers.local.isolation import (
+from nemo_gym.sandbox.providers.local.sandbox import (
     DEFAULT_WORKDIR,
     SANDBOX_MARK,
     STATE_FILE,
-    Isolation,
+    LocalIsolation,
     LocalSandbox,
-    bubblewrap_prefix,
-    kill_marked,
-    visible_paths,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
@@ -92,18 +90,24 @@ class LocalProvider(CommandProvider):
         self._read_only_paths = tuple(read_only_paths)
         self._base_dir = Path(base_dir or tempfile.gettempdir())
         self._bubblewrap = bubblewrap
-        self._decided: Isolation | None = None
+        self._chosen: LocalIsolation | None = None
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         """Make the folders of a sandbox and see that commands run there."""
-        _refuse_what_is_not_there(spec)
+        _refuse_unsupported(spec)
         await asyncio.to_thread(_remove_expired, self._base_dir)
         sandbox = await asyncio.to_thread(self._make_folders, spec)
         handle = SandboxHandle(Path(sandbox.root).name, self.name, sandbox)
         try:
-            isolation = await self._decide(handle)
-            handle = replace(handle, raw=replace(sandbox, isolation=isolation))
-            await self._check_ready(handle)
+            if self._chosen is None:
+                self._chosen = await self._choose_isolation(handle)
+            handle = replace(handle, raw=replace(sandbox, isolation=self._chosen))
+            problem = await self._find_problem(handle)
+            if problem is not None:
+                raise SandboxCreateError(
+                    f"cannot make a local sandbox in {sandbox.root!r}: it runs no commands: {problem}\n"
+                    f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
+                )
             _raw(handle).save()
         except BaseException:
             # Whatever stopped us, cancellation included: nobody will own this folder.
@@ -122,9 +126,9 @@ class LocalProvider(CommandProvider):
         await self._close_terminals(handle)
 
         def end() -> None:
-            while kill_marked(handle.sandbox_id):
+            while _kill_marked(handle.sandbox_id):
                 time.sleep(0.005)
-            remove_folder(Path(_raw(handle).root))
+            remove_folder(_raw(handle).root)
 
         await asyncio.to_thread(end)
 
@@ -145,7 +149,7 @@ class LocalProvider(CommandProvider):
         return SandboxHandle(sandbox_id, self.name, LocalSandbox.load(root))
 
     def _path(self, handle: SandboxHandle, path: str) -> str:
-        return _raw(handle).inside(path)
+        return _raw(handle).translate_path(path)
 
     async def _run(
         self,
@@ -173,13 +177,13 @@ class LocalProvider(CommandProvider):
     def _settings(
         self, handle: SandboxHandle, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float
     ) -> dict[str, Any]:
-        """What the supervisor is told about one command."""
+        """Return what the supervisor is told about one command."""
         sandbox = _raw(handle)
-        folder = sandbox.inside(cwd or "")
+        folder = sandbox.translate_path(cwd or "")
         prefix: list[str] = []
         if sandbox.isolation == "bubblewrap":
-            prefix = bubblewrap_prefix(self._bubblewrap_path(), sandbox, folder, self._read_only_paths)
-        uid, gid = _identity(self._run_as)
+            prefix = sandbox.bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths)
+        uid, gid = _find_user(self._run_as)
         return {
             "argv": [*prefix, *argv],
             "cwd": "/" if prefix else folder,
@@ -188,7 +192,7 @@ class LocalProvider(CommandProvider):
             "memory_bytes": sandbox.memory_mib * MIB,
             "max_processes": self._max_processes,
             "max_file_bytes": self._max_file_mib * MIB,
-            "contained": visible_paths(sandbox, self._read_only_paths) if sandbox.isolation == "rlimits" else None,
+            "contained": sandbox.list_visible_paths(self._read_only_paths) if sandbox.isolation == "rlimits" else None,
             "uid": uid,
             "gid": gid,
             "parent": os.getpid(),
@@ -197,7 +201,7 @@ class LocalProvider(CommandProvider):
     async def _supervise(
         self, handle: SandboxHandle, settings: Mapping[str, Any], stdin: IO[bytes] | None, stdout: IO[bytes] | None
     ) -> tuple[Completed, str | None]:
-        """Run the supervisor: what the command wrote, and how the supervisor says that it ended."""
+        """Run the supervisor; return what the command wrote, and what cut it short, if something did."""
         with _memory_file(json.dumps(settings).encode()) as settings_file, _memory_file() as report:
             fds = (settings_file.fileno(), report.fileno())
             completed = await run(
@@ -211,7 +215,7 @@ class LocalProvider(CommandProvider):
                 max_output_bytes=self._max_output_bytes,
             )
             report.seek(0)
-            return await self._outcome(handle, completed, report.read())
+            return await self._read_report(handle, completed, report.read())
 
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
@@ -228,12 +232,12 @@ class LocalProvider(CommandProvider):
             on_failure.pop_all()
         return session
 
-    async def _outcome(
+    async def _read_report(
         self, handle: SandboxHandle, completed: Completed, report: bytes
     ) -> tuple[Completed, str | None]:
         if not report:
             # The supervisor itself was killed, so what it watched over has to be found another way.
-            await asyncio.to_thread(kill_marked, handle.sandbox_id)
+            await asyncio.to_thread(_kill_marked, handle.sandbox_id)
             return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
         ended = json.loads(report)
         if ended["survivors"]:
@@ -242,7 +246,7 @@ class LocalProvider(CommandProvider):
 
     def _make_folders(self, spec: SandboxSpec) -> LocalSandbox:
         root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=self._base_dir))
-        uid, gid = _identity(self._run_as)
+        uid, gid = _find_user(self._run_as)
         for name in ("work", "tmp"):
             (root / name).mkdir(mode=0o700)
             if uid is not None and gid is not None:
@@ -260,63 +264,41 @@ class LocalProvider(CommandProvider):
             expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
         )
 
-    async def _decide(self, handle: SandboxHandle) -> Isolation:
-        """Bubblewrap if it is wanted and works here, else the kernel's rules; found out once, and logged."""
-        if self._decided is None:
-            self._decided = "none" if self._isolation == "none" else await self._find_isolation(handle)
-            if self._decided == "none":
-                LOG.warning("local sandboxes are not isolated from files and network: the config asks for it")
-        return self._decided
-
-    async def _find_isolation(self, handle: SandboxHandle) -> Isolation:
-        problem = await self._bubblewrap_problem(handle)
-        if problem is None:
+    async def _choose_isolation(self, handle: SandboxHandle) -> LocalIsolation:
+        """Choose bubblewrap if it is wanted and works here, else the kernel's rules, and tell the log."""
+        if self._isolation == "none":
+            LOG.warning("local sandboxes are not isolated from files and network: the config asks for it")
+            return "none"
+        chosen = await choose_isolation(
+            self._isolation, self._bubblewrap, lambda isolation: self._find_problem(_with_isolation(handle, isolation))
+        )
+        problem = chosen.without_bubblewrap
+        if chosen.isolation == "bubblewrap":
             LOG.info("local sandboxes run under bubblewrap: no network, read-only system, private folders")
             return "bubblewrap"
+        if chosen.isolation == "rlimits":
+            LOG.warning(
+                "local sandboxes run without bubblewrap, under the kernel's rules for files and calls: %s", problem
+            )
+            return "rlimits"
         if self._isolation == "bubblewrap":
             raise SandboxCreateError(
                 f"cannot make a local sandbox with bubblewrap: {problem}\n"
                 "hint: install the package `bubblewrap` and allow user namespaces, or set `isolation: rlimits`"
             )
-        failed = await self._trial_problem(handle, "rlimits")
-        if failed is not None:
-            raise SandboxCreateError(
-                f"cannot make a local sandbox: {problem}; and without bubblewrap nothing can be hidden: {failed}\n"
-                "hint: install the package `bubblewrap`; or use the `docker` provider; or, to let commands use this "
-                "machine's files and networks with the rights of their user, set `isolation: none`"
-            )
-        LOG.warning("local sandboxes run without bubblewrap, under the kernel's rules for files and calls: %s", problem)
-        return "rlimits"
+        raise SandboxCreateError(
+            f"cannot make a local sandbox: {problem}; and without bubblewrap nothing can be hidden: "
+            f"{chosen.without_limits}\n"
+            "hint: install the package `bubblewrap`; or use the `docker` provider; or, to let commands use this "
+            "machine's files and networks with the rights of their user, set `isolation: none`"
+        )
 
-    async def _bubblewrap_problem(self, handle: SandboxHandle) -> str | None:
-        """Why commands cannot run under bubblewrap; None if they can."""
-        if self._isolation == "rlimits":
-            return "the config asks for it"
-        if shutil.which(self._bubblewrap) is None:
-            return f"the program {self._bubblewrap!r} is not installed"
-        failed = await self._trial_problem(handle, "bubblewrap")
-        return None if failed is None else f"{self._bubblewrap!r} does not work here: {failed}"
-
-    async def _trial_problem(self, handle: SandboxHandle, isolation: Isolation) -> str | None:
+    async def _find_problem(self, handle: SandboxHandle) -> str | None:
         """Run a first command, and return why that failed, if it did."""
-        # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
-        trial = replace(handle, raw=replace(_raw(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
-        completed, cause = await self._run(trial, [SHELL, "-c", ":"], timeout_s=30)
+        completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=30)
         if cause is None and completed.return_code == 0:
             return None
         return cause or completed.stderr.decode(errors="replace").strip()
-
-    async def _check_ready(self, handle: SandboxHandle) -> None:
-        completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=30)
-        if cause is not None or completed.return_code != 0:
-            reason = cause or completed.stderr.decode(errors="replace").strip()
-            raise SandboxCreateError(
-                f"cannot make a local sandbox in {_raw(handle).root!r}: it runs no commands: {reason}\n"
-                f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
-            )
-
-    def _bubblewrap_path(self) -> str:
-        return shutil.which(self._bubblewrap) or self._bubblewrap
 
 
 def _memory_file(content: bytes = b"") -> IO[bytes]:
@@ -331,8 +313,8 @@ def _supervisor_argv(fds: Sequence[int]) -> list[str]:
     return [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds)]
 
 
-def _identity(run_as: str) -> tuple[int, int] | tuple[None, None]:
-    """User and group to become, or None to stay who we are."""
+def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
+    """Return the user and group to become, or None to stay who we are."""
     if os.geteuid() != 0 or run_as == "root":
         return None, None
     try:
@@ -350,7 +332,12 @@ def _check_user(user: str | int | None) -> None:
         )
 
 
-def _refuse_what_is_not_there(spec: SandboxSpec) -> None:
+def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:
+    # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
+    return replace(handle, raw=replace(_raw(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
+
+
+def _refuse_unsupported(spec: SandboxSpec) -> None:
     if not sys.platform.startswith("linux"):
         raise SandboxCreateError("local sandboxes need Linux\nhint: use the `docker` provider")
     missing = [name for name, wanted in (("ports", spec.ports), ("gpu", spec.resources.gpu)) if wanted]
@@ -363,6 +350,19 @@ def _refuse_what_is_not_there(spec: SandboxSpec) -> None:
         LOG.info("a local sandbox makes no use of %s: commands see this machine's programs", " and ".join(unused))
 
 
+def _kill_marked(sandbox_id: str) -> int:
+    """Kill every process that bears the sandbox's mark in its environment; return how many there were."""
+    mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
+    killed = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed += 1
+    return killed
+
+
 def _remove_expired(base_dir: Path) -> None:
     """Remove sandboxes whose owner did not live to do it."""
     for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
@@ -370,8 +370,8 @@ def _remove_expired(base_dir: Path) -> None:
             ours = folder.lstat().st_uid == os.geteuid()
             if ours and LocalSandbox.load(folder).expires_at < time.time():
                 LOG.warning("removing local sandbox %r: its time to live is over", folder.name)
-                kill_marked(folder.name)
-                remove_folder(folder)
+                _kill_marked(folder.name)
+                remove_folder(str(folder))
 
 
 def _raw(handle: SandboxHandle) -> LocalSandbox:
