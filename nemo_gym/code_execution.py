@@ -196,7 +196,7 @@ class CodePool:
         return _decode_value(result, function) if result.status == "ok" else result
 
     async def open_session(self) -> "CodeSession":
-        """Return a sandbox for one caller that keeps variables from one piece of code to the next; close it after use."""
+        """Return a sandbox for one caller that keeps variables between pieces of code; close it after use."""
         lent = AsyncExitStack()
         worker = await lent.enter_async_context(self._slots()[1].lend())
         return CodeSession(worker, lent, self._timeout_s)
