@@ -5,12 +5,11 @@ Programs run in sandboxes of `nemo_gym.code_execution`. There is no credit for s
 does harm is one that fails.
 """
 
-import json
 import logging
-from typing import Any, ClassVar, Literal
+from typing import Any
 
 from fastapi import FastAPI
-from pydantic import BaseModel, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, Field, PrivateAttr
 
 from nemo_gym import grading
 from nemo_gym.base_resources_server import (
@@ -21,10 +20,9 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from nemo_gym.code_execution import CodePool, Harness, Limits
-from nemo_gym.reward_profile import compute_mean_rewards_by
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
+from nemo_gym.code_execution import CodePool, Limits
 from resources_servers.code_gen.checking import check, extract_code
+from resources_servers.code_gen.unit_tests import HarnessProcess, UnitTests
 
 LOG = logging.getLogger(__name__)
 MEMORY_MIB = 4096
@@ -32,8 +30,6 @@ MEMORY_MIB = 4096
 
 class CodeGenResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment."""
-
-    REVERIFY_MODE: ClassVar[ReverifyMode] = ReverifyMode.STATELESS
 
     num_processes: int = Field(8, ge=1)
     """How many programs run at a time."""
@@ -43,38 +39,10 @@ class CodeGenResourcesServerConfig(BaseResourcesServerConfig):
     """Log how every unit test went."""
     reasoning_format_penalty: float = Field(0.0, ge=0)
     """What a response loses whose messages hold reasoning tags; in proportion, if only some of them do."""
-    harness_process: Literal["auto", "separate", "shared"] = "auto"
+    harness_process: HarnessProcess = "auto"
     """Where a harness runs: `separate`, in a process of its own that gets nothing but plain values from the program's;
     `shared`, in the program's process, where a program that is out to deceive it can. `auto`: separate for tasks that
     name their `entry_points`, shared for others."""
-
-
-class UnitTests(BaseModel):
-    """Inputs and the outputs they should lead to."""
-
-    inputs: list[str] = Field(min_length=1)
-    """What a program reads; or, with `fn_name`, the arguments of a function as JSON, one a line."""
-    outputs: list[str]
-    """What a program prints; or, with `fn_name`, what the function returns, as JSON."""
-    fn_name: str | None = None
-    harness: str | None = None
-    """Code that tests the program, run after it; `fn_name` is then a function of it."""
-    entry_points: list[str] | None = None
-    """With `harness`: the names that it takes from the program, all others being its own."""
-    given: str = ""
-    """With `harness`: code whose names the program may use without defining them."""
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> "UnitTests":
-        if len(self.inputs) != len(self.outputs):
-            raise ValueError(f"there are {len(self.inputs)} inputs, but {len(self.outputs)} outputs")
-        if self.harness is not None and self.fn_name is None:
-            raise ValueError("a harness needs `fn_name`, its function that makes a test")
-        if self.fn_name is not None:
-            for number, (given, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
-                _parse(given.split("\n"), f"inputs[{number}]")
-                _parse([expected], f"outputs[{number}]")
-        return self
 
 
 class VerifierMetadata(BaseModel):
@@ -118,31 +86,33 @@ class CodeGenVerifyResponse(CodeGenVerifyRequest, BaseVerifyResponse):
 class CodeGenResourcesServer(SimpleResourcesServer):
     """No tools, and a verifier that runs programs."""
 
+    REVERIFY_MODE = ReverifyMode.STATELESS
+    MEAN_REWARDS_BY = "difficulty"
     config: CodeGenResourcesServerConfig
     _pool: CodePool = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        """Have sandboxes, of which none is started before there is something to run."""
+        """Make sandboxes, of which none is started before there is something to run."""
         super().model_post_init(context)
         limits = Limits(memory_mib=MEMORY_MIB)
         self._pool = CodePool(self.config.num_processes, limits, timeout_s=self.config.unit_test_timeout_secs)
 
     def setup_webserver(self) -> FastAPI:
-        """The app, with which the sandboxes end."""
+        """Return the app, with which the sandboxes end."""
         app = super().setup_webserver()
         self._pool.close_with(app)
         return app
 
     async def verify(self, body: CodeGenVerifyRequest) -> CodeGenVerifyResponse:
-        """1 if the program passes all unit tests, less the penalty for reasoning where it does not belong."""
+        """Give 1 if the program passes all unit tests, less the penalty for reasoning where it does not belong."""
         text = grading.assistant_text(body.response)
         code = extract_code(text)
-        violations = _violation_rate(body.response.output)
+        violations = _measure_violations(body.response.output)
         passed, extras = False, dict[str, Any]()
         if code is not None:
             tests = body.verifier_metadata.unit_tests
+            harness = tests.make_harness(self.config.harness_process)
             timeout_s = self.config.unit_test_timeout_secs
-            harness = self._harness_of(tests)
             report = await check(self._pool, code, tests.inputs, tests.outputs, tests.fn_name, timeout_s, harness)
             passed = report.has_passed
             extras = {
@@ -162,37 +132,16 @@ class CodeGenResourcesServer(SimpleResourcesServer):
             difficulty=body.verifier_metadata.difficulty,
         )
 
-    def _harness_of(self, tests: UnitTests) -> Harness | None:
-        if tests.harness is None:
-            return None
-        choice = self.config.harness_process
-        is_apart = tests.entry_points is not None if choice == "auto" else choice == "separate"
-        return Harness(tests.harness, tests.entry_points, tests.given, is_apart)
-
-    def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """The mean reward of every difficulty, each task counting alike."""
-        return compute_mean_rewards_by(tasks, "difficulty")
-
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """The mean reward, overall and of every difficulty."""
+        """Return the mean reward, overall and of every difficulty."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
 
 
-def _violation_rate(output: list[Any]) -> float:
+def _measure_violations(output: list[Any]) -> float:
     texts = [grading.assistant_text({"output": [item]}) for item in output]
     said = [text for text in texts if text]
     return sum("<think" in text or "</think" in text for text in said) / len(said) if said else 0.0
 
 
-def _parse(texts: list[str], where: str) -> None:
-    for text in texts:
-        try:
-            json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{where} is not JSON, as it must be for a call of a function: {error}") from None
-
-
 if __name__ == "__main__":
     CodeGenResourcesServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = CodeGenResourcesServer.run_webserver()
