@@ -23,13 +23,15 @@ from nemo_gym._inprocess.route import build_validation_error, parse_json, requir
 from nemo_gym._serving.guard import describe, json_reply
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, failure_of
-from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
 from nemo_gym._wire.anthropic import AnthropicMessagesRequest
-from nemo_gym._wire.errors import InvalidModelReply
-from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
-from nemo_gym._wire.sse_chat import chat_chunks, chat_failed
-from nemo_gym._wire.sse_prepare import Restore
-from nemo_gym._wire.sse_responses import responses_events
+from nemo_gym._wire.errors import InvalidModelReply, explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.streaming_replies import (
+    stream_completion,
+    stream_completion_failure,
+    stream_message,
+    stream_message_failure,
+    stream_response,
+)
 from nemo_gym.anthropic_converter import messages_to_responses_create_params, response_to_anthropic_message
 from nemo_gym.chat_streaming import sanitize_streaming_chat_body
 from nemo_gym.config_types import BaseRunServerInstanceConfig
@@ -131,7 +133,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
         return await self._dispatch_stream(
             answer,
-            lambda reply: responses_events(reply, Restore(names, ())),
+            lambda reply: stream_response(reply, names),
             lambda message: map(str.encode, synthesize_responses_failure_sse(message, model=asked.model)),
         )
 
@@ -151,8 +153,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
         return await self._dispatch_stream(
             answer,
-            lambda reply: chat_chunks(reply, include_usage),
-            chat_failed,
+            lambda reply: stream_completion(reply, include_usage),
+            stream_completion_failure,
         )
 
     async def _dispatch_chat(self, request: Request, body: BaseModel) -> Response:
@@ -187,7 +189,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
 
         if asked.stream:
-            return await self._dispatch_stream(answer, anthropic_events, anthropic_failed)
+            return await self._dispatch_stream(answer, stream_message, stream_message_failure)
         return json_reply(200, await answer())
 
     async def _dispatch_answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nemo_gym._wire.sse_chat import chat_chunks
+from nemo_gym._wire.streaming_replies import stream_completion
 
 
 def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
@@ -20,5 +20,5 @@ def synthesize_chat_completion_sse(
     completion: BaseModel | Mapping[str, Any], include_usage: bool = False
 ) -> Iterator[str]:
     """Replay `completion` as chunks, a piece of text each, up to `[DONE]`."""
-    for chunk in chat_chunks(completion, include_usage):
+    for chunk in stream_completion(completion, include_usage):
         yield chunk.decode()

@@ -20,8 +20,8 @@ from nemo_gym import grading
 from nemo_gym._util import aio
 from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
-from nemo_gym._wire.answers import explain_unanswered_completion, explain_unanswered_response
-from nemo_gym._wire.chat import NeMoGymChatCompletion
+from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
+from nemo_gym._wire.errors import explain_unanswered_completion, explain_unanswered_response
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status

@@ -32,192 +32,29 @@ from nemo_gym._transport.retries import (
 from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
-from nemo_gym._wire.chat import (
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionMessage,
-    NeMoGymChatCompletionMessageCustomToolCall,
-    NeMoGymChatCompletionMessageForTraining,
-    NeMoGymChatCompletionMessageToolCall,
-    NeMoGymChoice,
-    NeMoGymFunction,
-)
-from nemo_gym._wire.chat_params import (
-    NeMoGymChatCompletionAssistantMessageForTrainingParam,
-    NeMoGymChatCompletionAssistantMessageParam,
-    NeMoGymChatCompletionContentPartFileParam,
-    NeMoGymChatCompletionContentPartImageParam,
-    NeMoGymChatCompletionContentPartInputAudioParam,
-    NeMoGymChatCompletionContentPartTextParam,
-    NeMoGymChatCompletionContentPartVideoUrlParam,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymChatCompletionCustomToolParam,
-    NeMoGymChatCompletionDeveloperMessageParam,
-    NeMoGymChatCompletionMessageCustomToolCallParam,
-    NeMoGymChatCompletionMessageParam,
-    NeMoGymChatCompletionMessageToolCallFunctionParam,
-    NeMoGymChatCompletionMessageToolCallParam,
-    NeMoGymChatCompletionSystemMessageParam,
-    NeMoGymChatCompletionToolMessageParam,
-    NeMoGymChatCompletionToolParam,
-    NeMoGymChatCompletionUserMessageParam,
-    NeMoGymFunctionDefinition,
-)
-from nemo_gym._wire.hosted import (
-    NeMoGymComputerCallOutput,
-    NeMoGymImageGenerationCall,
-    NeMoGymLocalShellCall,
-    NeMoGymLocalShellCallOutput,
-    NeMoGymMcpApprovalResponse,
-    NeMoGymResponseCodeInterpreterToolCall,
-    NeMoGymResponseComputerToolCall,
-    NeMoGymResponseCustomToolCall,
-    NeMoGymResponseCustomToolCallOutput,
-    NeMoGymResponseFileSearchToolCall,
-    NeMoGymResponseFunctionWebSearch,
-    NeMoGymResponseMcpApprovalRequest,
-    NeMoGymResponseMcpCall,
-    NeMoGymResponseMcpListTools,
-)
-from nemo_gym._wire.item_unions import (
-    NeMoGymResponseInput,
-    NeMoGymResponseInputItem,
-    NeMoGymResponseOutputItem,
-    NeMoGymResponseUnknownItem,
-)
-from nemo_gym._wire.items import (
-    RESPONSES_TO_TRAIN,
-    NeMoGymEasyInputMessage,
-    NeMoGymEasyInputMessageForTraining,
-    NeMoGymFunctionCallOutput,
-    NeMoGymMessage,
-    NeMoGymMessageForTraining,
-    NeMoGymReasoningText,
-    NeMoGymResponseFunctionToolCall,
-    NeMoGymResponseFunctionToolCallForTraining,
-    NeMoGymResponseOutputMessage,
-    NeMoGymResponseOutputMessageForTraining,
-    NeMoGymResponseReasoningItem,
-    NeMoGymResponseReasoningItemForTraining,
-    NeMoGymSummary,
-    training_variant_of,
-)
-from nemo_gym._wire.params import (
-    NeMoGymResponseCreateParamsNonStreaming,
-)
-from nemo_gym._wire.parts import (
-    NeMoGymContent,
-    NeMoGymInputVideoPart,
-    NeMoGymResponseInputFile,
-    NeMoGymResponseInputImage,
-    NeMoGymResponseInputText,
-    NeMoGymResponseOutputRefusal,
-    NeMoGymResponseOutputText,
-)
-from nemo_gym._wire.response import (
-    NeMoGymResponse,
-)
-from nemo_gym._wire.tokens import (
-    REQUIRED_TOKEN_METADATA_FIELDS,
-    TOKEN_METADATA_FIELDS,
-    RoutedExperts,
-    TokenIDLogProbMixin,
-    TokenIDLogProbTypedDictMixin,
-)
-from nemo_gym._wire.tools import (
-    NeMoGymFunctionToolParam,
-)
-from nemo_gym._wire.usage import (
-    NeMoGymResponseInputTokensDetails,
-    NeMoGymResponseOutputTokensDetails,
-    NeMoGymResponseUsage,
-    accumulate_response_usage,
-)
+from nemo_gym._wire import chat_completion, chat_params, item_unions, items, params, response, tokens
+from nemo_gym._wire.chat_completion import *  # noqa: F403
+from nemo_gym._wire.chat_params import *  # noqa: F403
+from nemo_gym._wire.item_unions import *  # noqa: F403
+from nemo_gym._wire.items import *  # noqa: F403
+from nemo_gym._wire.params import *  # noqa: F403
+from nemo_gym._wire.response import *  # noqa: F403
+from nemo_gym._wire.tokens import *  # noqa: F403
 from nemo_gym.errors import ServerCallError
 from nemo_gym.server_utils import get_response_json, raise_for_status, request
 
 __all__ = [
     "RATE_LIMIT_ERROR_CODES",
-    "REQUIRED_TOKEN_METADATA_FIELDS",
-    "RESPONSES_TO_TRAIN",
     "RETRY_ERROR_CODES",
-    "TOKEN_METADATA_FIELDS",
     "NeMoGymAsyncOpenAI",
-    "NeMoGymChatCompletion",
-    "NeMoGymChatCompletionAssistantMessageForTrainingParam",
-    "NeMoGymChatCompletionAssistantMessageParam",
-    "NeMoGymChatCompletionContentPartFileParam",
-    "NeMoGymChatCompletionContentPartImageParam",
-    "NeMoGymChatCompletionContentPartInputAudioParam",
-    "NeMoGymChatCompletionContentPartTextParam",
-    "NeMoGymChatCompletionContentPartVideoUrlParam",
-    "NeMoGymChatCompletionCreateParamsNonStreaming",
-    "NeMoGymChatCompletionCustomToolParam",
-    "NeMoGymChatCompletionDeveloperMessageParam",
-    "NeMoGymChatCompletionMessage",
-    "NeMoGymChatCompletionMessageCustomToolCall",
-    "NeMoGymChatCompletionMessageCustomToolCallParam",
-    "NeMoGymChatCompletionMessageForTraining",
-    "NeMoGymChatCompletionMessageParam",
-    "NeMoGymChatCompletionMessageToolCall",
-    "NeMoGymChatCompletionMessageToolCallFunctionParam",
-    "NeMoGymChatCompletionMessageToolCallParam",
-    "NeMoGymChatCompletionSystemMessageParam",
-    "NeMoGymChatCompletionToolMessageParam",
-    "NeMoGymChatCompletionToolParam",
-    "NeMoGymChatCompletionUserMessageParam",
-    "NeMoGymChoice",
-    "NeMoGymComputerCallOutput",
-    "NeMoGymContent",
-    "NeMoGymEasyInputMessage",
-    "NeMoGymEasyInputMessageForTraining",
-    "NeMoGymFunction",
-    "NeMoGymFunctionCallOutput",
-    "NeMoGymFunctionDefinition",
-    "NeMoGymFunctionToolParam",
-    "NeMoGymImageGenerationCall",
-    "NeMoGymInputVideoPart",
-    "NeMoGymLocalShellCall",
-    "NeMoGymLocalShellCallOutput",
-    "NeMoGymMcpApprovalResponse",
-    "NeMoGymMessage",
-    "NeMoGymMessageForTraining",
-    "NeMoGymReasoningText",
-    "NeMoGymResponse",
-    "NeMoGymResponseCodeInterpreterToolCall",
-    "NeMoGymResponseComputerToolCall",
-    "NeMoGymResponseCreateParamsNonStreaming",
-    "NeMoGymResponseCustomToolCall",
-    "NeMoGymResponseCustomToolCallOutput",
-    "NeMoGymResponseFileSearchToolCall",
-    "NeMoGymResponseFunctionToolCall",
-    "NeMoGymResponseFunctionToolCallForTraining",
-    "NeMoGymResponseFunctionWebSearch",
-    "NeMoGymResponseInput",
-    "NeMoGymResponseInputFile",
-    "NeMoGymResponseInputImage",
-    "NeMoGymResponseInputItem",
-    "NeMoGymResponseInputText",
-    "NeMoGymResponseInputTokensDetails",
-    "NeMoGymResponseMcpApprovalRequest",
-    "NeMoGymResponseMcpCall",
-    "NeMoGymResponseMcpListTools",
-    "NeMoGymResponseOutputItem",
-    "NeMoGymResponseOutputMessage",
-    "NeMoGymResponseOutputMessageForTraining",
-    "NeMoGymResponseOutputRefusal",
-    "NeMoGymResponseOutputText",
-    "NeMoGymResponseOutputTokensDetails",
-    "NeMoGymResponseReasoningItem",
-    "NeMoGymResponseReasoningItemForTraining",
-    "NeMoGymResponseUnknownItem",
-    "NeMoGymResponseUsage",
-    "NeMoGymSummary",
-    "RoutedExperts",
-    "TokenIDLogProbMixin",
-    "TokenIDLogProbTypedDictMixin",
-    "accumulate_response_usage",
-    "training_variant_of",
 ]
+__all__ += chat_completion.__all__
+__all__ += chat_params.__all__
+__all__ += item_unions.__all__
+__all__ += items.__all__
+__all__ += params.__all__
+__all__ += response.__all__
+__all__ += tokens.__all__
 
 LOG = logging.getLogger(__name__)
 
@@ -276,7 +113,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         give_up_at = min(asyncio.get_running_loop().time() + self.timeout_s, callers_end or math.inf)
         try:
             response, reply = await within(
-                self.timeout_s, method, url, self._good_answer(method, url, give_up_at, headers=headers, **kwargs)
+                self.timeout_s, method, url, self._fetch_reply(method, url, give_up_at, headers=headers, **kwargs)
             )
         except ServerCallError:
             raise
@@ -288,8 +125,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
         body = await response.read()
         raise InvalidServerReply(method, url, response.status, str(response.content_type), body, found)
 
-    async def _good_answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> tuple[Any, Any]:
-        response = await self._answer(method, url, give_up_at, **request_kwargs)
+    async def _fetch_reply(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> tuple[Any, Any]:
+        response = await self._ask_repeatedly(method, url, give_up_at, **request_kwargs)
         try:
             await raise_for_status(response)
             reply = await get_response_json(response)
@@ -299,9 +136,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 raise InvalidServerReply(method, url, response.status, response.content_type, body, found)
             return response, reply
         except (ServerResponseError, InvalidServerReply) as error:
-            raise self._without_secrets(error) from None
+            raise self._mask_secrets(error) from None
 
-    def _without_secrets(self, error: ServerCallError) -> ServerCallError:
+    def _mask_secrets(self, error: ServerCallError) -> ServerCallError:
         """Return `error` with the secrets masked that were sent: some endpoints repeat a key that they do not know."""
 
         def mask(value: Any) -> Any:
@@ -311,8 +148,8 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
         return type(error)(*map(mask, error.args))
 
-    async def _answer(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
-        """The first answer that another attempt would not change, or the last one."""
+    async def _ask_repeatedly(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
+        """Return the first answer that another attempt would not change, or the last one."""
         broken, rule = 0, RetryRule(self.max_attempts, ENDPOINT_FIRST_PAUSE_S)
         for attempt in range(1, rule.attempts + 1):
             # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
@@ -336,7 +173,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
             if asyncio.get_running_loop().time() + pause_s >= give_up_at:
                 break
             body = await response.read()  # also hands the connection back to the pool
-            _say_busy(method, url, response.status, attempt, pause_s)
+            _log_busy(method, url, response.status, attempt, pause_s)
             if is_global_aiohttp_client_request_debug_enabled():
                 LOG.warning("body of that answer: %r", body)
             with RETRIES.count(str(response.status)):
@@ -344,7 +181,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return response
 
 
-def _say_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
+def _log_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:
     if RETRIES.is_shown:
         return  # as a count, which stays up to date
     suppressed = _BUSY_ANSWERS.admit((url, status))

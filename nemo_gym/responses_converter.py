@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Responses ↔ Chat Completions, for model servers whose endpoint only speaks chat.
 
-What each direction keeps and loses is said in `nemo_gym._wire.convert_to_chat` and `nemo_gym._wire.convert_from_chat`.
+What each direction keeps and loses is said in `nemo_gym._wire.to_chat` and `nemo_gym._wire.from_chat`.
 Subclasses change how one kind of item is written by overriding its `_format_…` method, and how reasoning is told from
 text by overriding `_extract_reasoning_from_content`.
 """
@@ -13,20 +13,18 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from nemo_gym._wire import convert_from_chat as from_chat
-from nemo_gym._wire import convert_params, convert_think
-from nemo_gym._wire import convert_to_chat as to_chat
-from nemo_gym._wire.answers import explain_unanswered_completion as explain_unanswered_completion
-from nemo_gym._wire.answers import explain_unanswered_response as explain_unanswered_response
-from nemo_gym._wire.chat import NeMoGymChatCompletion, NeMoGymChoice
+from nemo_gym._wire import from_chat, to_chat
+from nemo_gym._wire.base import get_field, to_plain
+from nemo_gym._wire.chat_completion import NeMoGymChatCompletion, NeMoGymChoice
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
-from nemo_gym._wire.convert_from_chat import usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
-from nemo_gym._wire.convert_plain import field, plain
-from nemo_gym._wire.convert_state import ResponsesConverterState as ResponsesConverterState
 from nemo_gym._wire.errors import InvalidModelReply as InvalidModelReply
+from nemo_gym._wire.errors import explain_unanswered_completion as explain_unanswered_completion
+from nemo_gym._wire.errors import explain_unanswered_response as explain_unanswered_response
+from nemo_gym._wire.from_chat import read_usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
 from nemo_gym._wire.item_unions import ITEM_TYPES
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
+from nemo_gym._wire.to_chat import ResponsesConverterState as ResponsesConverterState
 
 VLLMConverterResponsesToChatCompletionsState = ResponsesConverterState
 
@@ -43,10 +41,10 @@ class ResponsesConverter(BaseModel):
         self, responses_create_params: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymChatCompletionCreateParamsNonStreaming:
         state = ResponsesConverterState(return_token_id_information=self.return_token_id_information)
-        for item in to_chat.input_items(responses_create_params):
+        for item in to_chat.list_input_items(responses_create_params):
             self._format_item(item, state)
         state.flush_assistant()
-        return to_chat.create_params(responses_create_params, state.messages)
+        return to_chat.build_chat_params(responses_create_params, state.messages)
 
     def _format_item(self, item: dict[str, Any], state: ResponsesConverterState) -> None:
         match item.get("type") or "message":
@@ -74,64 +72,65 @@ class ResponsesConverter(BaseModel):
         to_chat.add_function_call(m, state)
 
     def _format_function_call_output(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
-        to_chat.add_function_call_output(m, state)
+        to_chat.add_tool_output(m["output"], m["call_id"], state)
 
     def chat_completion_to_response(
         self,
         responses_create_params: NeMoGymResponseCreateParamsNonStreaming,
         chat_completion: NeMoGymChatCompletion,
     ) -> NeMoGymResponse:
-        output = self.postprocess_chat_response(from_chat.first_choice(chat_completion))
-        created_at = field(chat_completion, "created")
+        output = self.postprocess_chat_response(from_chat.pick_choice(chat_completion))
+        created_at = get_field(chat_completion, "created")
         if created_at is None:
             created_at = int(time())
-        return from_chat.response(responses_create_params, chat_completion, output, f"resp_{uuid4().hex}", created_at)
+        return from_chat.build_response(
+            responses_create_params, chat_completion, output, f"resp_{uuid4().hex}", created_at
+        )
 
     def postprocess_chat_response(self, choice: NeMoGymChoice) -> list[Any]:
-        """The output items of a reply."""
-        return self.postprocess_assistant_message_dict(plain(field(choice, "message")))
+        """Return the output items of a reply."""
+        return self.postprocess_assistant_message_dict(to_plain(get_field(choice, "message")))
 
     def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
-        """The items of an assistant message, from a reply or from a history."""
-        text, refusal = from_chat.message_text(message_dict)
-        thoughts = from_chat.reasoning_field(message_dict)
+        """Return the items of an assistant message, from a reply or from a history."""
+        text, refusal = from_chat.read_text(message_dict)
+        thoughts = from_chat.read_reasoning(message_dict)
         if self.uses_reasoning_parser:
             found, text = self._extract_reasoning_from_content(text)
             # A server that fills its reasoning field may leave the same reasoning in the text.
             thoughts = [thought for thought in thoughts if thought not in found] + found
-        items = from_chat.assistant_items(message_dict, thoughts, text, refusal, lambda: uuid4().hex)
-        return from_chat.with_tokens(items, message_dict) if self.return_token_id_information else items
+        items = from_chat.build_assistant_items(message_dict, thoughts, text, refusal, lambda: uuid4().hex)
+        return from_chat.attach_tokens(items, message_dict) if self.return_token_id_information else items
 
     def chat_completion_to_responses_create_params(
         self, chat_completion_create_params: NeMoGymChatCompletionCreateParamsNonStreaming
     ) -> NeMoGymResponseCreateParamsNonStreaming:
-        given = {
-            name: getattr(chat_completion_create_params, name) for name in _set_fields(chat_completion_create_params)
-        }
+        set_names = chat_completion_create_params.model_fields_set
+        given = {name: value for name, value in chat_completion_create_params if name in set_names}
         items = self.chat_completions_messages_to_responses_items(given.pop("messages"))
-        return NeMoGymResponseCreateParamsNonStreaming(input=items, **convert_params.responses_params(plain(given)))
+        return NeMoGymResponseCreateParamsNonStreaming(input=items, **from_chat.convert_chat_params(to_plain(given)))
 
     def chat_completions_messages_to_responses_items(self, messages: Iterable[Any]) -> list[Any]:
-        """The items of a chat history."""
+        """Return the items of a chat history."""
         items: list[Any] = []
-        for message in map(plain, messages):
+        for message in map(to_plain, messages):
             if message["role"] == "assistant":
                 items += self.postprocess_assistant_message_dict(message)
             else:
-                items.append(from_chat.other_item(message))
+                items.append(from_chat.build_client_item(message))
         return items
 
     @staticmethod
     def _wrap_reasoning_in_think_tags(texts: Iterable[str]) -> str:
-        return convert_think.wrap(texts)
+        return to_chat.wrap_thoughts(texts)
 
     def _extract_reasoning_from_content(self, content: str) -> tuple[list[str], str]:
-        """The reasoning inside `content`, and `content` without it."""
+        """Return the reasoning inside `content`, and `content` without it."""
         return self._parse_think_tags(content)
 
     @staticmethod
     def _parse_think_tags(content: str) -> tuple[list[str], str]:
-        return convert_think.parse(content)
+        return from_chat.split_thoughts(content)
 
 
 VLLMConverter = ResponsesConverter
@@ -151,19 +150,15 @@ _RESPONSE_OUTPUT_BOUNDARY_TYPES = frozenset(ITEM_TYPES) - {"message"} - _RESPONS
 
 
 def split_responses_input_output_items(items: Iterable[Any]) -> tuple[list[Any], list[Any]]:
-    """What was given to the model, and everything from its first own item on."""
+    """Return what was given to the model, and everything from its first own item on."""
     listed = list(items)
-    cut = next((index for index, item in enumerate(listed) if _is_the_models(item)), len(listed))
+    cut = next((index for index, item in enumerate(listed) if _is_from_model(item)), len(listed))
     return listed[:cut], listed[cut:]
 
 
-def _is_the_models(item: Any) -> bool:
+def _is_from_model(item: Any) -> bool:
     fields = item if isinstance(item, Mapping) else dict(item)
     kind = str(fields.get("type") or "message")
     if kind == "message":
         return bool(fields.get("role", "assistant") == "assistant")
     return kind in _RESPONSE_OUTPUT_BOUNDARY_TYPES or kind.endswith("_call")
-
-
-def _set_fields(params: BaseModel) -> list[str]:
-    return [name for name, _ in params if name in params.model_fields_set]

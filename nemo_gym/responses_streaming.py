@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streamed Responses requests: make what a streaming client sends fit the schema, and replay a reply as events.
 
-What a request may lose on the way is said in `nemo_gym._wire.sse_prepare`. Streams are text, an event a piece.
+What a request may lose on the way is said in `nemo_gym._wire.streaming_requests`. Streams are text, an event a piece.
 """
 
 import logging
@@ -13,19 +13,23 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym._wire import sse_prepare
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.sse_responses import responses_events, responses_failed
+from nemo_gym._wire.streaming_replies import stream_response, stream_response_failure
+from nemo_gym._wire.streaming_requests import (
+    ToolNames,
+    flatten_namespaces,
+    prepare_streaming_request,
+    prune_forbidden_fields,
+)
 
 LOG = logging.getLogger(__name__)
 
-NamespaceMap = Mapping[str, tuple[str, str]]
-"""Joined tool names, and the namespace and name that each stands for."""
+NamespaceMap = ToolNames
 
 
 def flatten_namespace_tools(tools: Sequence[Any] | None) -> tuple[list[Any], dict[str, tuple[str, str]]]:
     """Return `tools` with those of namespaces as `<namespace>__<name>`, and the parts of every joined name."""
-    return sse_prepare.flatten_namespaces(tools or [])
+    return flatten_namespaces(tools or [])
 
 
 def sanitize_streaming_responses_body(
@@ -35,10 +39,10 @@ def sanitize_streaming_responses_body(
 
     An input item is left out only if it fits no kind of item. `body` itself is left alone.
     """
-    params, restore = sse_prepare.prepare_streaming_request(body)
-    if restore.dropped:
-        LOG.info("a streamed request was taken without %s", ", ".join(restore.dropped))
-    return params, dict(restore.names)
+    params, tool_names, dropped = prepare_streaming_request(body)
+    if dropped:
+        LOG.info("a streamed request was taken without %s", ", ".join(dropped))
+    return params, dict(tool_names)
 
 
 def validate_streaming_responses_params(body: Mapping[str, Any]) -> NeMoGymResponseCreateParamsNonStreaming:
@@ -49,7 +53,7 @@ def validate_streaming_responses_params(body: Mapping[str, Any]) -> NeMoGymRespo
             return NeMoGymResponseCreateParamsNonStreaming.model_validate(pruned)
         except ValidationError as error:
             pruned = deepcopy(pruned)
-            if not sse_prepare.prune_forbidden_fields(pruned, error):
+            if not prune_forbidden_fields(pruned, error):
                 raise
 
 
@@ -58,7 +62,7 @@ def synthesize_responses_sse(response: BaseModel | Mapping[str, Any], map: Names
 
     Tools get the names back that `map` holds. Model servers stream all events of the official API.
     """
-    for event in responses_events(response, sse_prepare.Restore(map or {}, ()), items_only=True):
+    for event in stream_response(response, map, items_only=True):
         yield event.decode()
 
 
@@ -66,7 +70,7 @@ def synthesize_responses_failure_sse(
     message: str, *, code: str = "server_error", model: str | None = None
 ) -> Iterator[str]:
     """Replay the failure of a backend: a stream that ends with `response.failed`."""
-    failed = responses_failed(
+    failed = stream_response_failure(
         message, response_id=f"resp_{uuid4().hex}", created_at=int(time()), model=model, code=code
     )
     for event in failed:

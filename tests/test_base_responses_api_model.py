@@ -4,7 +4,6 @@ import json
 import pytest
 from fastapi import HTTPException, Request
 
-from nemo_gym._wire.sse import EventParser
 from nemo_gym.base_responses_api_model import (
     Body,
     CaptureStore,
@@ -23,6 +22,7 @@ from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.testing import build_server, reasoning, reply, running, tool_call
 from nemo_gym.token_id_capture import TokenCaptureStore
+from tests.wire.sse_server import parse_events
 
 COMPLETION = {
     "id": "c",
@@ -59,7 +59,7 @@ class WithRequest(Parrot):
 
 
 def events(text: str) -> list[dict]:
-    return [json.loads(event.data) for event in EventParser().feed(text.encode()) if event.data != "[DONE]"]
+    return [json.loads(event.data) for event in parse_events(text.encode()) if event.data != "[DONE]"]
 
 
 async def post(path: str, body: dict, model=Parrot, **kwargs):

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all wire schemas share: base classes, and unions that look at a value once to know which class it is.
+"""What all wire code shares: base classes, unions that look at a value once, and JSON-shaped views of objects.
 
 The unions replace pydantic's smart union: one call picks the class, so a conversation costs linear time and a bad value
 gives one error that says what is wrong with it. Which value belongs to which class is decided where the classes are.
+
+A view (`to_plain`) shares the leaves of what it shows, token arrays above all: a turn may carry 100,000 of them and
+they are never copied. So a view is for reading; code that needs to change one builds a new dict.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +19,7 @@ from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 REFUSED = "refused"  # the tag of a value that belongs to no class of a union
 
 
-class CopiedFast(BaseModel):
+class FastCopyModel(BaseModel):
     """A schema whose shallow copies are made in one go: every turn of a conversation makes some."""
 
     def __copy__(self) -> Self:
@@ -38,7 +41,7 @@ class WireModel(BaseModel):
     """A schema of ours that drops fields it does not know: what a client sends."""
 
 
-class OpenModel(CopiedFast):
+class OpenModel(FastCopyModel):
     """A schema that keeps fields it does not know: what a provider replies."""
 
     model_config = ConfigDict(extra="allow")
@@ -60,8 +63,8 @@ class OpenModel(CopiedFast):
         return self.model_dump_json(indent=indent, by_alias=use_api_names, exclude_unset=exclude_unset, **how)
 
 
-class SeldomModel(OpenModel):
-    """One whose schema is built when it is first used: most processes never do."""
+class DeferredModel(OpenModel):
+    """An open model whose schema is built when it is first used: most processes never do."""
 
     # Before 2.14, pydantic cannot dump a deferred class that it meets inside a value that is dumped as what it is.
     model_config = ConfigDict(defer_build=tuple(map(int, PYDANTIC_VERSION.split(".")[:2])) >= (2, 14))
@@ -76,8 +79,8 @@ class SelfDescribing(BaseModel):
         self.__pydantic_fields_set__.update(self._kind_fields)
 
 
-def fields_of_sdk_object(value: Any) -> Any:
-    """The fields of an openai SDK object; any other value as it is."""
+def dump_sdk_object(value: Any) -> Any:
+    """Return the fields of an openai SDK object; any other value as it is."""
     if type(value) is not dict and isinstance(value, BaseModel) and not isinstance(value, WireModel | OpenModel):
         return value.model_dump(exclude_unset=True, by_alias=True)
     return value
@@ -89,7 +92,7 @@ class SdkTwin(OpenModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_sdk_object(cls, value: Any) -> Any:
-        return fields_of_sdk_object(value)
+        return dump_sdk_object(value)
 
 
 class OpenObject(SdkTwin):
@@ -98,7 +101,7 @@ class OpenObject(SdkTwin):
     type: str
 
 
-def refusal(kind: str, message: str, **known: Any) -> NoReturn:
+def raise_refusal(kind: str, message: str, **known: Any) -> NoReturn:
     """Refuse a value while validating: `message` is a template over `known`."""
     raise PydanticCustomError(kind, message, known or None)
 
@@ -114,29 +117,23 @@ class PickBy:
         self._pick, self._refuse = pick, refuse
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        members = {_name_of(member): member for member in get_args(source)}
-        choices = {name: handler.generate_schema(member) for name, member in members.items()}
+        names = {member: str(member.__name__) for member in get_args(source)}
+        choices = {name: handler.generate_schema(member) for member, name in names.items()}
         refused = SkipJsonSchema[Annotated[Any, BeforeValidator(self._refuse)]]
         choices[REFUSED] = handler.generate_schema(refused)
         return core_schema.tagged_union_schema(
-            choices, _discriminator(members, self._pick), serialization=core_schema.simple_ser_schema("any")
+            choices, _build_discriminator(names, self._pick), serialization=core_schema.simple_ser_schema("any")
         )
 
 
-def _name_of(member: Any) -> str:
-    return str(member.__name__)
-
-
-def _discriminator(members: Mapping[str, Any], pick: Callable[[Any], str]) -> Callable[[Any], str]:
-    classes = {member: name for name, member in members.items()}
-
+def _build_discriminator(names: Mapping[type, str], pick: Callable[[Any], str]) -> Callable[[Any], str]:
     def tag(value: Any) -> str:
         if type(value) is dict:
             return pick(value)
-        name = classes.get(type(value))
+        name = names.get(type(value))
         if name is not None:
             return name
-        inherited = next((classes[base] for base in type(value).__mro__ if base in classes), None)
+        inherited = next((names[base] for base in type(value).__mro__ if base in names), None)
         return inherited or (pick(value) if isinstance(value, Mapping) else REFUSED)
 
     return tag
@@ -181,3 +178,27 @@ class KeyedPart(OpenModel):
 
     def items(self) -> list[tuple[str, Any]]:
         return list(self)
+
+
+# Most of a conversation is these; telling them first halves the cost of a view.
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def to_plain(value: Any) -> Any:
+    """Return `value` with models as dicts. Lists of scalars are the very same objects."""
+    kind = type(value)
+    if kind in _SCALARS:
+        return value
+    if kind is list or kind is tuple:
+        holds_objects = value and type(value[0]) not in _SCALARS and isinstance(value[0], BaseModel | Mapping)
+        return [to_plain(element) for element in value] if holds_objects else value
+    if isinstance(value, BaseModel):
+        return {name: to_plain(held) for name, held in value}
+    if isinstance(value, Mapping):
+        return {name: to_plain(held) for name, held in value.items()}
+    return value
+
+
+def get_field(value: Any, name: str) -> Any:
+    """Return one field of a model or dict, None where it has none: cheaper than a view of all (log-probs are many)."""
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)

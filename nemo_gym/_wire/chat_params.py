@@ -10,14 +10,36 @@ from typing import Annotated, Any, Literal, NoReturn, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.base import REFUSED, PickBy, refusal, text_or_other
+from nemo_gym._wire.base import REFUSED, PickBy, raise_refusal, text_or_other
 from nemo_gym._wire.params import Metadata, ServiceTier
 from nemo_gym._wire.tokens import (
     TokenIDLogProbTypedDictMixin,
     has_token_fields,
-    missing_token_fields,
+    list_missing_token_fields,
     refuse_partial_tokens,
 )
+
+__all__ = [
+    "NeMoGymChatCompletionAssistantMessageForTrainingParam",
+    "NeMoGymChatCompletionAssistantMessageParam",
+    "NeMoGymChatCompletionContentPartFileParam",
+    "NeMoGymChatCompletionContentPartImageParam",
+    "NeMoGymChatCompletionContentPartInputAudioParam",
+    "NeMoGymChatCompletionContentPartTextParam",
+    "NeMoGymChatCompletionContentPartVideoUrlParam",
+    "NeMoGymChatCompletionCreateParamsNonStreaming",
+    "NeMoGymChatCompletionCustomToolParam",
+    "NeMoGymChatCompletionDeveloperMessageParam",
+    "NeMoGymChatCompletionMessageCustomToolCallParam",
+    "NeMoGymChatCompletionMessageParam",
+    "NeMoGymChatCompletionMessageToolCallFunctionParam",
+    "NeMoGymChatCompletionMessageToolCallParam",
+    "NeMoGymChatCompletionSystemMessageParam",
+    "NeMoGymChatCompletionToolMessageParam",
+    "NeMoGymChatCompletionToolParam",
+    "NeMoGymChatCompletionUserMessageParam",
+    "NeMoGymFunctionDefinition",
+]
 
 
 class NeMoGymChatCompletionContentPartTextParam(TypedDict):
@@ -181,19 +203,21 @@ _TRAINING_ASSISTANT = NeMoGymChatCompletionAssistantMessageForTrainingParam.__na
 def _pick_message(message: Mapping[str, Any]) -> str:
     role = message.get("role")
     if has_token_fields(message):
-        return REFUSED if missing_token_fields(message) or role != "assistant" else _TRAINING_ASSISTANT
+        return REFUSED if list_missing_token_fields(message) or role != "assistant" else _TRAINING_ASSISTANT
     return _CLASS_OF_ROLE.get(role, REFUSED) if isinstance(role, str) else REFUSED
 
 
 def _refuse_message(message: Any) -> NoReturn:
     if not isinstance(message, Mapping):
-        refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
-    if has_token_fields(message) and missing_token_fields(message):
+        raise_refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
+    if has_token_fields(message) and list_missing_token_fields(message):
         refuse_partial_tokens(message)
     found, known = repr(message.get("role")), ", ".join(_CLASS_OF_ROLE)
     if has_token_fields(message):
-        refusal("token_metadata_role", "token metadata belongs on assistant messages, not on role {found}", found=found)
-    refusal("message_role", "unknown message role {found}; known: {known}", found=found, known=known)
+        raise_refusal(
+            "token_metadata_role", "token metadata belongs on assistant messages, not on role {found}", found=found
+        )
+    raise_refusal("message_role", "unknown message role {found}; known: {known}", found=found, known=known)
 
 
 NeMoGymChatCompletionMessageParam = Annotated[
@@ -240,29 +264,29 @@ class NameOnly(TypedDict):
     name: str
 
 
-class FunctionToolChoice(TypedDict):
+class ChatFunctionToolChoice(TypedDict):
     function: NameOnly
     type: Literal["function"]
 
 
-class CustomToolChoice(TypedDict):
+class ChatCustomToolChoice(TypedDict):
     custom: NameOnly
     type: Literal["custom"]
 
 
-class AllowedTools(TypedDict):
+class ChatAllowedTools(TypedDict):
     mode: Literal["auto", "required"]
     tools: list[dict[str, Any]]
 
 
-class AllowedToolsChoice(TypedDict):
-    allowed_tools: AllowedTools
+class ChatAllowedToolsChoice(TypedDict):
+    allowed_tools: ChatAllowedTools
     type: Literal["allowed_tools"]
 
 
 ChatToolChoiceParam = Annotated[
     Literal["none", "auto", "required"]
-    | Annotated[FunctionToolChoice | CustomToolChoice | AllowedToolsChoice, Field(discriminator="type")],
+    | Annotated[ChatFunctionToolChoice | ChatCustomToolChoice | ChatAllowedToolsChoice, Field(discriminator="type")],
     text_or_other,
 ]
 

@@ -1,6 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What can be wrong with what a model endpoint sent. Transport problems (status codes, timeouts) are not here."""
+"""What can be wrong with a reply that came with a success. One that is no answer is a failure, never an empty answer.
 
+Transport problems (status codes, timeouts) are not here.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+
+from nemo_gym._wire.base import get_field
 from nemo_gym.errors import GymError
 
 
@@ -13,3 +22,37 @@ class InvalidModelReply(GymError):
 
     def __str__(self) -> str:
         return f"{self.message}\nreply: {self.reply}" if self.reply else self.message
+
+
+_UNANSWERED_STATUSES = frozenset({"queued", "in_progress", "failed", "cancelled"})
+_UNANSWERED_FINISHES = frozenset({"error", "abort", "cancelled"})
+"""What OpenRouter, vLLM, SGLang and others say of a generation that broke off on their side."""
+
+
+def explain_unanswered_response(reply: BaseModel | Mapping[str, Any]) -> str | None:
+    """Return why a reply in the Responses dialect is no answer; None if it is one, complete or cut off."""
+    status = get_field(reply, "status")
+    if error := get_field(reply, "error"):
+        return f"it reports an error: {get_field(error, 'message') or error}"
+    if status in _UNANSWERED_STATUSES:
+        pending = " (does the request ask for `background`?)" if status in ("queued", "in_progress") else ""
+        return f"its status is {status!r}{pending}"
+    # Whatever was cut off may have been so before the first item.
+    if not get_field(reply, "output") and status != "incomplete":
+        return "its output is empty"
+    return None
+
+
+def explain_unanswered_completion(reply: BaseModel | Mapping[str, Any]) -> str | None:
+    """Return why a chat completion is no answer; None if it is one."""
+    choices = get_field(reply, "choices")
+    if not (isinstance(choices, list) and choices):
+        return "it has no choices"
+    for choice in choices:
+        if get_field(choice, "finish_reason") in _UNANSWERED_FINISHES:
+            error = get_field(choice, "error")
+            said = f": {get_field(error, 'message') or error}" if error else ""
+            return f"its finish_reason is {get_field(choice, 'finish_reason')!r}{said}"
+        if get_field(choice, "message") is None:
+            return "a choice has no message"
+    return None

@@ -1,17 +1,210 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which class a raw item of a conversation belongs to: the unions of all items, for requests and for replies.
+"""Which class a raw item of a conversation belongs to, and the classes of items about tools that a provider or its
+client runs (search, computer use, MCP, shell, custom tools).
 
-A request with an item of unknown type is refused. A reply with one keeps it as `NeMoGymResponseUnknownItem`, because a
-rollout is worth more than a field that a provider added.
+Those items pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open.
+Only a client's own items must have a status of the API (`INPUT_STATUSES`). A request with an item of unknown type is
+refused. A reply with one keeps it as `NeMoGymResponseUnknownItem`, because a rollout is worth more than a field that a
+provider added.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any, Literal, NoReturn
 
-from nemo_gym._wire import hosted, items
-from nemo_gym._wire.base import REFUSED, OpenModel, PickBy, refusal
-from nemo_gym._wire.parts import OUTPUT_PART_TYPES
-from nemo_gym._wire.tokens import has_token_fields, missing_token_fields, refuse_partial_tokens
+from pydantic import Field
+
+from nemo_gym._wire import items
+from nemo_gym._wire.base import (
+    REFUSED,
+    DeferredModel,
+    OpenModel,
+    OpenObject,
+    PickBy,
+    get_field,
+    raise_refusal,
+    text_or_other,
+)
+from nemo_gym._wire.items import OUTPUT_PART_TYPES, ToolOutputPart
+from nemo_gym._wire.tokens import has_token_fields, list_missing_token_fields, refuse_partial_tokens
+
+__all__ = [
+    "NeMoGymComputerCallOutput",
+    "NeMoGymImageGenerationCall",
+    "NeMoGymLocalShellCall",
+    "NeMoGymLocalShellCallOutput",
+    "NeMoGymMcpApprovalResponse",
+    "NeMoGymResponseCodeInterpreterToolCall",
+    "NeMoGymResponseComputerToolCall",
+    "NeMoGymResponseCustomToolCall",
+    "NeMoGymResponseCustomToolCallOutput",
+    "NeMoGymResponseFileSearchToolCall",
+    "NeMoGymResponseFunctionWebSearch",
+    "NeMoGymResponseInput",
+    "NeMoGymResponseInputItem",
+    "NeMoGymResponseMcpApprovalRequest",
+    "NeMoGymResponseMcpCall",
+    "NeMoGymResponseMcpListTools",
+    "NeMoGymResponseOutputItem",
+    "NeMoGymResponseUnknownItem",
+]
+
+
+class SafetyCheck(DeferredModel):
+    id: str
+    code: str | None = None
+    message: str | None = None
+
+
+class Screenshot(DeferredModel):
+    type: Literal["computer_screenshot"] = "computer_screenshot"
+    file_id: str | None = None
+    image_url: str | None = None
+
+
+class FileSearchResult(DeferredModel):
+    attributes: dict[str, str | float | bool] | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    score: float | None = None
+    text: str | None = None
+
+
+class ShellAction(DeferredModel):
+    command: list[str]
+    env: dict[str, str]
+    type: Literal["exec"]
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+
+
+class NeMoGymResponseMcpCall(DeferredModel):
+    arguments: str
+    name: str
+    type: Literal["mcp_call"]
+    id: str | None = None
+    server_label: str | None = None
+    approval_request_id: str | None = None
+    error: str | None = None
+    output: str | None = None
+    status: str | None = None
+
+
+class NeMoGymResponseMcpListTools(DeferredModel):
+    type: Literal["mcp_list_tools"]
+    id: str | None = None
+    server_label: str | None = None
+    tools: list[Any] = Field(default_factory=list)
+    error: str | None = None
+
+
+class NeMoGymResponseMcpApprovalRequest(DeferredModel):
+    arguments: str
+    name: str
+    type: Literal["mcp_approval_request"]
+    id: str | None = None
+    server_label: str | None = None
+
+
+class NeMoGymMcpApprovalResponse(DeferredModel):
+    approval_request_id: str
+    approve: bool
+    type: Literal["mcp_approval_response"]
+    id: str | None = None
+    reason: str | None = None
+
+
+class NeMoGymResponseFileSearchToolCall(DeferredModel):
+    id: str
+    queries: list[str]
+    status: str
+    type: Literal["file_search_call"]
+    results: list[FileSearchResult] | None = None
+
+
+class NeMoGymResponseFunctionWebSearch(DeferredModel):
+    id: str
+    action: OpenObject
+    status: str
+    type: Literal["web_search_call"]
+
+
+class NeMoGymResponseComputerToolCall(DeferredModel):
+    id: str
+    action: OpenObject
+    call_id: str
+    pending_safety_checks: list[SafetyCheck]
+    status: str
+    type: Literal["computer_call"]
+
+
+class NeMoGymComputerCallOutput(DeferredModel):
+    call_id: str
+    output: Screenshot
+    type: Literal["computer_call_output"]
+    id: str | None = None
+    acknowledged_safety_checks: list[SafetyCheck] | None = None
+    status: str | None = None
+
+
+class NeMoGymImageGenerationCall(DeferredModel):
+    id: str
+    status: str
+    type: Literal["image_generation_call"]
+    result: str | None = None
+
+
+class NeMoGymResponseCodeInterpreterToolCall(DeferredModel):
+    id: str
+    container_id: str
+    status: str
+    type: Literal["code_interpreter_call"]
+    code: str | None = None
+    outputs: list[OpenObject] | None = None
+
+
+class NeMoGymLocalShellCall(DeferredModel):
+    id: str
+    action: ShellAction
+    call_id: str
+    status: str
+    type: Literal["local_shell_call"]
+
+
+class NeMoGymLocalShellCallOutput(DeferredModel):
+    id: str
+    output: str
+    type: Literal["local_shell_call_output"]
+    status: str | None = None
+
+
+class NeMoGymResponseCustomToolCall(DeferredModel):
+    call_id: str
+    input: str
+    name: str
+    type: Literal["custom_tool_call"]
+    id: str | None = None
+
+
+class NeMoGymResponseCustomToolCallOutput(DeferredModel):
+    call_id: str
+    output: Annotated[str | list[ToolOutputPart], text_or_other]
+    type: Literal["custom_tool_call_output"]
+    id: str | None = None
+
+
+_STEPS = ("in_progress", "completed", "incomplete")
+INPUT_STATUSES = {
+    "code_interpreter_call": (*_STEPS, "interpreting", "failed"),
+    "computer_call": _STEPS,
+    "computer_call_output": _STEPS,
+    "local_shell_call": _STEPS,
+    "local_shell_call_output": _STEPS,
+    "file_search_call": (*_STEPS, "searching", "failed"),
+    "image_generation_call": ("in_progress", "completed", "generating", "failed"),
+    "web_search_call": ("in_progress", "searching", "completed", "failed"),
+}
+"""The statuses that an item of a type may have in a request."""
 
 
 class NeMoGymResponseUnknownItem(OpenModel):
@@ -32,20 +225,20 @@ _CLASS_OF_TYPE = {
     "function_call": _FUNCTION_CALL,
     "function_call_output": _FUNCTION_CALL_OUTPUT,
     "reasoning": _REASONING,
-    "mcp_call": hosted.NeMoGymResponseMcpCall.__name__,
-    "mcp_list_tools": hosted.NeMoGymResponseMcpListTools.__name__,
-    "mcp_approval_request": hosted.NeMoGymResponseMcpApprovalRequest.__name__,
-    "mcp_approval_response": hosted.NeMoGymMcpApprovalResponse.__name__,
-    "file_search_call": hosted.NeMoGymResponseFileSearchToolCall.__name__,
-    "web_search_call": hosted.NeMoGymResponseFunctionWebSearch.__name__,
-    "computer_call": hosted.NeMoGymResponseComputerToolCall.__name__,
-    "computer_call_output": hosted.NeMoGymComputerCallOutput.__name__,
-    "image_generation_call": hosted.NeMoGymImageGenerationCall.__name__,
-    "code_interpreter_call": hosted.NeMoGymResponseCodeInterpreterToolCall.__name__,
-    "local_shell_call": hosted.NeMoGymLocalShellCall.__name__,
-    "local_shell_call_output": hosted.NeMoGymLocalShellCallOutput.__name__,
-    "custom_tool_call": hosted.NeMoGymResponseCustomToolCall.__name__,
-    "custom_tool_call_output": hosted.NeMoGymResponseCustomToolCallOutput.__name__,
+    "mcp_call": NeMoGymResponseMcpCall.__name__,
+    "mcp_list_tools": NeMoGymResponseMcpListTools.__name__,
+    "mcp_approval_request": NeMoGymResponseMcpApprovalRequest.__name__,
+    "mcp_approval_response": NeMoGymMcpApprovalResponse.__name__,
+    "file_search_call": NeMoGymResponseFileSearchToolCall.__name__,
+    "web_search_call": NeMoGymResponseFunctionWebSearch.__name__,
+    "computer_call": NeMoGymResponseComputerToolCall.__name__,
+    "computer_call_output": NeMoGymComputerCallOutput.__name__,
+    "image_generation_call": NeMoGymImageGenerationCall.__name__,
+    "code_interpreter_call": NeMoGymResponseCodeInterpreterToolCall.__name__,
+    "local_shell_call": NeMoGymLocalShellCall.__name__,
+    "local_shell_call_output": NeMoGymLocalShellCallOutput.__name__,
+    "custom_tool_call": NeMoGymResponseCustomToolCall.__name__,
+    "custom_tool_call_output": NeMoGymResponseCustomToolCallOutput.__name__,
 }
 ITEM_TYPES = ("message", *_CLASS_OF_TYPE)
 _TRAINING_TWIN = {plain.__name__: twin.__name__ for plain, twin in items.RESPONSES_TO_TRAIN.items()}
@@ -59,12 +252,12 @@ def _pick_input(item: Mapping[str, Any]) -> str:
         name = REFUSED if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, REFUSED)
     else:
         name = _pick_untyped(item) if item_type is None else REFUSED
-    return _with_tokens(name, item) if has_token_fields(item) else name
+    return _pick_training_twin(name, item) if has_token_fields(item) else name
 
 
 def _has_foreign_status(item: Mapping[str, Any]) -> bool:
     """Whether a client gives a hosted item a status that the API does not have."""
-    known, status = hosted.INPUT_STATUSES.get(item["type"]), item.get("status")
+    known, status = INPUT_STATUSES.get(item["type"]), item.get("status")
     return known is not None and status is not None and status not in known
 
 
@@ -74,7 +267,7 @@ def _pick_output(item: Mapping[str, Any]) -> str:
         name = _pick_message(item)
     else:
         name = _CLASS_OF_TYPE.get(item_type, _UNKNOWN) if isinstance(item_type, str) else REFUSED
-    return _with_tokens(name, item) if has_token_fields(item) else name
+    return _pick_training_twin(name, item) if has_token_fields(item) else name
 
 
 def _pick_message(item: Mapping[str, Any]) -> str:
@@ -82,13 +275,9 @@ def _pick_message(item: Mapping[str, Any]) -> str:
     if not isinstance(content, list):
         return _EASY_MESSAGE
     if item.get("role", "assistant") == "assistant":
-        is_output = "id" in item and (not content or _type_of_part(content[0]) in OUTPUT_PART_TYPES)
+        is_output = "id" in item and (not content or get_field(content[0], "type") in OUTPUT_PART_TYPES)
         return _OUTPUT_MESSAGE if is_output else _EASY_MESSAGE
     return _MESSAGE if item.get("status") is not None else _EASY_MESSAGE
-
-
-def _type_of_part(part: Any) -> Any:
-    return part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
 
 
 def _pick_untyped(item: Mapping[str, Any]) -> str:
@@ -99,28 +288,30 @@ def _pick_untyped(item: Mapping[str, Any]) -> str:
     return _REASONING if "summary" in item else REFUSED
 
 
-def _with_tokens(name: str, item: Mapping[str, Any]) -> str:
-    return REFUSED if missing_token_fields(item) else _TRAINING_TWIN.get(name, name)
+def _pick_training_twin(name: str, item: Mapping[str, Any]) -> str:
+    return REFUSED if list_missing_token_fields(item) else _TRAINING_TWIN.get(name, name)
 
 
-def _refuse(item: Any) -> NoReturn:
+def _refuse_item(item: Any) -> NoReturn:
     if not isinstance(item, Mapping):
-        refusal("item_shape", "an item must be an object, not {found}", found=type(item).__name__)
-    if has_token_fields(item) and missing_token_fields(item):
+        raise_refusal("item_shape", "an item must be an object, not {found}", found=type(item).__name__)
+    if has_token_fields(item) and list_missing_token_fields(item):
         refuse_partial_tokens(item)
     if isinstance(item.get("type"), str) and _has_foreign_status(item):
-        refusal(
+        raise_refusal(
             "item_status",
             "an item of type {type} has status {found}; known: {known}",
             type=repr(item["type"]),
             found=repr(item.get("status")),
-            known=", ".join(hosted.INPUT_STATUSES[item["type"]]),
+            known=", ".join(INPUT_STATUSES[item["type"]]),
         )
     known = ", ".join(ITEM_TYPES)
     if item.get("type") is None:
         fields = ", ".join(map(str, item)) or "none"
-        refusal("item_type", "an item with fields {fields} needs a 'type'; known: {known}", fields=fields, known=known)
-    refusal("item_type", "unknown item type {found}; known: {known}", found=repr(item["type"]), known=known)
+        raise_refusal(
+            "item_type", "an item with fields {fields} needs a 'type'; known: {known}", fields=fields, known=known
+        )
+    raise_refusal("item_type", "unknown item type {found}; known: {known}", found=repr(item["type"]), known=known)
 
 
 _Item = (
@@ -135,23 +326,23 @@ _Item = (
     | items.NeMoGymResponseOutputMessageForTraining
     | items.NeMoGymResponseFunctionToolCallForTraining
     | items.NeMoGymResponseReasoningItemForTraining
-    | hosted.NeMoGymResponseMcpCall
-    | hosted.NeMoGymResponseMcpListTools
-    | hosted.NeMoGymResponseMcpApprovalRequest
-    | hosted.NeMoGymMcpApprovalResponse
-    | hosted.NeMoGymResponseFileSearchToolCall
-    | hosted.NeMoGymResponseFunctionWebSearch
-    | hosted.NeMoGymResponseComputerToolCall
-    | hosted.NeMoGymComputerCallOutput
-    | hosted.NeMoGymImageGenerationCall
-    | hosted.NeMoGymResponseCodeInterpreterToolCall
-    | hosted.NeMoGymLocalShellCall
-    | hosted.NeMoGymLocalShellCallOutput
-    | hosted.NeMoGymResponseCustomToolCall
-    | hosted.NeMoGymResponseCustomToolCallOutput
+    | NeMoGymResponseMcpCall
+    | NeMoGymResponseMcpListTools
+    | NeMoGymResponseMcpApprovalRequest
+    | NeMoGymMcpApprovalResponse
+    | NeMoGymResponseFileSearchToolCall
+    | NeMoGymResponseFunctionWebSearch
+    | NeMoGymResponseComputerToolCall
+    | NeMoGymComputerCallOutput
+    | NeMoGymImageGenerationCall
+    | NeMoGymResponseCodeInterpreterToolCall
+    | NeMoGymLocalShellCall
+    | NeMoGymLocalShellCallOutput
+    | NeMoGymResponseCustomToolCall
+    | NeMoGymResponseCustomToolCallOutput
     | NeMoGymResponseUnknownItem
 )
 
-NeMoGymResponseInputItem = Annotated[_Item, PickBy(_pick_input, _refuse)]
-NeMoGymResponseOutputItem = Annotated[_Item, PickBy(_pick_output, _refuse)]
+NeMoGymResponseInputItem = Annotated[_Item, PickBy(_pick_input, _refuse_item)]
+NeMoGymResponseOutputItem = Annotated[_Item, PickBy(_pick_output, _refuse_item)]
 NeMoGymResponseInput = list[NeMoGymResponseInputItem]

@@ -1,16 +1,180 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The items of a conversation that agents, verifiers and trainers handle by name, and their `…ForTraining` twins.
+"""The items of a conversation that agents, verifiers and trainers handle by name, their `…ForTraining` twins, and the
+parts that message contents and tool outputs are made of, in the Responses dialect.
 
-Calls to tools that a provider hosts are in `hosted`; how a raw item finds its class is in `item_unions`.
+Calls to tools that a provider hosts, and how a raw item finds its class, are in `item_unions`.
 """
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from nemo_gym._wire.base import OpenModel, SelfDescribing, WireModel, text_or_other
-from nemo_gym._wire.parts import EasyPart, InputPart, NeMoGymContent, ToolOutputPart
+from nemo_gym._wire.base import (
+    REFUSED,
+    KeyedPart,
+    OpenModel,
+    OpenObject,
+    PickBy,
+    SdkTwin,
+    SelfDescribing,
+    WireModel,
+    raise_refusal,
+    text_or_other,
+)
 from nemo_gym._wire.tokens import TokenIDLogProbMixin
+
+__all__ = [
+    "RESPONSES_TO_TRAIN",
+    "NeMoGymContent",
+    "NeMoGymEasyInputMessage",
+    "NeMoGymEasyInputMessageForTraining",
+    "NeMoGymFunctionCallOutput",
+    "NeMoGymInputVideoPart",
+    "NeMoGymMessage",
+    "NeMoGymMessageForTraining",
+    "NeMoGymReasoningText",
+    "NeMoGymResponseFunctionToolCall",
+    "NeMoGymResponseFunctionToolCallForTraining",
+    "NeMoGymResponseInputFile",
+    "NeMoGymResponseInputImage",
+    "NeMoGymResponseInputText",
+    "NeMoGymResponseOutputMessage",
+    "NeMoGymResponseOutputMessageForTraining",
+    "NeMoGymResponseOutputRefusal",
+    "NeMoGymResponseOutputText",
+    "NeMoGymResponseReasoningItem",
+    "NeMoGymResponseReasoningItemForTraining",
+    "NeMoGymSummary",
+    "training_variant_of",
+]
+
+
+class NeMoGymResponseInputText(KeyedPart):
+    text: str
+    type: Literal["input_text"] = "input_text"
+
+
+class NeMoGymResponseInputImage(KeyedPart):
+    type: Literal["input_image"] = "input_image"
+    detail: Literal["low", "high", "auto"] | None = "auto"
+    file_id: str | None = None
+    image_url: str | None = None
+
+
+class NeMoGymResponseInputFile(KeyedPart):
+    type: Literal["input_file"] = "input_file"
+    file_data: str | None = None
+    file_id: str | None = None
+    file_url: str | None = None
+    filename: str | None = None
+
+
+class _DumpedAsGiven(BaseModel):
+    """A part whose dumps hold the keys that it was given and no defaults."""
+
+    @model_serializer(mode="wrap")
+    def _dump_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        given = self.model_fields_set | {"type"}
+        return {key: value for key, value in dump(self).items() if key in given}
+
+
+class ToolOutputImage(_DumpedAsGiven, NeMoGymResponseInputImage):
+    """An image that a tool returned."""
+
+
+class ToolOutputFile(_DumpedAsGiven, NeMoGymResponseInputFile):
+    """A file that a tool returned."""
+
+
+class NeMoGymInputVideoPart(KeyedPart):
+    """A video by address (`video_url`) or by content (`video`)."""
+
+    type: Literal["input_video"] = "input_video"
+    video_url: str | None = None
+    video: str | None = None
+
+    @model_validator(mode="after")
+    def _has_one_source(self) -> Self:
+        if (self.video_url is None) == (self.video is None):
+            raise_refusal("video_source", "an input_video part needs exactly one of 'video_url' and 'video'")
+        return self
+
+
+class TopLogprob(SdkTwin):
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+
+
+class TokenLogprob(TopLogprob):
+    top_logprobs: list[TopLogprob] = Field(default_factory=list)
+
+
+class NeMoGymResponseOutputText(SelfDescribing, KeyedPart):
+    text: str
+    annotations: list[OpenObject] = Field(default_factory=list)
+    type: Literal["output_text"] = "output_text"
+    logprobs: list[TokenLogprob] | None = None
+
+
+class NeMoGymResponseOutputRefusal(SelfDescribing, KeyedPart):
+    refusal: str
+    type: Literal["refusal"] = "refusal"
+
+
+_PARTS = {
+    "input_text": NeMoGymResponseInputText.__name__,
+    "input_image": NeMoGymResponseInputImage.__name__,
+    "input_file": NeMoGymResponseInputFile.__name__,
+    "input_video": NeMoGymInputVideoPart.__name__,
+    "output_text": NeMoGymResponseOutputText.__name__,
+    "refusal": NeMoGymResponseOutputRefusal.__name__,
+}
+
+
+def _parts(*types: str, **instead: type[BaseModel]) -> PickBy:
+    """Pick the class of a part by its type; `instead` names other classes for some types."""
+    names = {name: _PARTS[name] for name in types} | {name: part.__name__ for name, part in instead.items()}
+
+    def pick(part: dict[str, Any]) -> str:
+        part_type = part.get("type")
+        return names.get(part_type, REFUSED) if isinstance(part_type, str) else REFUSED
+
+    def refuse(part: Any) -> NoReturn:
+        found = repr(part["type"]) if isinstance(part, dict) and "type" in part else f"none in a {type(part).__name__}"
+        raise_refusal(
+            "content_part_type", "unknown content part type: {found}; known: {known}", found=found, known=known
+        )
+
+    known = ", ".join(types)
+    return PickBy(pick, refuse)
+
+
+NeMoGymContent = Annotated[NeMoGymResponseOutputText | NeMoGymResponseOutputRefusal, _parts("output_text", "refusal")]
+
+InputPart = Annotated[
+    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile | NeMoGymInputVideoPart,
+    _parts("input_text", "input_image", "input_file", "input_video"),
+]
+
+# An assistant turn that a client writes without item id is an easy message, so it may hold what an assistant says.
+EasyPart = Annotated[
+    NeMoGymResponseInputText
+    | NeMoGymResponseInputImage
+    | NeMoGymResponseInputFile
+    | NeMoGymInputVideoPart
+    | NeMoGymResponseOutputText
+    | NeMoGymResponseOutputRefusal,
+    _parts("input_text", "input_image", "input_file", "input_video", "output_text", "refusal"),
+]
+
+ToolOutputPart = Annotated[
+    NeMoGymResponseInputText | NeMoGymResponseInputImage | NeMoGymResponseInputFile | ToolOutputImage | ToolOutputFile,
+    _parts("input_text", "input_image", "input_file", input_image=ToolOutputImage, input_file=ToolOutputFile),
+]
+
+OUTPUT_PART_TYPES = ("output_text", "refusal")
+
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 
@@ -123,7 +287,7 @@ RESPONSES_TO_TRAIN: dict[type[BaseModel], type[BaseModel]] = {
 
 
 def training_variant_of(cls: type[BaseModel]) -> type[BaseModel]:
-    """The twin of an item class that also carries token ids and log-probs."""
+    """Return the twin of an item class that also carries token ids and log-probs."""
     try:
         return RESPONSES_TO_TRAIN[cls]
     except KeyError:

@@ -1,17 +1,217 @@
 # SPDX-License-Identifier: Apache-2.0
 """The body of `POST /v1/responses`: what a client may ask of a model.
 
-Settings (tools, reasoning, text, …) stay plain dicts; the conversation becomes item objects.
+Settings (tools, reasoning, text, …) stay plain dicts; the conversation becomes item objects. A function or custom tool
+with a field that the API does not have is refused, by name: such a field is a dataset's own and would fail at the
+provider. The settings of hosted tools are the provider's business and pass through.
 """
 
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal, NoReturn, NotRequired
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator, with_config
+from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.base import CopiedFast, text_or_other
+from nemo_gym._wire.base import REFUSED, FastCopyModel, PickBy, raise_refusal, text_or_other
 from nemo_gym._wire.item_unions import NeMoGymResponseInput
-from nemo_gym._wire.tools import FORBID, NeMoGymToolChoiceParam, NeMoGymToolParam
+
+__all__ = [
+    "NeMoGymFunctionToolParam",
+    "NeMoGymResponseCreateParamsNonStreaming",
+]
+
+FORBID = ConfigDict(extra="forbid")
+ALLOW = ConfigDict(extra="allow")
+
+
+@with_config(FORBID)
+class NeMoGymFunctionToolParam(TypedDict):
+    name: str
+    parameters: dict[str, Any] | None
+    strict: bool | None
+    type: Literal["function"]
+    description: NotRequired[str | None]
+
+
+def build_function_tool(
+    name: str, *, description: str | None, parameters: dict[str, Any] | None, strict: bool | None
+) -> dict[str, Any]:
+    """Return a function tool as the API wants it: with parameters and strictness, even where they are unknown."""
+    described = {} if description is None else {"description": description}
+    return {"type": "function", "name": name, **described, "parameters": parameters, "strict": strict}
+
+
+@with_config(FORBID)
+class TextFormat(TypedDict):
+    type: Literal["text"]
+
+
+@with_config(FORBID)
+class GrammarFormat(TypedDict):
+    type: Literal["grammar"]
+    definition: str
+    syntax: Literal["lark", "regex"]
+
+
+@with_config(FORBID)
+class CustomToolParam(TypedDict):
+    name: str
+    type: Literal["custom"]
+    description: NotRequired[str | None]
+    format: NotRequired[TextFormat | GrammarFormat]
+
+
+@with_config(ALLOW)
+class FileSearchToolParam(TypedDict):
+    type: Literal["file_search"]
+    vector_store_ids: list[str]
+
+
+@with_config(ALLOW)
+class ComputerToolParam(TypedDict):
+    type: Literal["computer_use_preview"]
+    display_height: int
+    display_width: int
+    environment: str
+
+
+@with_config(ALLOW)
+class McpToolParam(TypedDict):
+    type: Literal["mcp"]
+    server_label: str
+
+
+@with_config(ALLOW)
+class CodeInterpreterToolParam(TypedDict):
+    type: Literal["code_interpreter"]
+    container: str | dict[str, Any]
+
+
+@with_config(ALLOW)
+class PlainHostedToolParam(TypedDict):
+    """A hosted tool that needs no setting."""
+
+    type: str
+
+
+_PLAIN_HOSTED = (
+    "web_search",
+    "web_search_2025_08_26",
+    "web_search_preview",
+    "web_search_preview_2025_03_11",
+    "image_generation",
+    "local_shell",
+)
+_CLASS_OF_TYPE = {
+    "function": NeMoGymFunctionToolParam.__name__,
+    "custom": CustomToolParam.__name__,
+    "file_search": FileSearchToolParam.__name__,
+    "computer_use_preview": ComputerToolParam.__name__,
+    "mcp": McpToolParam.__name__,
+    "code_interpreter": CodeInterpreterToolParam.__name__,
+    **dict.fromkeys(_PLAIN_HOSTED, PlainHostedToolParam.__name__),
+}
+
+
+def _pick_tool(tool: dict[str, Any]) -> str:
+    tool_type = tool.get("type")
+    return _CLASS_OF_TYPE.get(tool_type, REFUSED) if isinstance(tool_type, str) else REFUSED
+
+
+def _refuse_tool(tool: Any) -> NoReturn:
+    if not isinstance(tool, dict):
+        raise_refusal("tool_shape", "a tool must be an object, not {found}", found=type(tool).__name__)
+    raise_refusal(
+        "tool_type",
+        "tool {name} has unknown type {found}; known: {known}",
+        name=repr(tool.get("name")),
+        found=repr(tool.get("type")),
+        known=", ".join(_CLASS_OF_TYPE),
+    )
+
+
+def _name_tool_in_errors(tool: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+    """Say which tool an error is about: a position in a list of fifty tells nobody."""
+    try:
+        return validate(tool)
+    except ValidationError as error:
+        name = repr(tool.get("name") if isinstance(tool, dict) else None)
+        lines = []
+        for line in error.errors(include_url=False):
+            context = {"problem": line["msg"], "tool": name}
+            named = PydanticCustomError(line["type"], "{problem} (tool {tool})", context)
+            lines.append(InitErrorDetails(type=named, loc=line["loc"], input=line["input"]))
+        raise ValidationError.from_exception_data(error.title, lines) from None
+
+
+NeMoGymToolParam = Annotated[
+    NeMoGymFunctionToolParam
+    | CustomToolParam
+    | FileSearchToolParam
+    | ComputerToolParam
+    | McpToolParam
+    | CodeInterpreterToolParam
+    | PlainHostedToolParam,
+    PickBy(_pick_tool, _refuse_tool),
+    WrapValidator(_name_tool_in_errors),
+]
+
+
+@with_config(FORBID)
+class NamedToolChoice(TypedDict):
+    type: Literal["function", "custom"]
+    name: str
+
+
+@with_config(FORBID)
+class McpToolChoice(TypedDict):
+    type: Literal["mcp"]
+    server_label: str
+    name: NotRequired[str | None]
+
+
+@with_config(FORBID)
+class AllowedToolsChoice(TypedDict):
+    type: Literal["allowed_tools"]
+    mode: Literal["auto", "required"]
+    tools: list[dict[str, Any]]
+
+
+@with_config(FORBID)
+class HostedToolChoice(TypedDict):
+    type: str
+
+
+_CHOICE_OF_TYPE = {
+    "function": NamedToolChoice.__name__,
+    "custom": NamedToolChoice.__name__,
+    "mcp": McpToolChoice.__name__,
+    "allowed_tools": AllowedToolsChoice.__name__,
+    **dict.fromkeys(
+        ("file_search", "computer_use_preview", "code_interpreter", *_PLAIN_HOSTED), HostedToolChoice.__name__
+    ),
+}
+
+
+def _pick_choice(choice: dict[str, Any]) -> str:
+    choice_type = choice.get("type")
+    return _CHOICE_OF_TYPE.get(choice_type, REFUSED) if isinstance(choice_type, str) else REFUSED
+
+
+def _refuse_choice(choice: Any) -> NoReturn:
+    found = repr(choice.get("type")) if isinstance(choice, dict) else type(choice).__name__
+    known = ", ".join(_CHOICE_OF_TYPE)
+    raise_refusal("tool_choice_type", "unknown tool_choice type {found}; known: {known}", found=found, known=known)
+
+
+NeMoGymToolChoiceParam = Annotated[
+    Literal["none", "auto", "required"]
+    | Annotated[
+        NamedToolChoice | McpToolChoice | AllowedToolsChoice | HostedToolChoice, PickBy(_pick_choice, _refuse_choice)
+    ],
+    text_or_other,
+]
+
 
 ServiceTier = Literal["auto", "default", "flex", "scale", "priority"]
 Metadata = dict[str, str]
@@ -52,7 +252,7 @@ class PromptParam(TypedDict):
     version: NotRequired[str | None]
 
 
-class NeMoGymResponseCreateParamsNonStreaming(CopiedFast):
+class NeMoGymResponseCreateParamsNonStreaming(FastCopyModel):
     """A request for one reply. There is no `seed`: give `metadata={"extra_body": '{"seed": 1}'}` (JSON text)."""
 
     model_config = ConfigDict(extra="forbid")

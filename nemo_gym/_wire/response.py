@@ -15,14 +15,17 @@ from nemo_gym._wire.base import (
     OpenObject,
     PickBy,
     SdkTwin,
-    fields_of_sdk_object,
-    refusal,
+    dump_sdk_object,
+    raise_refusal,
     text_or_other,
 )
 from nemo_gym._wire.item_unions import NeMoGymResponseInput, NeMoGymResponseOutputItem
-from nemo_gym._wire.items import NeMoGymEasyInputMessage, NeMoGymResponseOutputMessage
-from nemo_gym._wire.parts import NeMoGymResponseOutputText
-from nemo_gym._wire.usage import NeMoGymResponseUsage
+from nemo_gym._wire.items import NeMoGymEasyInputMessage, NeMoGymResponseOutputMessage, NeMoGymResponseOutputText
+from nemo_gym._wire.tokens import NeMoGymResponseUsage
+
+__all__ = [
+    "NeMoGymResponse",
+]
 
 
 class ResponseError(SdkTwin):
@@ -68,12 +71,10 @@ def _pick_tool(tool: Mapping[str, Any]) -> str:
 
 
 def _refuse_tool(tool: Any) -> NoReturn:
-    refusal("tool_shape", "a tool must be an object, not {found}", found=type(tool).__name__)
+    raise_refusal("tool_shape", "a tool must be an object, not {found}", found=type(tool).__name__)
 
 
-ResponseTool = Annotated[
-    FunctionTool | OpenObject, PickBy(_pick_tool, _refuse_tool), BeforeValidator(fields_of_sdk_object)
-]
+ResponseTool = Annotated[FunctionTool | OpenObject, PickBy(_pick_tool, _refuse_tool), BeforeValidator(dump_sdk_object)]
 
 
 class NeMoGymResponse(OpenModel):

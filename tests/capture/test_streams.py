@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._capture.streams import read_stream
-from nemo_gym._wire.sse_anthropic import anthropic_events
-from nemo_gym._wire.sse_chat import chat_chunks
-from nemo_gym._wire.sse_responses import responses_events
+from nemo_gym._wire.streaming_replies import stream_completion, stream_message, stream_response
 from nemo_gym.anthropic_converter import response_to_anthropic_message
 from nemo_gym.openai_utils import NeMoGymChatCompletion
 from nemo_gym.testing import message, reasoning, reply, tool_call
@@ -47,7 +45,7 @@ def sse(*events: Any) -> str:
 
 
 def test_a_responses_stream_is_its_last_response():
-    streamed = read_stream(b"".join(responses_events(ANSWER, {})).decode(), "responses")
+    streamed = read_stream(b"".join(stream_response(ANSWER, {})).decode(), "responses")
     assert (streamed.has_ended, streamed.has_failed, streamed.is_incomplete) == (True, False, False)
     assert streamed.response is not None
     assert [item["type"] for item in streamed.response["output"]] == [item.type for item in ANSWER.output]
@@ -55,7 +53,7 @@ def test_a_responses_stream_is_its_last_response():
 
 
 def test_a_chat_stream_becomes_the_completion_it_was():
-    streamed = read_stream(b"".join(chat_chunks(CHAT, include_usage=True)).decode(), "chat")
+    streamed = read_stream(b"".join(stream_completion(CHAT, include_usage=True)).decode(), "chat")
     assert streamed.has_ended
     assert streamed.response is not None
     assert (streamed.response["id"], streamed.response["object"]) == ("chatcmpl_1", "chat.completion")
@@ -71,7 +69,7 @@ def test_a_chat_stream_becomes_the_completion_it_was():
 
 def test_an_anthropic_stream_becomes_the_message_it_was():
     whole = response_to_anthropic_message(ANSWER, "claude")
-    streamed = read_stream(b"".join(anthropic_events(whole)).decode(), "messages")
+    streamed = read_stream(b"".join(stream_message(whole)).decode(), "messages")
     assert streamed.has_ended
     assert streamed.response is not None
     assert streamed.response["stop_reason"] == whole["stop_reason"]

@@ -1,12 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real HTTP server that streams given frames to whoever posts, so that the official SDK clients can be the judges."""
+"""Event streams for tests: a real HTTP server that streams given frames, so that the official SDK clients can be the
+judges, and a parser of whole streams.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
+import orjson
 from aiohttp import web
 
-from nemo_gym._wire import sse
+
+@dataclass(frozen=True)
+class Event:
+    """One event: its name ("message" where the sender gave none) and its data."""
+
+    name: str
+    data: str
+
+    def json(self) -> Any:
+        return orjson.loads(self.data)
+
+
+def parse_events(stream: bytes) -> list[Event]:
+    """Parse `stream`, in which a blank line must end every event."""
+    *blocks, rest = stream.decode().split("\n\n")
+    assert not rest, "the last event is cut off"
+    events = []
+    for block in blocks:
+        fields = dict(line.split(": ", 1) for line in block.split("\n"))
+        assert fields.keys() <= {"event", "data"}
+        events.append(Event(fields.get("event", "message"), fields["data"]))
+    return events
 
 
 @asynccontextmanager
@@ -14,7 +40,7 @@ async def streaming(frames: Iterable[bytes]) -> AsyncIterator[str]:
     """The base URL of a server that answers every POST with `frames`."""
 
     async def reply(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": sse.CONTENT_TYPE})
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for frame in frames:
             await response.write(frame)

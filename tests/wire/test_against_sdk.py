@@ -13,7 +13,7 @@ from openai.types.responses import Response, ResponseInputItem, ResponseOutputIt
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import BaseModel, TypeAdapter
 
-from nemo_gym._wire.chat import NeMoGymChatCompletion
+from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
 from nemo_gym._wire.item_unions import NeMoGymResponseInputItem, NeMoGymResponseOutputItem
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming

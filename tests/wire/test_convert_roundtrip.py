@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import given, settings
 from openai.types.responses import Response
 
-from nemo_gym._wire.chat import NeMoGymChatCompletion
+from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
 from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.tokens import REQUIRED_TOKEN_METADATA_FIELDS

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from nemo_gym._wire import hosted, items, parts
+from nemo_gym._wire import item_unions, items
 from nemo_gym._wire.item_unions import (
     ITEM_TYPES,
     NeMoGymResponseInputItem,
@@ -53,7 +53,7 @@ SHAPES: list[tuple[dict[str, Any], type[BaseModel]]] = [
     ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, items.NeMoGymResponseFunctionToolCall),
     ({"type": "function_call_output", "call_id": "c", "output": "ok"}, items.NeMoGymFunctionCallOutput),
     ({"type": "reasoning", "id": "r", "summary": []}, items.NeMoGymResponseReasoningItem),
-    ({"type": "mcp_approval_request", "name": "f", "arguments": "{}"}, hosted.NeMoGymResponseMcpApprovalRequest),
+    ({"type": "mcp_approval_request", "name": "f", "arguments": "{}"}, item_unions.NeMoGymResponseMcpApprovalRequest),
 ]
 
 
@@ -179,7 +179,7 @@ def test_an_unknown_content_part_is_reported_with_the_known_ones():
 
 def test_a_content_part_reads_by_attribute_and_by_key():
     (part,) = INPUT.validate_python({"role": "user", "content": [TEXT_IN]}).content
-    assert type(part) is parts.NeMoGymResponseInputText
+    assert type(part) is items.NeMoGymResponseInputText
     assert part.text == part["text"] == part.get("text") == "hi"
     assert "text" in part
     assert "nothing" not in part
@@ -191,7 +191,7 @@ def test_a_content_part_reads_by_attribute_and_by_key():
 @pytest.mark.parametrize("sources", [{}, {"video_url": "u", "video": "v"}])
 def test_a_video_part_has_exactly_one_source(sources):
     with pytest.raises(ValidationError, match="exactly one of 'video_url' and 'video'"):
-        parts.NeMoGymInputVideoPart(**sources)
+        items.NeMoGymInputVideoPart(**sources)
 
 
 def test_a_reasoning_item_drops_its_status_and_keeps_other_unknown_fields():

@@ -10,7 +10,7 @@ from openai.types.responses.response import IncompleteDetails
 from openai.types.shared import Reasoning
 from pydantic import ValidationError
 
-from nemo_gym._wire.chat import (
+from nemo_gym._wire.chat_completion import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionMessage,
     NeMoGymChatCompletionMessageForTraining,

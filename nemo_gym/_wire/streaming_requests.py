@@ -7,13 +7,11 @@ are left to the schema, and so is everything that is not even shaped like what i
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
-from nemo_gym._wire import convert_parts
 from nemo_gym._wire.item_unions import NeMoGymResponseInputItem
 from nemo_gym._wire.items import (
     NeMoGymFunctionCallOutput,
@@ -21,10 +19,13 @@ from nemo_gym._wire.items import (
     NeMoGymResponseOutputMessage,
     NeMoGymResponseReasoningItem,
 )
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming, build_function_tool
+from nemo_gym._wire.to_chat import join_text
 from nemo_gym._wire.tokens import TOKEN_METADATA_FIELDS
 
 Json = Mapping[str, Any]
+ToolNames = Mapping[str, tuple[str, str]]
+"""Joined tool names, and the namespace and name that each stands for."""
 
 FUNCTIONS = frozenset({"function"})
 
@@ -37,25 +38,17 @@ _ITEM_FIELDS = {
 }
 
 
-@dataclass(frozen=True)
-class Restore:
-    """What `prepare_streaming_request` changed."""
+class PreparedRequest(NamedTuple):
+    """A streaming request that fits the strict schema."""
 
-    names: Mapping[str, tuple[str, str]]
-    """Flat tool names, and the namespace and name they stand for."""
+    params: dict[str, Any]
+    tool_names: ToolNames
     dropped: tuple[str, ...]
     """What the request lost, in words, for the log."""
 
-    def item(self, item: Json) -> Json:
-        """An output item as the client knows its tools."""
-        if item["type"] != "function_call" or item["name"] not in self.names:
-            return item
-        namespace, name = self.names[item["name"]]
-        return {**item, "name": name, "namespace": namespace}
 
-
-def prepare_streaming_request(raw: Json, *, tool_types: Collection[str] = FUNCTIONS) -> tuple[dict[str, Any], Restore]:
-    """`raw` without what this side does not know, ready for the strict schema; `raw` itself is left alone.
+def prepare_streaming_request(raw: Json, *, tool_types: Collection[str] = FUNCTIONS) -> PreparedRequest:
+    """Return `raw` without what this side does not know; `raw` itself is left alone.
 
     By default the tools that every model server can handle are kept; one in front of a Responses endpoint can name more
     types.
@@ -64,18 +57,27 @@ def prepare_streaming_request(raw: Json, *, tool_types: Collection[str] = FUNCTI
     params = {name: value for name, value in raw.items() if name in _PARAMS}
     given = raw.get("input")
     items = given if isinstance(given, list) else []
-    tools = _Tools(tool_types, dropped)
-    tools.add_all([*(raw.get("tools") or []), *_additional_tools(items)])
+    tools = _FlatTools(tool_types, dropped)
+    hoisted = [item for item in items if _is_shaped(item) and item.get("type") == "additional_tools"]
+    tools.add_all([*(raw.get("tools") or []), *(tool for item in hoisted for tool in item.get("tools") or [])])
     if isinstance(given, list):
-        kept = [_item(index, item, dropped) for index, item in enumerate(items)]
+        kept = [_trim_item(index, item, dropped) for index, item in enumerate(items)]
         _hoist_instructions(params, [item for item in kept if item is not None])
     _set_tools(params, tools, dropped)
-    return params, Restore(tools.names, tuple(dropped))
+    return PreparedRequest(params, tools.names, tuple(dropped))
+
+
+def restore_tool_name(item: Json, tool_names: ToolNames) -> Json:
+    """Return an output item as the client knows its tools."""
+    if item["type"] != "function_call" or item["name"] not in tool_names:
+        return item
+    namespace, name = tool_names[item["name"]]
+    return {**item, "name": name, "namespace": namespace}
 
 
 def flatten_namespaces(tools: Sequence[Any]) -> tuple[list[Any], dict[str, tuple[str, str]]]:
     """Return `tools` of every kind in one flat list, and what the names of those from namespaces stand for."""
-    flattened = _Tools(None, [])
+    flattened = _FlatTools(None, [])
     flattened.add_all(tools)
     return flattened.flat, flattened.names
 
@@ -99,7 +101,7 @@ def prune_forbidden_fields(body: Any, error: ValidationError) -> int:
     return pruned
 
 
-class _Tools:
+class _FlatTools:
     """The tools of a request in one flat list; without `types`, tools of all types, as they are."""
 
     def __init__(self, types: Collection[str] | None, dropped: list[str]) -> None:
@@ -119,7 +121,7 @@ class _Tools:
 
     def _add(self, tool: Json, namespace: str | None) -> None:
         kind, name = tool.get("type"), tool.get("name") or ""
-        flat = flat_name(name, namespace)
+        flat = join_name(name, namespace)
         if (self._types is not None and kind not in self._types) or (flat and flat in self._taken):
             self._dropped.append(f"tool {flat!r} of type {kind!r}")
             return
@@ -127,14 +129,15 @@ class _Tools:
         if namespace:
             self.names[flat] = (namespace, name)
         if kind == "function" and self._types is not None:
-            self.flat.append(_function_tool(tool, flat))
+            settings = {setting: tool.get(setting) for setting in ("description", "parameters", "strict")}
+            self.flat.append(build_function_tool(flat, **settings))
         else:
             self.flat.append({**tool, "name": flat} if namespace else dict(tool))
 
     def knows(self, choice: Json) -> bool:
         name = choice.get("name")
         return choice.get("type") in (self._types or ()) and (
-            name is None or flat_name(name, choice.get("namespace")) in self._taken
+            name is None or join_name(name, choice.get("namespace")) in self._taken
         )
 
 
@@ -146,49 +149,32 @@ def _is_shaped(value: Any) -> bool:
     return words and isinstance(value.get("tools"), list | None)
 
 
-def flat_name(name: str, namespace: str | None) -> str:
+def join_name(name: str, namespace: str | None) -> str:
     return f"{namespace}__{name}" if namespace else name
 
 
-def _function_tool(tool: Json, name: str) -> dict[str, Any]:
-    described = {"description": tool["description"]} if tool.get("description") is not None else {}
-    settings = {"parameters": tool.get("parameters"), "strict": tool.get("strict")}
-    return {"type": "function", "name": name, **described, **settings}
-
-
-def _additional_tools(items: list[Any]) -> list[Any]:
-    hoisted = [item for item in items if _is_shaped(item) and item.get("type") == "additional_tools"]
-    return [tool for item in hoisted for tool in item.get("tools") or []]
-
-
 @cache
-def _input_items() -> TypeAdapter[Any]:
+def _input_item_adapter() -> TypeAdapter[Any]:
     return TypeAdapter(NeMoGymResponseInputItem)
 
 
-def _fits(item: Json) -> bool:
-    try:
-        _input_items().validate_python(item)
-    except ValidationError:
-        return False
-    return True
-
-
-def _item(index: int, item: Any, dropped: list[str]) -> Any:
-    """The item without what is unknown about it; None if it is unknown itself."""
+def _trim_item(index: int, item: Any, dropped: list[str]) -> Any:
+    """Return the item without what is unknown about it; None if it is unknown itself."""
     if not _is_shaped(item):
         return item
     kind = item.get("type") or ("message" if "role" in item else None)
     if kind == "additional_tools":
         return None
     if kind not in _ITEM_FIELDS:
-        if _fits(item):
-            return dict(item)
-        dropped.append(f"input item {index} of type {kind!r}")
-        return None
+        try:
+            _input_item_adapter().validate_python(item)
+        except ValidationError:
+            dropped.append(f"input item {index} of type {kind!r}")
+            return None
+        return dict(item)
     kept = {name: value for name, value in item.items() if name in _ITEM_FIELDS[kind]}
     if kind == "function_call" and item.get("namespace"):
-        kept["name"] = flat_name(item.get("name") or "", item["namespace"])
+        kept["name"] = join_name(item.get("name") or "", item["namespace"])
     if kind == "reasoning":
         # A client that keeps no state on the server sends reasoning back without its id.
         kept = {**kept, "id": item.get("id") or f"rs_{index}", "summary": item.get("summary") or []}
@@ -200,7 +186,7 @@ def _hoist_instructions(params: dict[str, Any], items: list[Any]) -> None:
     texts = [params["instructions"]] if params.get("instructions") else []
     hoisted = 0
     for item in items:
-        text = _instruction(item)
+        text = _read_instruction(item)
         if text is None:
             break
         texts.append(text)
@@ -210,39 +196,39 @@ def _hoist_instructions(params: dict[str, Any], items: list[Any]) -> None:
     params["input"] = items[hoisted:]
 
 
-def _instruction(item: Any) -> str | None:
+def _read_instruction(item: Any) -> str | None:
     if not _is_shaped(item) or item.get("role") not in ("system", "developer"):
         return None
     content = item.get("content")
     if isinstance(content, list) and not all(isinstance(part, Mapping) for part in content):
         return None
-    return convert_parts.text_only(content) if isinstance(content, str | list) else None
+    return join_text(content) if isinstance(content, str | list) else None
 
 
-def _set_tools(params: dict[str, Any], tools: _Tools, dropped: list[str]) -> None:
+def _set_tools(params: dict[str, Any], tools: _FlatTools, dropped: list[str]) -> None:
     choice = params.pop("tool_choice", None)
     if not tools.flat:
         params.pop("tools", None)
         params.pop("parallel_tool_calls", None)
         return
     params["tools"] = tools.flat
-    kept = choice if choice is None or isinstance(choice, str) else _choice(choice, tools)
+    kept = choice if choice is None or isinstance(choice, str) else _trim_choice(choice, tools)
     if kept is not None:
         params["tool_choice"] = kept
     elif choice is not None:
         dropped.append(f"tool_choice {choice!r}")
 
 
-def _choice(choice: Any, tools: _Tools) -> Any:
+def _trim_choice(choice: Any, tools: _FlatTools) -> Any:
     if not _is_shaped(choice):
         return choice
     if choice.get("type") == "allowed_tools":
         given = choice.get("tools") or []
-        allowed = [_flat_choice(tool) for tool in given if _is_shaped(tool) and tools.knows(tool)]
+        allowed = [_flatten_choice(tool) for tool in given if _is_shaped(tool) and tools.knows(tool)]
         return {**choice, "tools": allowed} if allowed else None
-    return _flat_choice(choice) if tools.knows(choice) else None
+    return _flatten_choice(choice) if tools.knows(choice) else None
 
 
-def _flat_choice(choice: Json) -> dict[str, Any]:
+def _flatten_choice(choice: Json) -> dict[str, Any]:
     kept = {name: value for name, value in choice.items() if name != "namespace"}
-    return {**kept, "name": flat_name(choice["name"], choice.get("namespace"))} if choice.get("name") else kept
+    return {**kept, "name": join_name(choice["name"], choice.get("namespace"))} if choice.get("name") else kept

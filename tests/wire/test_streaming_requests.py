@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from pydantic import ValidationError
 
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.sse_prepare import prepare_streaming_request
+from nemo_gym._wire.streaming_requests import prepare_streaming_request, restore_tool_name
 from nemo_gym.responses_converter import ResponsesConverter
 from tests.wire import convert_strategies as cs
 
@@ -22,17 +22,17 @@ def function(name: str, **fields: Any) -> dict[str, Any]:
     return {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False, **fields}
 
 
-def prepared(raw: dict[str, Any], **kinds: Any) -> dict[str, Any]:
-    params, _ = prepare_streaming_request(raw, **kinds)
+def prepare(raw: dict[str, Any], **kinds: Any) -> dict[str, Any]:
+    params = prepare_streaming_request(raw, **kinds).params
     NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
     return params
 
 
 def test_unknown_fields_are_dropped_and_named():
     raw = {"model": "m", "input": "hi", "stream": True, "prompt_cache_key": "k", "stream_options": {}}
-    params, restore = prepare_streaming_request(raw)
+    params, _, dropped = prepare_streaming_request(raw)
     assert params == {"model": "m", "input": "hi"}
-    assert restore.dropped == ("field 'prompt_cache_key'",)
+    assert dropped == ("field 'prompt_cache_key'",)
 
 
 def test_tools_in_a_namespace_are_flattened_and_restored():
@@ -40,19 +40,19 @@ def test_tools_in_a_namespace_are_flattened_and_restored():
     history = {"type": "function_call", "call_id": "c", "namespace": "fs", "name": "read", "arguments": "{}"}
     choice = {"type": "function", "namespace": "fs", "name": "read"}
     raw = {"input": [USER, history], "tools": [function("f"), namespace], "tool_choice": choice}
-    params, restore = prepare_streaming_request(raw)
+    params, tool_names, _ = prepare_streaming_request(raw)
     assert NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
     assert params["tools"] == [function("f"), function("fs__read")]
     assert params["input"][1]["name"] == "fs__read"
     assert "namespace" not in params["input"][1]
     assert params["tool_choice"] == {"type": "function", "name": "fs__read"}
     reply = {"type": "function_call", "name": "fs__read", "arguments": "{}"}
-    assert restore.item(reply) == {**reply, "namespace": "fs", "name": "read"}
-    assert restore.item({**reply, "name": "f"}) == {**reply, "name": "f"}
+    assert restore_tool_name(reply, tool_names) == {**reply, "namespace": "fs", "name": "read"}
+    assert restore_tool_name({**reply, "name": "f"}, tool_names) == {**reply, "name": "f"}
 
 
 def test_additional_tools_are_hoisted_out_of_the_input():
-    params = prepared(
+    params = prepare(
         {"input": [{"type": "additional_tools", "tools": [function("g")]}, USER], "tools": [function("f")]}
     )
     assert params["tools"] == [function("f"), function("g")]
@@ -62,9 +62,9 @@ def test_additional_tools_are_hoisted_out_of_the_input():
 def test_unsupported_tools_and_items_are_dropped_and_named():
     items = [USER, {"type": "web_search_call", "id": "w", "status": "asleep", "action": {}}, {"type": "ghost"}, {}]
     tools = [{"type": "web_search"}, {"type": "custom", "name": "apply_patch"}, function("f")]
-    params, restore = prepare_streaming_request({"input": items, "tools": tools})
+    params, _, dropped = prepare_streaming_request({"input": items, "tools": tools})
     assert params == {"input": [USER], "tools": [function("f")]}
-    assert restore.dropped == (
+    assert dropped == (
         "tool '' of type 'web_search'",
         "tool 'apply_patch' of type 'custom'",
         "input item 1 of type 'web_search_call'",
@@ -80,12 +80,12 @@ def test_an_item_that_fits_the_schema_is_kept_whatever_its_kind():
         {"type": "mcp_call", "name": "p", "arguments": "{}", "server_label": "s"},
         {"call_id": "c", "output": "done"},
     ]
-    assert prepared({"input": items})["input"] == items
+    assert prepare({"input": items})["input"] == items
 
 
 def test_a_responses_endpoint_can_keep_more_kinds():
     raw = {"input": "hi", "tools": [{"type": "web_search"}, {"type": "custom", "name": "p"}]}
-    assert prepared(raw, tool_types={"web_search", "custom"}) == raw
+    assert prepare(raw, tool_types={"web_search", "custom"}) == raw
 
 
 def test_the_choice_of_a_dropped_tool_is_dropped():
@@ -94,25 +94,28 @@ def test_the_choice_of_a_dropped_tool_is_dropped():
         "tools": [function("f"), {"type": "custom", "name": "p"}],
         "tool_choice": {"type": "custom", "name": "p"},
     }
-    assert "tool_choice" not in prepared(raw)
+    assert "tool_choice" not in prepare(raw)
     allowed = {
         "type": "allowed_tools",
         "mode": "auto",
         "tools": [{"type": "custom", "name": "p"}, {"type": "function", "name": "f"}],
     }
-    assert prepared({**raw, "tool_choice": allowed})["tool_choice"]["tools"] == [{"type": "function", "name": "f"}]
+    assert prepare({**raw, "tool_choice": allowed})["tool_choice"]["tools"] == [{"type": "function", "name": "f"}]
 
 
 def test_without_tools_nothing_is_said_about_their_use():
     raw = {"input": "hi", "tools": [{"type": "web_search"}], "tool_choice": "required", "parallel_tool_calls": True}
-    assert prepared(raw) == {"input": "hi"}
+    assert prepare(raw) == {"input": "hi"}
 
 
 def test_a_flat_name_that_is_taken_is_not_taken_twice():
     namespace = {"type": "namespace", "name": "a", "tools": [function("b")]}
-    params, restore = prepare_streaming_request({"input": "hi", "tools": [function("a__b"), namespace]})
+    params, tool_names, _ = prepare_streaming_request({"input": "hi", "tools": [function("a__b"), namespace]})
     assert params["tools"] == [function("a__b")]
-    assert restore.item({"type": "function_call", "name": "a__b"}) == {"type": "function_call", "name": "a__b"}
+    assert restore_tool_name({"type": "function_call", "name": "a__b"}, tool_names) == {
+        "type": "function_call",
+        "name": "a__b",
+    }
 
 
 def test_leading_system_and_developer_messages_become_instructions():
@@ -121,7 +124,7 @@ def test_leading_system_and_developer_messages_become_instructions():
         {"role": "system", "content": "c"},
     ]
     later = {"role": "developer", "content": "later"}
-    params = prepared({"instructions": "a", "input": [*leading, USER, later]})
+    params = prepare({"instructions": "a", "input": [*leading, USER, later]})
     assert (params["instructions"], params["input"]) == ("a\n\nb\n\nc", [USER, later])
 
 
@@ -130,7 +133,7 @@ def test_reasoning_without_an_id_and_fields_of_other_clients_are_made_valid():
         {"type": "reasoning", "encrypted_content": "x", "summary": None},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "t"}], "phase": "final"},
     ]
-    assert prepared({"input": items})["input"] == [
+    assert prepare({"input": items})["input"] == [
         {"type": "reasoning", "encrypted_content": "x", "summary": [], "id": "rs_0"},
         {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "t"}]},
     ]
@@ -151,7 +154,7 @@ json = st.recursive(
 @settings(max_examples=100, deadline=None)
 @given(st.fixed_dictionaries({}, optional={"input": st.lists(json), "tools": st.lists(json), "tool_choice": json}))
 def test_whatever_is_sent_is_accepted_or_refused_by_the_schema(raw):
-    params, _ = prepare_streaming_request(raw)
+    params = prepare_streaming_request(raw).params
     with suppress(ValidationError):
         NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
 

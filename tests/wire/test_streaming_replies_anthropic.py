@@ -7,12 +7,11 @@ import pytest
 from anthropic import APIStatusError, AsyncAnthropic
 from hypothesis import given, settings
 
-from nemo_gym._wire import sse
 from nemo_gym._wire.response import NeMoGymResponse
-from nemo_gym._wire.sse_anthropic import anthropic_events, anthropic_failed
+from nemo_gym._wire.streaming_replies import stream_message, stream_message_failure
 from nemo_gym.anthropic_converter import response_to_anthropic_message
 from tests.wire import convert_strategies as cs
-from tests.wire.sse_server import streaming
+from tests.wire.sse_server import parse_events, streaming
 
 MESSAGE = {
     "id": "msg_1",
@@ -33,14 +32,14 @@ MESSAGE = {
 
 
 def events(message: dict[str, Any]) -> list[dict[str, Any]]:
-    parsed = sse.EventParser().feed(b"".join(anthropic_events(message)))
+    parsed = parse_events(b"".join(stream_message(message)))
     assert all(event.name == event.json()["type"] for event in parsed)
     return [event.json() for event in parsed]
 
 
 async def test_the_official_client_assembles_the_message_that_was_sent():
     async with (
-        streaming(anthropic_events(MESSAGE)) as url,
+        streaming(stream_message(MESSAGE)) as url,
         AsyncAnthropic(base_url=url, api_key="k", max_retries=0) as client,
     ):
         async with client.messages.stream(max_tokens=9, messages=[], model="m") as stream:
@@ -69,7 +68,7 @@ def test_deltas_add_up_to_the_blocks(output):
 
 async def test_a_failure_raises_in_the_official_client():
     async with (
-        streaming(anthropic_failed("upstream is down")) as url,
+        streaming(stream_message_failure("upstream is down")) as url,
         AsyncAnthropic(base_url=url, api_key="k", max_retries=0) as client,
     ):
         stream = await client.messages.create(max_tokens=9, messages=[], model="m", stream=True)

@@ -9,11 +9,10 @@ from openai import APIError, AsyncOpenAI
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletionChunk
 
-from nemo_gym._wire import sse
-from nemo_gym._wire.chat import NeMoGymChatCompletion
-from nemo_gym._wire.sse_chat import chat_chunks, chat_failed
+from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
+from nemo_gym._wire.streaming_replies import stream_completion, stream_completion_failure
 from tests.wire import convert_strategies as cs
-from tests.wire.sse_server import streaming
+from tests.wire.sse_server import parse_events, streaming
 
 USAGE = {"prompt_tokens": 5, "completion_tokens": 3, "total_tokens": 8}
 CALLS = [
@@ -28,7 +27,7 @@ def chat(message: dict[str, Any] = MESSAGE, finish_reason: str = "tool_calls", *
 
 
 def chunks(frames: Any) -> list[dict[str, Any]]:
-    *parsed, done = sse.EventParser().feed(b"".join(frames))
+    *parsed, done = parse_events(b"".join(frames))
     assert done.data == "[DONE]"
     return [event.json() for event in parsed]
 
@@ -41,7 +40,7 @@ def assembled(frames: Any) -> dict[str, Any]:
 
 
 async def test_the_official_client_assembles_the_completion_that_was_sent():
-    frames = chat_chunks(chat(), include_usage=True)
+    frames = stream_completion(chat(), include_usage=True)
     async with streaming(frames) as url, AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client:
         async with client.chat.completions.stream(messages=[], model="m") as stream:
             final = await stream.get_final_completion()
@@ -55,7 +54,7 @@ async def test_the_official_client_assembles_the_completion_that_was_sent():
 
 
 def test_chunks_come_in_the_documented_order():
-    sent = chunks(chat_chunks(chat(), include_usage=True))
+    sent = chunks(stream_completion(chat(), include_usage=True))
     deltas = [list(chunk["choices"][0]["delta"]) for chunk in sent[:-1]]
     assert deltas == [["role"], ["reasoning_content"], ["content"], ["tool_calls"], ["tool_calls"], []]
     assert [chunk["choices"][0]["finish_reason"] for chunk in sent[:-1]] == [None] * 5 + ["tool_calls"]
@@ -65,13 +64,13 @@ def test_chunks_come_in_the_documented_order():
 
 
 def test_usage_is_sent_only_when_asked_for():
-    assert not any("usage" in chunk for chunk in chunks(chat_chunks(chat())))
+    assert not any("usage" in chunk for chunk in chunks(stream_completion(chat())))
 
 
 @settings(max_examples=50, deadline=None)
 @given(cs.chat_messages)
 def test_nothing_of_a_message_is_lost(message):
-    received = assembled(chat_chunks(chat(message, "stop")))["choices"][0]
+    received = assembled(stream_completion(chat(message, "stop")))["choices"][0]
     assert received["finish_reason"] == "stop"
     for field in ("content", "refusal"):
         assert received["message"][field] == message[field]
@@ -87,7 +86,7 @@ def test_token_ids_log_probs_and_the_endpoints_own_fields_are_sent_once():
     completion = cs.completion({**MESSAGE, **tokens}, kv_transfer="x")
     logprobs = {"content": [{"token": "a", "logprob": -0.1, "bytes": None, "top_logprobs": []}], "refusal": None}
     completion["choices"][0] |= {"logprobs": logprobs, "stop_reason": "END"}
-    sent = chunks(chat_chunks(NeMoGymChatCompletion.model_validate(completion)))
+    sent = chunks(stream_completion(NeMoGymChatCompletion.model_validate(completion)))
     ending = sent[-1]["choices"][0]
     assert ending["delta"] == tokens
     assert (ending["stop_reason"], ending["logprobs"]["content"][0]["token"]) == ("END", "a")
@@ -96,7 +95,7 @@ def test_token_ids_log_probs_and_the_endpoints_own_fields_are_sent_once():
 
 async def test_a_failure_raises_in_the_official_client():
     async with (
-        streaming(chat_failed("upstream is down")) as url,
+        streaming(stream_completion_failure("upstream is down")) as url,
         AsyncOpenAI(base_url=url, api_key="k", max_retries=0) as client,
     ):
         stream = await client.chat.completions.create(messages=[], model="m", stream=True)

@@ -4,7 +4,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._wire.usage import NeMoGymResponseUsage, accumulate_response_usage
+from nemo_gym._wire.tokens import NeMoGymResponseUsage, accumulate_response_usage
 from tests.wire import strategies as wire
 
 usages = wire.usages.map(NeMoGymResponseUsage.model_validate)

@@ -7,28 +7,43 @@ A reply without choices is valid here; whoever needs a choice says so with the e
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NoReturn
 
-from nemo_gym._wire.base import REFUSED, OpenObject, PickBy, SdkTwin, SeldomModel, refusal
-from nemo_gym._wire.parts import TokenLogprob
-from nemo_gym._wire.tokens import TokenIDLogProbMixin, has_token_fields, missing_token_fields, refuse_partial_tokens
+from nemo_gym._wire.base import REFUSED, DeferredModel, OpenObject, PickBy, SdkTwin, raise_refusal
+from nemo_gym._wire.items import TokenLogprob
+from nemo_gym._wire.tokens import (
+    TokenIDLogProbMixin,
+    has_token_fields,
+    list_missing_token_fields,
+    refuse_partial_tokens,
+)
+
+__all__ = [
+    "NeMoGymChatCompletion",
+    "NeMoGymChatCompletionMessage",
+    "NeMoGymChatCompletionMessageCustomToolCall",
+    "NeMoGymChatCompletionMessageForTraining",
+    "NeMoGymChatCompletionMessageToolCall",
+    "NeMoGymChoice",
+    "NeMoGymFunction",
+]
 
 
-class NeMoGymFunction(SeldomModel, SdkTwin):
+class NeMoGymFunction(DeferredModel, SdkTwin):
     arguments: str
     name: str
 
 
-class CustomToolInput(SeldomModel, SdkTwin):
+class CustomToolInput(DeferredModel, SdkTwin):
     input: str
     name: str
 
 
-class NeMoGymChatCompletionMessageToolCall(SeldomModel, SdkTwin):
+class NeMoGymChatCompletionMessageToolCall(DeferredModel, SdkTwin):
     id: str
     function: NeMoGymFunction
     type: Literal["function"] = "function"
 
 
-class NeMoGymChatCompletionMessageCustomToolCall(SeldomModel, SdkTwin):
+class NeMoGymChatCompletionMessageCustomToolCall(DeferredModel, SdkTwin):
     id: str
     custom: CustomToolInput
     type: Literal["custom"] = "custom"
@@ -40,7 +55,7 @@ def _pick_tool_call(call: Mapping[str, Any]) -> str:
 
 
 def _refuse_tool_call(call: Any) -> NoReturn:
-    refusal("tool_call_shape", "a tool call must be an object, not {found}", found=type(call).__name__)
+    raise_refusal("tool_call_shape", "a tool call must be an object, not {found}", found=type(call).__name__)
 
 
 ChatToolCall = Annotated[
@@ -49,14 +64,14 @@ ChatToolCall = Annotated[
 ]
 
 
-class ChatAudio(SeldomModel, SdkTwin):
+class ChatAudio(DeferredModel, SdkTwin):
     id: str
     data: str
     expires_at: int
     transcript: str
 
 
-class NeMoGymChatCompletionMessage(SeldomModel):
+class NeMoGymChatCompletionMessage(DeferredModel):
     content: str | None = None
     refusal: str | None = None
     role: Literal["assistant"] = "assistant"
@@ -73,21 +88,21 @@ class NeMoGymChatCompletionMessageForTraining(NeMoGymChatCompletionMessage, Toke
 def _pick_message(message: Mapping[str, Any]) -> str:
     if not has_token_fields(message):
         return NeMoGymChatCompletionMessage.__name__
-    return REFUSED if missing_token_fields(message) else NeMoGymChatCompletionMessageForTraining.__name__
+    return REFUSED if list_missing_token_fields(message) else NeMoGymChatCompletionMessageForTraining.__name__
 
 
 def _refuse_message(message: Any) -> NoReturn:
     if isinstance(message, Mapping):
         refuse_partial_tokens(message)
-    refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
+    raise_refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
 
 
-class ChoiceLogprobs(SeldomModel, SdkTwin):
+class ChoiceLogprobs(DeferredModel, SdkTwin):
     content: list[TokenLogprob] | None = None
     refusal: list[TokenLogprob] | None = None
 
 
-class NeMoGymChoice(SeldomModel):
+class NeMoGymChoice(DeferredModel):
     finish_reason: str | None
     index: int
     logprobs: ChoiceLogprobs | None = None
@@ -96,19 +111,19 @@ class NeMoGymChoice(SeldomModel):
     ]
 
 
-class CompletionTokensDetails(SeldomModel, SdkTwin):
+class CompletionTokensDetails(DeferredModel, SdkTwin):
     accepted_prediction_tokens: int | None = None
     audio_tokens: int | None = None
     reasoning_tokens: int | None = None
     rejected_prediction_tokens: int | None = None
 
 
-class PromptTokensDetails(SeldomModel, SdkTwin):
+class PromptTokensDetails(DeferredModel, SdkTwin):
     audio_tokens: int | None = None
     cached_tokens: int | None = None
 
 
-class CompletionUsage(SeldomModel, SdkTwin):
+class CompletionUsage(DeferredModel, SdkTwin):
     completion_tokens: int
     prompt_tokens: int
     total_tokens: int
@@ -116,7 +131,7 @@ class CompletionUsage(SeldomModel, SdkTwin):
     prompt_tokens_details: PromptTokensDetails | None = None
 
 
-class NeMoGymChatCompletion(SeldomModel):
+class NeMoGymChatCompletion(DeferredModel):
     id: str
     choices: list[NeMoGymChoice]
     created: int
