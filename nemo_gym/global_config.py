@@ -26,19 +26,19 @@ from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.server_types import server_types_in
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
-from nemo_gym._util.keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
-from nemo_gym._util.keys import NG_CUT_OFF_KEY as NG_CUT_OFF_KEY
-from nemo_gym._util.keys import NG_TOOL_ERRORS_KEY as NG_TOOL_ERRORS_KEY
-from nemo_gym._util.keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
-from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME
-from nemo_gym._util.keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
-from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
-from nemo_gym._util.keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
-from nemo_gym._util.keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym._util.process_list import hide_secret_arguments
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
+from nemo_gym._util.row_keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import NG_CUT_OFF_KEY as NG_CUT_OFF_KEY
+from nemo_gym._util.row_keys import NG_TOOL_ERRORS_KEY as NG_TOOL_ERRORS_KEY
+from nemo_gym._util.row_keys import RESPONSE_KEY_NAME as RESPONSE_KEY_NAME
+from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.row_keys import ROLLOUT_ID_KEY_NAME as ROLLOUT_ID_KEY_NAME
+from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME as ROLLOUT_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import SKILLS_REF_KEY_NAME as SKILLS_REF_KEY_NAME
+from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME as TASK_INDEX_KEY_NAME
 from nemo_gym.config_types import MLFlowConfig, ServerInstanceConfig, WANDBConfig
 from nemo_gym.errors import ConfigError, NoServerInstancesError, UnknownServerError
 

@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse
 
 from nemo_gym import grading
 from nemo_gym._util import aio
-from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
+from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
 from nemo_gym._wire.errors import explain_unanswered_completion, explain_unanswered_response

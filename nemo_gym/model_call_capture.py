@@ -20,7 +20,7 @@ from nemo_gym._capture.records import PAYLOAD_FIELDS, ModelCallRecord, build_mod
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.usage import extract_token_stats
 from nemo_gym._execution.workers import close_with_app
-from nemo_gym._util.keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
+from nemo_gym._util.row_keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 

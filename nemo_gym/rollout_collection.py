@@ -40,10 +40,10 @@ from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
 from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import read_rows, write_rows
-from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
-from nemo_gym._util.keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
-from nemo_gym._util.keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym._util.moved_names import find_names
+from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
+from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
+from nemo_gym._util.row_keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
 from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
 from nemo_gym.global_config import AGENT_REF_KEY_NAME, OBSERVABILITY_ENABLED_KEY_NAME, RESPONSE_KEY_NAME

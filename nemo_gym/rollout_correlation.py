@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from nemo_gym._util.keys import (
+from nemo_gym._util.rollout_paths import compose_rollout_id, split_rollout_prefix, without_rollout_prefix
+from nemo_gym._util.row_keys import (
     ATTEMPT_INDEX_KEY_NAME,
     ROLLOUT_ID_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._util.rollout_paths import compose_rollout_id, split_rollout_prefix, without_rollout_prefix
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from nemo_gym._capture.records import PAYLOAD_FIELDS
 from nemo_gym._util.json_shapes import as_list, as_mapping
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     AGENT_OBSERVATIONS_KEY,
     MODEL_CALL_CAPTURE_KEY,
     OBSERVED_KEYS,

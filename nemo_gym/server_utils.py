@@ -65,9 +65,9 @@ from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
 from nemo_gym._util import rollout_paths
-from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym._util.quick_state import QuickState
+from nemo_gym._util.row_keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.trim_buffer import trim_buffer
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 
 from fastapi import HTTPException, Request
 
-from nemo_gym._util.keys import SESSION_ID_KEY
+from nemo_gym._util.row_keys import SESSION_ID_KEY
 from nemo_gym.errors import GymError
 
 T = TypeVar("T")

@@ -16,8 +16,8 @@ from omegaconf import DictConfig
 from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored
 from nemo_gym._util.aio import in_thread
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
 from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
 from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.model_call_capture import (
     MODEL_CALL_CAPTURE_KEY,

@@ -19,7 +19,7 @@ from nemo_gym._data.metrics_file import metrics_file as metrics_file
 from nemo_gym._data.params import SAMPLING, Asked, KnownSettings, plain_messages
 from nemo_gym._data.statistics import Chunk, rounded, statistics
 from nemo_gym._data.tokens import CountTokens
-from nemo_gym._util.keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 
 __all__ = ["DatasetMetrics", "combined", "measure", "metrics_file", "rounded"]
 

@@ -17,7 +17,7 @@ from nemo_gym._data.hub_download import checksum_of, locate, receive
 from nemo_gym._data.lines import read_raw_rows
 from nemo_gym._data.offending import Offending, OffendingRows
 from nemo_gym._data.rows import BadRow, parsed
-from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
+from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 
 if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile

@@ -15,7 +15,7 @@ from nemo_gym._data.offending import Offending
 from nemo_gym._data.params import Asked, KnownSettings
 from nemo_gym._data.rows import BadRow, Row, RowChecker, parsed, prompted
 from nemo_gym._data.sources import Source
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 
 _ROWS_BETWEEN_REPORTS = 10_000
 

@@ -11,7 +11,7 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym._data.params import Asked, KnownSettings, plain_messages
-from nemo_gym._util.keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
+from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import GymError
 

@@ -13,7 +13,7 @@ from nemo_gym._metrics.profile import counts_and_infos
 from nemo_gym._metrics.rollouts import Measured, by_task, key_of, measure
 from nemo_gym._metrics.select import means
 from nemo_gym._util.garbage_collector import pause_garbage_collector
-from nemo_gym._util.keys import TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 PER_TASK_METRICS = "per_task_metrics"
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from nemo_gym._metrics.describe import Number, finite, is_broken, mean, warn_of_broken
 from nemo_gym._metrics.pass_at_k import Curve, average_curve, majority_curve, pass_curve, spread_curve
-from nemo_gym._util.keys import REWARD_KEY_NAME
+from nemo_gym._util.row_keys import REWARD_KEY_NAME
 
 Rollout = Mapping[str, Any]
 Scores = dict[str, Any]

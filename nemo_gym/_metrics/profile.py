@@ -12,7 +12,7 @@ from typing import Any
 
 from nemo_gym._metrics.describe import HISTOGRAM, Number, describe_fields, finite, mean
 from nemo_gym._metrics.rollouts import Measured, RolloutKey, by_task, key_of, listed, measure, require_distinct
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME, REWARD_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, REWARD_KEY_NAME, TASK_INDEX_KEY_NAME
 
 
 @dataclass(frozen=True)

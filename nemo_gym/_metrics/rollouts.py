@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from nemo_gym._metrics.describe import Number, finite, is_broken, warn_of_broken
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     BOOKKEEPING_PREFIX,
     RESPONSE_KEY_NAME,
     REWARD_KEY_NAME,

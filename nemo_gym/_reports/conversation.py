@@ -15,7 +15,7 @@ import orjson
 from nemo_gym._capture.payloads import answer_items
 from nemo_gym._reports.row_facts import is_tool_call, iter_texts, read_tool_name
 from nemo_gym._util.json_shapes import as_list, as_mapping
-from nemo_gym._util.keys import MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY
+from nemo_gym._util.row_keys import MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY
 
 BlockKind = Literal["system", "user", "assistant", "reasoning", "tool_call", "tool_output", "other"]
 Item = Mapping[str, Any]

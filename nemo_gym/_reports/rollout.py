@@ -33,7 +33,7 @@ from nemo_gym._reports.row_facts import (
 from nemo_gym._reports.scoring import METADATA_KEY, Scoring, iter_own_fields, read_scoring, read_targets, shorten
 from nemo_gym._reports.tokens import TokenSequence, read_tokens
 from nemo_gym._util.json_shapes import as_list, as_mapping
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     FAILURE_KEY,
     NG_TERMINAL_KEY,
     NG_TOOL_ERRORS_KEY,

@@ -14,7 +14,7 @@ import orjson
 
 from nemo_gym._rollouts.incidents import LENGTH, is_cut_by_length
 from nemo_gym._util.json_shapes import as_mapping
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     FAILURE_KEY,

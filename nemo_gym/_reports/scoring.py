@@ -15,7 +15,7 @@ import orjson
 from nemo_gym._reports.conversation import ANSWER_TITLE, Block
 from nemo_gym._reports.row_facts import MEAN_REWARD_KEYS, NUMBER_TYPES
 from nemo_gym._util.json_shapes import as_mapping
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     MODEL_CALL_CAPTURE_KEY,

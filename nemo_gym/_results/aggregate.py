@@ -25,7 +25,7 @@ from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, fi
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
 
 Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""

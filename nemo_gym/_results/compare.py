@@ -20,7 +20,7 @@ from nemo_gym._results.rows import ResultsError, count_of, planned_lines
 from nemo_gym._results.runs import are_binary, read_runs, rewards_of
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     PROMPT_CONFIG_USED_KEY_NAME,

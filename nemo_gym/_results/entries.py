@@ -17,7 +17,7 @@ from nemo_gym._metrics.describe import STATISTICS, Number, labels
 from nemo_gym._metrics.profile import pass_rate
 from nemo_gym._results.measure import Fields
 from nemo_gym._results.runs import Run, describe_runs, describe_values, rewards_of
-from nemo_gym._util.keys import REWARD_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import REWARD_KEY_NAME, ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 
 _MOST_FORMS = 256
 _MOST_RUNS = 64

@@ -8,7 +8,7 @@ from typing import Any
 
 from nemo_gym._rollouts.incidents import well_formed
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY
+from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY
 
 _TOOLS_SHOWN = 5
 _MESSAGE_SHOWN = 120

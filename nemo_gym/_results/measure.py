@@ -11,7 +11,7 @@ from operator import itemgetter
 from nemo_gym._metrics.describe import Number
 from nemo_gym._results.rows import usage_of
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.keys import BOOKKEEPING_PREFIX
+from nemo_gym._util.row_keys import BOOKKEEPING_PREFIX
 
 Fields = tuple[str, ...]
 Values = tuple[Number, ...]

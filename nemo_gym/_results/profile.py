@@ -26,7 +26,7 @@ from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.files import atomic_writer, write_atomically
 from nemo_gym._util.jsonl import loads_line, write_rows
-from nemo_gym._util.keys import AGENT_REF_KEY_NAME, REWARD_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, REWARD_KEY_NAME, TASK_INDEX_KEY_NAME
 
 _SHOWN = 10
 _BUFFER_BYTES = 1 << 14

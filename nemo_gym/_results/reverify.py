@@ -15,7 +15,7 @@ from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
-from nemo_gym._util.keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME
+from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME
 
 UNSAFE_PREFIX = "unsafe_"
 JUDGE_FAILED = "judge_failed"

@@ -16,7 +16,7 @@ import orjson
 
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     NG_FAILURE_CLASS_KEY,
     OBSERVED_KEYS,

@@ -22,7 +22,7 @@ from nemo_gym._results.measure import Fields, Measures, Values, picker
 from nemo_gym._results.rows import Place, SeenKeys, agent_of, key_at, reward_of, sized_lines, stripped
 from nemo_gym._results.spots import packed
 from nemo_gym._rollouts.types import Key, Row
-from nemo_gym._util.keys import REWARD_KEY_NAME
+from nemo_gym._util.row_keys import REWARD_KEY_NAME
 
 LOG = logging.getLogger(__name__)
 # Sums and squares of larger numbers might overflow.

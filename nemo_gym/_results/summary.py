@@ -13,7 +13,7 @@ from nemo_gym._results.metric_rows import metric_rows
 from nemo_gym._results.rows import agent_of, reward_of, usage_of
 from nemo_gym._results.running_mean import RunningMean
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
-from nemo_gym._util.keys import TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 300

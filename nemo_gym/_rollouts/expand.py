@@ -24,14 +24,14 @@ from nemo_gym._rollouts.paths import RunPaths, write_error
 from nemo_gym._rollouts.shard import Shard
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import dumps_line
-from nemo_gym._util.keys import (
+from nemo_gym._util.nearest import did_you_mean, nearest_spelling
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._util.nearest import did_you_mean, nearest_spelling
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import ConfigError, GymError
 

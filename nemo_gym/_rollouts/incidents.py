@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
+from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
 
 MAX_STEPS, LENGTH = "max_steps", "length"
 # Tuples, because what an agent sends may be of any type, also of one that has no hash.

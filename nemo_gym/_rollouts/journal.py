@@ -23,7 +23,8 @@ from nemo_gym._rollouts.paths import RunFileError, RunPaths, torn_path, write_er
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import dumps_line
-from nemo_gym._util.keys import (
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,
@@ -35,7 +36,6 @@ from nemo_gym._util.keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._util.known_secrets import KNOWN_SECRETS
 
 LOG = logging.getLogger(__name__)
 FAILURE_SCHEMA = 1

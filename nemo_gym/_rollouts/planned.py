@@ -13,7 +13,7 @@ from typing import BinaryIO
 
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import loads_line
-from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME
 
 _LAST_MEMBER = re.compile(rb'"%b":([0-9]+)\}\s*\Z' % ROLLOUT_INDEX_KEY_NAME.encode())
 _TAIL_BYTES = 64

@@ -33,7 +33,8 @@ from nemo_gym._transport.failures import (
 from nemo_gym._transport.retries import NOT_NOW_RUN_STATUSES, RETRIES, RetryRules, bound_pause, retry_after_s
 from nemo_gym._transport.retries import RetryRule as RetryRule
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
-from nemo_gym._util.keys import (
+from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
     NG_FAILURE_CLASS_KEY,
@@ -47,7 +48,6 @@ from nemo_gym._util.keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.errors import GymError, ToolCrashed
 
 _CARRIED_KEYS = (

@@ -17,7 +17,7 @@ from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.types import Failed, Key, Row, key_of
 from nemo_gym._transport.failures import NOT_THERE, REFUSED
 from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
-from nemo_gym._util.keys import (
+from nemo_gym._util.row_keys import (
     ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,
     NG_FAILURE_CLASS_KEY,

@@ -15,7 +15,7 @@ from nemo_gym import grading
 from nemo_gym._config.overrides import override_token
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import read_rows
-from nemo_gym._util.keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, without_engine
