@@ -18,20 +18,12 @@ from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
-    MODEL_CALL_CAPTURE_KEY,
-    RESPONSE_KEY_NAME,
-    RESPONSES_CREATE_PARAMS_KEY_NAME,
+    BULKY_KEYS,
     REWARD_KEY_NAME,
-    TRAJECTORY_KEY,
 )
 
 METADATA_KEY = "verifier_metadata"
-_BULK = frozenset(
-    (
-        *(RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME, REWARD_KEY_NAME, AGENT_REF_KEY_NAME, *MEAN_REWARD_KEYS),
-        *(MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY, "ng_agent_observations", "rollout_infos", "sample"),
-    )
-)
+_NOT_SCORING = BULKY_KEYS | {REWARD_KEY_NAME, AGENT_REF_KEY_NAME, *MEAN_REWARD_KEYS, "rollout_infos", "sample"}
 _TARGET = re.compile(r"^(expected|correct|gold|golden|reference|target|ground_truth)(_|$)")
 _LIKELY_TARGET = ("answer", "answers", "label", "solution")
 """A target in a task; in the row of a rollout it may be what the verifier read."""
@@ -111,7 +103,7 @@ def read_targets(row: Mapping[str, Any], task: Mapping[str, Any] | None) -> list
 def iter_own_fields(row: Mapping[str, Any]) -> Iterator[Field]:
     """Yield the fields of a row that belong to its environment, not to us."""
     for name, value in row.items():
-        if name not in _BULK and not name.startswith(BOOKKEEPING_PREFIX):
+        if name not in _NOT_SCORING and not name.startswith(BOOKKEEPING_PREFIX):
             yield name, value
 
 

@@ -21,11 +21,8 @@ from nemo_gym._results.runs import are_binary, read_runs, rewards_of
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.row_keys import (
-    AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
-    PROMPT_CONFIG_USED_KEY_NAME,
-    RESPONSES_CREATE_PARAMS_KEY_NAME,
-    SKILLS_REF_KEY_NAME,
+    PLAYER_KEYS,
 )
 
 SCHEMA = 1
@@ -34,9 +31,6 @@ RESAMPLES = 10_000
 _MOST_RESAMPLED = 2_000
 _POWER = 0.8
 _CONFIDENCE = 0.975
-_NOT_THE_TASK = frozenset(
-    {AGENT_REF_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME, SKILLS_REF_KEY_NAME, PROMPT_CONFIG_USED_KEY_NAME}
-)
 
 
 @dataclass(frozen=True)
@@ -249,7 +243,7 @@ def _content(row: Row) -> bytes:
     task = {
         name: value
         for name, value in row.items()
-        if name not in _NOT_THE_TASK and not name.startswith(BOOKKEEPING_PREFIX)
+        if name not in PLAYER_KEYS and not name.startswith(BOOKKEEPING_PREFIX)
     }
     return hashlib.blake2b(orjson.dumps(task, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
 

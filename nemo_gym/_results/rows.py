@@ -18,10 +18,9 @@ from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
+    BULKY_KEYS,
     NG_FAILURE_CLASS_KEY,
-    OBSERVED_KEYS,
     RESPONSE_KEY_NAME,
-    RESPONSES_CREATE_PARAMS_KEY_NAME,
     REWARD_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
@@ -30,15 +29,12 @@ from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
 
-# What may be as large as the response itself and is no measurement.
-_BULK = OBSERVED_KEYS | {"_ng_token_capture"}
 # Lines are long: a large buffer saves a third of the reading time.
 _BUFFER_BYTES = 1 << 20
 _SIDECARS = ("_materialized_inputs.jsonl", "_failures.jsonl", "_reward_profiling.jsonl")
 # A line that ends like this has the rollout index as the last member of its object.
 _LAST_MEMBER = f',"{ROLLOUT_INDEX_KEY_NAME}":'.encode()
 _INDEX = re.compile(rb"(0|[1-9][0-9]{0,17})\}\n")
-_DROPPED = _BULK | {RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
 
 
 SHARDS_SHARE_NO_ROLLOUT = (
@@ -151,7 +147,7 @@ def stripped_rows(paths: Iterable[str | os.PathLike[str]]) -> Iterator[ResultRow
 
 def stripped(row: Row) -> Row:
     """What `/aggregate_metrics` is given of a row."""
-    kept = {name: value for name, value in row.items() if name not in _DROPPED}
+    kept = {name: value for name, value in row.items() if name not in BULKY_KEYS}
     if usage := usage_of(row):
         kept[RESPONSE_KEY_NAME] = {"usage": usage}
     return kept

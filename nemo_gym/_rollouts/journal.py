@@ -25,30 +25,16 @@ from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.row_keys import (
-    AGENT_REF_KEY_NAME,
-    ATTEMPT_INDEX_KEY_NAME,
+    CARRIED_KEYS,
     FAILURE_KEY,
     NG_FAILURE_CLASS_KEY,
     NG_TERMINAL_KEY,
     REWARD_KEY_NAME,
-    ROLLOUT_ID_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    SKILLS_REF_KEY_NAME,
-    TASK_INDEX_KEY_NAME,
 )
 
 LOG = logging.getLogger(__name__)
 FAILURE_SCHEMA = 1
 SYNC_EVERY_S = 1.0
-CARRIED_KEYS = (
-    TASK_INDEX_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    AGENT_REF_KEY_NAME,
-    SKILLS_REF_KEY_NAME,
-    ATTEMPT_INDEX_KEY_NAME,
-    ROLLOUT_ID_KEY_NAME,
-)
-"""What a recorded row takes over from the row that was played."""
 _RESUMABLE = "what was recorded before is safe; make room, then run the same command again with `--resume`"
 _TAIL_BYTES = 1 << 16
 

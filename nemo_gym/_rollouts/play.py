@@ -36,28 +36,16 @@ from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
-    ATTEMPT_INDEX_KEY_NAME,
+    CARRIED_KEYS,
     NG_FAILURE_CLASS_KEY,
     NG_FAILURE_JUDGE_ERROR_KEY,
     NG_NO_PERSIST_KEY,
     NG_TERMINAL_KEY,
     NG_TOOL_ERRORS_KEY,
     OBSERVED_KEYS,
-    ROLLOUT_ID_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    SKILLS_REF_KEY_NAME,
-    TASK_INDEX_KEY_NAME,
 )
 from nemo_gym.errors import GymError, ToolCrashed
 
-_CARRIED_KEYS = (
-    TASK_INDEX_KEY_NAME,
-    ROLLOUT_INDEX_KEY_NAME,
-    AGENT_REF_KEY_NAME,
-    SKILLS_REF_KEY_NAME,
-    ATTEMPT_INDEX_KEY_NAME,
-    ROLLOUT_ID_KEY_NAME,
-)
 # Agents that report a failure in their result put the words under one of these.
 _MESSAGE_KEYS = (NG_FAILURE_JUDGE_ERROR_KEY, "_ng_failure_message")
 _JUDGE_FAILED = "judge_failed"
@@ -229,7 +217,7 @@ def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
 def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
     failure, result, _, error_reply = ending
     if result is not None:
-        result.update({key: row[key] for key in _CARRIED_KEYS if key in row})
+        result.update({key: row[key] for key in CARRIED_KEYS if key in row})
     if failure is None:
         assert result is not None
         return Scored(row, result, attempts, elapsed_s)

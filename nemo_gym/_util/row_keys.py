@@ -31,6 +31,16 @@ NG_TOOL_ERRORS_KEY = "_ng_tool_errors"
 NG_CUT_OFF_KEY = "_ng_cut_off"
 """What ended the rollout before the model did: `"max_steps"` or `"length"`."""
 
+CARRIED_KEYS = (
+    TASK_INDEX_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    AGENT_REF_KEY_NAME,
+    SKILLS_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+)
+"""What a result takes over from the row that was played, in the order in which it is written."""
+
 # Where a server finds the id of the session that a request belongs to.
 SESSION_ID_KEY = "session_id"
 
@@ -42,3 +52,10 @@ AGENT_OBSERVATIONS_KEY = "ng_agent_observations"
 TRAJECTORY_KEY = "ng_trajectory"
 OBSERVED_KEYS = frozenset({MODEL_CALL_CAPTURE_KEY, AGENT_OBSERVATIONS_KEY, TRAJECTORY_KEY})
 """What was observed of a rollout. A result that holds one of these has a trajectory."""
+TOKEN_CAPTURE_KEY = "_ng_token_capture"
+BULKY_KEYS = OBSERVED_KEYS | {TOKEN_CAPTURE_KEY, RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
+"""What may be as large as a whole conversation and is no measurement."""
+PLAYER_KEYS = frozenset(
+    {AGENT_REF_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME, SKILLS_REF_KEY_NAME, PROMPT_CONFIG_USED_KEY_NAME}
+)
+"""Who plays a task and how it is asked; all other keys, save for bookkeeping, say which task it is."""

@@ -4,11 +4,11 @@
 from typing import Any
 
 from nemo_gym._capture.payloads import item_keys
+from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym.errors import GymError
 from nemo_gym.token_id_capture.config import TokenIdCaptureConfig
 from nemo_gym.token_id_capture.records import ALL_TOKEN_FIELDS, TokenCaptureSnapshot, TokenEntry
 
-TOKEN_CAPTURE_KEY = "_ng_token_capture"
 MASK_SAMPLE_KEY = "mask_sample"
 
 
