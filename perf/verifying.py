@@ -5,7 +5,6 @@ What is measured of that is up to the caller.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,7 +17,8 @@ from nemo_gym._app.launch import serve_config
 from nemo_gym._checks.contract import Subject
 from nemo_gym._checks.play import Answer, Table
 from nemo_gym._config.overrides import override_token
-from nemo_gym.cli.check_subject import ANY_MODEL, prepared_config, shipped_with, stand_in_of
+from nemo_gym.cli.check_subject import prepared_config, shipped_with, stand_in_of
+from nemo_gym.cli.settings import parse_config
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, set_global_config_dict
 
 
@@ -85,10 +85,7 @@ async def verify_all(subject: Subject, ready: Sequence[Verification]) -> list[fl
 
 
 def _parsed(path: str) -> DictConfig:
-    sys.argv[1:] = [override_token("config_paths", [path])]
-    return GlobalConfigDictParser().parse(
-        GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL, offline=True)
-    )
+    return parse_config([override_token("config_paths", [path])], needs_model=False)
 
 
 def _returning(config: DictConfig) -> type[GlobalConfigDictParser]:

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym dataset collate`: check and measure the datasets of a config, and put them together for training."""
 
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym._config.dataset_types import DatasetConfig
@@ -15,8 +13,7 @@ from nemo_gym._data.sources import Source
 from nemo_gym._data.tokens import openai_tokenizer
 from nemo_gym.cli import render
 from nemo_gym.cli.checked_config import CheckedParser
-from nemo_gym.cli.settings import validated
-from nemo_gym.global_config import GlobalConfigDictParserConfig
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.train_data_utils import DatasetScope, TrainDataProcessor, TrainDataProcessorConfig
 
 _STATISTICS = ("Total # non-null values", "Average", "Min", "Max", "Standard deviation")
@@ -31,14 +28,8 @@ class CollateConfig(TrainDataProcessorConfig):
 
 def collate(overrides: list[str]) -> int:
     """Check, measure and collate; 1 if a dataset is missing, a row is bad, or metrics are not what they were."""
-    sys.argv[1:] = overrides
-    whole = CheckedParser().parse(
-        GlobalConfigDictParserConfig(
-            initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
-        )
-    )
-    plain: Any = OmegaConf.to_container(whole, resolve=True)
-    config = validated(CollateConfig, plain)
+    whole = parse_config(overrides, CheckedParser, needs_model=False)
+    config = read_settings(CollateConfig, whole)
     say = render.note if config.json_summary else render.data
     processor = TrainDataProcessor()
     scope = processor.scope(config, whole)

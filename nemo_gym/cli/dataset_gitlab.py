@@ -8,12 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from omegaconf import OmegaConf
 from pydantic import BaseModel, Field, model_validator
 
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import (
     DeleteJsonlDatasetGitlabConfig,
     DownloadJsonlDatasetGitlabConfig,
@@ -28,7 +27,6 @@ from nemo_gym.gitlab_utils import (
     registry_settings,
     upload_jsonl_dataset,
 )
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 PREFIX = "[Nemo-Gym] - "
 
@@ -78,7 +76,7 @@ class DeleteFromGitlabConfig(_RegistryConfig, DeleteJsonlDatasetGitlabConfig):
 
 def upload(overrides: list[str]) -> int:
     """Upload a file and read it back; 1, and nothing changed, if that does not work or it is there already."""
-    config = validated(UploadToGitlabConfig, _values(overrides))
+    config = read_settings(UploadToGitlabConfig, parse_config(overrides))
     with _progress_bar("uploading") as progress:
         done = upload_jsonl_dataset(config, config.registry, render.note, progress=progress, dry_run=config.dry_run)
     command = ["gym", "dataset", "download", "--storage", "gitlab", "--name", done.dataset, "--revision", done.version]
@@ -98,7 +96,7 @@ def upload(overrides: list[str]) -> int:
 
 def download(overrides: list[str]) -> int:
     """Download a file; 1, and nothing written, if that does not work."""
-    config = validated(DownloadFromGitlabConfig, _values(overrides))
+    config = read_settings(DownloadFromGitlabConfig, parse_config(overrides))
     with _progress_bar("downloading") as progress:
         path = download_jsonl_dataset(config, config.registry, progress=progress)
     if config.json_summary:
@@ -110,7 +108,7 @@ def download(overrides: list[str]) -> int:
 
 def rm(overrides: list[str]) -> int:
     """Delete a dataset once the user agrees; 0 as well if not."""
-    config = validated(DeleteFromGitlabConfig, _values(overrides))
+    config = read_settings(DeleteFromGitlabConfig, parse_config(overrides))
     is_deleted = delete_jsonl_dataset(config, confirmation(yes=config.yes), config.registry)
     if config.json_summary:
         render.json_data({"schema": 1, "dataset_name": config.dataset_name, "deleted_from_gitlab": is_deleted})
@@ -150,10 +148,3 @@ def _progress_bar(doing: str) -> Iterator[Progress]:
     with progress.Progress(doing, *columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(doing, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _values(overrides: list[str]) -> dict[str, Any]:
-    sys.argv[1:] = overrides
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    return dict(plain)

@@ -12,7 +12,7 @@ from nemo_gym._data import gitlab
 from nemo_gym._data.hub import require_client
 from nemo_gym.cli import render
 from nemo_gym.cli.dataset_gitlab import PREFIX, confirmation
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, validated
 from nemo_gym.config_types import (
     BaseNeMoGymCLIConfig,
     BaseUploadJsonlDatasetHuggingFaceConfig,
@@ -21,7 +21,7 @@ from nemo_gym.config_types import (
     UploadJsonlDatasetHuggingFaceMaybeDeleteConfig,
 )
 from nemo_gym.gitlab_utils import Confirm, RegistrySettings, registry_settings
-from nemo_gym.global_config import HF_TOKEN_KEY_NAME, GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.global_config import HF_TOKEN_KEY_NAME
 from nemo_gym.hf_utils import (
     Destination,
     Upload,
@@ -53,21 +53,21 @@ class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig):
 
 def upload(overrides: list[str]) -> int:
     """Upload a file; 1, and nothing changed, if a training row lacks a required field or the Hub refuses."""
-    values = _values(overrides)
+    values = _read_values(overrides)
     config = validated(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _with_login(values))
     return _transfer(config, values, then_delete=config.delete_from_gitlab)
 
 
 def migrate(overrides: list[str]) -> int:
     """Upload a file, read it back, and only then delete the dataset of that name from GitLab."""
-    values = _values(overrides)
+    values = _read_values(overrides)
     config = validated(UploadJsonlDatasetHuggingFaceConfig, _with_login(values))
     return _transfer(config, values, then_delete=True)
 
 
 def download(overrides: list[str]) -> int:
     """Download a raw file, a split or all splits; what is written is whole."""
-    values = _values(overrides)
+    values = _read_values(overrides)
     config = validated(DownloadJsonlDatasetHuggingFaceConfig, values)
     handling = validated(_Handling, values)
     written = download_jsonl_dataset(config, render.note, revision=handling.revision)
@@ -152,12 +152,9 @@ def _about_file(there: Destination) -> str:
     return "which is there already" if there.is_same else f"in the place of another of {there.file.size:,} bytes"
 
 
-def _values(overrides: list[str]) -> dict[str, Any]:
-    """The config of a command: its overrides, and env.yaml."""
-    sys.argv[1:] = overrides
-    plain: Any = OmegaConf.to_container(
-        GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True)), resolve=True
-    )
+def _read_values(overrides: list[str]) -> dict[str, Any]:
+    """Return the config of a command: its overrides, and env.yaml."""
+    plain: Any = OmegaConf.to_container(parse_config(overrides), resolve=True)
     return dict(plain)
 
 

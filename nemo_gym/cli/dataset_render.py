@@ -1,16 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym dataset render`: fill a prompt into raw rows, to see or keep what a model would be sent."""
 
-import sys
-from typing import Any
-
-from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym.cli import render as screen
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 from nemo_gym.prompt import materialize_prompts
 
 
@@ -24,11 +19,7 @@ class MaterializePromptsConfig(BaseNeMoGymCLIConfig):
 
 def render(overrides: list[str]) -> int:
     """Fill the prompt into every row; 1, and nothing written, if one of them does not fit."""
-    sys.argv[1:] = overrides
-    plain: Any = OmegaConf.to_container(
-        GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True)), resolve=True
-    )
-    config = validated(MaterializePromptsConfig, plain)
+    config = read_settings(MaterializePromptsConfig, parse_config(overrides))
     count = materialize_prompts(config.input_jsonl_fpath, config.prompt_config, config.output_jsonl_fpath)
     screen.data(f"Materialized {count} rows to {config.output_jsonl_fpath}")
     return 0

@@ -5,7 +5,6 @@ Without a word about a model it is `local_model`, which needs no key; with an en
 it is `openai_model`. A model that any config file, `env.yaml` or the command line defines is left alone.
 """
 
-import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -32,14 +31,12 @@ ENDPOINT_KEYS = (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_AP
 
 
 def with_default_model(overrides: list[str]) -> list[str]:
-    """`overrides`, with the config of a model server if one is asked for and none is defined; says so in one line.
-
-    The config system reads this process's arguments, so these become `overrides`.
-    """
-    sys.argv[1:] = overrides
+    """Add the config of a model server to `overrides` if one is asked for and none is defined; say so in one line."""
     if _is_plainly_defined(overrides):
         return overrides
-    _, resolved = examine(GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(offline=True)))
+    _, resolved = examine(
+        GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
+    )
     if resolved is None:
         return overrides  # nothing can be known of a config that cannot be put together; its parse says why
     given = resolved.servers.values.plain
@@ -50,8 +47,7 @@ def with_default_model(overrides: list[str]) -> list[str]:
     _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
     # First, so that whatever the other files say about the model wins.
     paths = [config_of(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
-    sys.argv[1:] = [override_token(CONFIG_PATHS_KEY_NAME, paths), *rest]
-    return sys.argv[1:]
+    return [override_token(CONFIG_PATHS_KEY_NAME, paths), *rest]
 
 
 def config_of(model_server: str) -> str:

@@ -5,8 +5,6 @@ what was said and where to go from there.
 Every flag of `gym eval run` that makes sense here works and wins over what is filled in.
 """
 
-import shutil
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, without_engine
 from nemo_gym.cli.eval import run
 from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.main import program_name
 from nemo_gym.cli.settings import split_off
 
 ENVIRONMENT = "first_steps"
@@ -118,7 +117,7 @@ def _plain(text: Any) -> str:
 
 def next_commands(output: Path) -> list[str]:
     """What a newcomer may want to try, as it would be typed here."""
-    gym = _program()
+    gym = program_name()
     commands = [
         ("look at every rollout", f"{gym} view {output}" if "view" in COMMANDS else ""),
         ("find the hard tasks", f"{gym} eval profile --rollouts {output} --pass-threshold 1"),
@@ -129,15 +128,3 @@ def next_commands(output: Path) -> list[str]:
         ("write an environment", f"{gym} env init --resources-server my_environment"),
     ]
     return ["next:", *(f"  {what:22} {command}" for what, command in commands if command)]
-
-
-def _program() -> str:
-    """How this program is called: by its name if that finds it, else by its path."""
-    here = Path(sys.argv[0])
-    found = shutil.which("gym")
-    if found is not None and Path(found).resolve() == here.resolve():
-        return "gym"
-    if here.name not in ("gym", "ng"):
-        return "gym"
-    absolute = here.absolute()
-    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(here)

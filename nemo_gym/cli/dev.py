@@ -28,7 +28,6 @@ class DevTestConfig(BaseNeMoGymCLIConfig):
 
 def test(overrides: list[str]) -> int:
     """Run the core tests; the exit code is pytest's."""
-    sys.argv[1:] = overrides
     config = validated(DevTestConfig, parse_overrides(overrides).values)
     if not (PARENT_DIR / "tests").is_dir():
         raise GymError(

@@ -2,7 +2,6 @@
 """`gym env`: start the servers of a config, build their environments."""
 
 import os
-import sys
 from typing import TYPE_CHECKING
 
 from nemo_gym._util.moved_names import find_names
@@ -15,8 +14,8 @@ from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
+    GlobalConfigDictParserConfig,
     get_global_config_dict,
-    maybe_get_global_config_dict,
     set_global_config_dict,
 )
 
@@ -30,9 +29,7 @@ if TYPE_CHECKING:
 
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
-    _take(with_default_model(overrides))
-    if maybe_get_global_config_dict() is None:
-        set_global_config_dict(None, CheckedParser)
+    get_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(overrides)), CheckedParser)
     from nemo_gym.cli.run_helper import RunHelper
 
     helper = RunHelper()
@@ -74,8 +71,7 @@ def _serve(helper: "RunHelper") -> int:
 def prefetch(overrides: list[str]) -> int:
     """Build the environments of a config's servers without starting them."""
     own, rest = split_off(overrides, "json")
-    _take(with_default_model(rest))
-    set_global_config_dict(None, CheckedParser)
+    set_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(rest)), CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     import asyncio  # only starting servers needs it
@@ -90,11 +86,6 @@ def prefetch(overrides: list[str]) -> int:
         return 0
     render.data(f"{len(apart)} of {len(plans)} servers have an environment of their own; all are built.")
     return 0
-
-
-def _take(overrides: list[str]) -> None:
-    """The config system reads this process's arguments."""
-    sys.argv[1:] = overrides
 
 
 # What programs and scripts call: the commands of this group by their older names, without arguments.

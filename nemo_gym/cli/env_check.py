@@ -5,7 +5,6 @@ Without a name, all resources servers of the search roots are checked, one after
 """
 
 import asyncio
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,13 +16,12 @@ from pydantic import Field
 
 from nemo_gym import component_search_roots
 from nemo_gym._checks.contract import Check, check
-from nemo_gym._config.overrides import override_token
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym.cli import render
-from nemo_gym.cli.check_subject import ANY_MODEL, Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
-from nemo_gym.cli.env_config import Kind, named_config
+from nemo_gym.cli.check_subject import Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
+from nemo_gym.cli.env_config import Kind, named_config, with_config_first
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import split_off, validated
+from nemo_gym.cli.settings import parse_config, split_off, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
@@ -96,16 +94,11 @@ def _all_configs() -> list[str]:
 
 def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
     """Check every resources server of one config."""
-    given, others = split_off(overrides, "config_paths")
-    more = given.get("config_paths") or []
-    paths = [*([path] if path else []), *(more if isinstance(more, list) else [more])]
-    sys.argv[1:] = [override_token("config_paths", paths), *others]
-    config = GlobalConfigDictParser().parse(
-        GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL, offline=True)
-    )
+    config = parse_config(with_config_first(overrides, path) if path else overrides, needs_model=False)
     shipped = shipped_with(config)
     if not shipped:
-        raise UsageError(f"{', '.join(paths)}: no resources server is defined there, so there is nothing to check")
+        paths = ", ".join(config.config_paths)
+        raise UsageError(f"{paths}: no resources server is defined there, so there is nothing to check")
     missing_model = stand_in_of(config)
     return [_check_logged(prepared_config(config, one), one, missing_model) for one in shipped]
 

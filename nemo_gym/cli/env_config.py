@@ -5,7 +5,6 @@ Neither starts a server or looks for a port, so both are done in a moment.
 """
 
 import re
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -69,9 +68,17 @@ def validate(overrides: list[str]) -> int:
     own, rest = split_off(overrides, *_OWN_KEYS)
     settings = validated(ValidateConfig, own)
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
-    _take(rest, named_config(settings.component_name, kinds) if settings.component_name else None)
-    sys.argv[1:] = with_default_model(sys.argv[1:])
-    problems, resolved = examine(GlobalConfigDictParser().sources(_NO_MODEL))
+    if settings.component_name:
+        rest = with_config_first(rest, named_config(settings.component_name, kinds))
+    problems, resolved = examine(
+        GlobalConfigDictParser().sources(
+            GlobalConfigDictParserConfig(
+                overrides=with_default_model(rest),
+                initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT,
+                offline=True,
+            )
+        )
+    )
     if resolved is not None:
         for note in resolved.notes:
             render.note(note)
@@ -99,10 +106,10 @@ def resolve(overrides: list[str]) -> int:
     """Print the merged config, or explain one of its keys."""
     own, rest = split_off(overrides, *_OWN_KEYS)
     settings = validated(ResolveConfig, own)
-    _take(with_default_model(rest))
+    source = GlobalConfigDictParserConfig(overrides=with_default_model(rest), offline=True, hide_secrets=True)
     if settings.explain is not None:
-        return _explain(settings.explain, settings.as_json)
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True, hide_secrets=True))
+        return _explain(settings.explain, source, settings.as_json)
+    config = GlobalConfigDictParser().parse(source)
     if settings.as_json:
         render.json_data(read_values(config).plain)
     else:
@@ -110,21 +117,11 @@ def resolve(overrides: list[str]) -> int:
     return 0
 
 
-_NO_MODEL = GlobalConfigDictParserConfig(
-    initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
-)
-
-
-def _take(overrides: list[str], config: str | None = None) -> None:
-    """Leave the rest to the config system, which reads this process's arguments; `config` comes before the others."""
-    if config is not None:
-        given, overrides = split_off(overrides, "config_paths")
-        more = given.get("config_paths") or []
-        overrides = [
-            override_token("config_paths", [config, *(more if isinstance(more, list) else [more])]),
-            *overrides,
-        ]
-    sys.argv[1:] = overrides
+def with_config_first(overrides: list[str], config: str) -> list[str]:
+    """Put the config file `config` before those that `overrides` name."""
+    given, others = split_off(overrides, "config_paths")
+    more = given.get("config_paths") or []
+    return [override_token("config_paths", [config, *(more if isinstance(more, list) else [more])]), *others]
 
 
 # --- validate ---------------------------------------------------------------------------------------------------------
@@ -187,9 +184,9 @@ def _manifest_problems(path: Path) -> Problems:
 # --- resolve --explain ------------------------------------------------------------------------------------------------
 
 
-def _explain(key: str, as_json: bool) -> int:
-    """Who gives a key its value. Also of a config that has mistakes, since that is when one asks."""
-    problems, resolved = examine(GlobalConfigDictParser().sources(GlobalConfigDictParserConfig(offline=True)))
+def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> int:
+    """Show who gives a key its value, also in a config that has mistakes, since that is when one asks."""
+    problems, resolved = examine(GlobalConfigDictParser().sources(source))
     if resolved is None:
         problems.raise_if_any()
         raise AssertionError("a config without problems is resolved")

@@ -4,7 +4,6 @@
 Files go into the current folder. Nothing that is there is ever overwritten.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,6 @@ class InitConfig(BaseNeMoGymCLIConfig):
 
 def init(overrides: list[str]) -> int:
     """Write a scaffold; 0 also if it is there already, since then nothing is left to do."""
-    sys.argv[1:] = overrides
     config = validated(InitConfig, parse_overrides(overrides).values)
     asked = [name for name in ("entrypoint", "environment", "benchmark") if getattr(config, name) is not None]
     if len(asked) != 1:

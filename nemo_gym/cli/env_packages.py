@@ -2,10 +2,8 @@
 """`gym env packages`: what is installed in the environment that a server runs with."""
 
 import subprocess
-import sys
-from typing import Any, Literal
+from typing import Literal
 
-from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym._app.launch import venv_settings
@@ -13,9 +11,8 @@ from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym.cli import render
 from nemo_gym.cli.server_folders import named_folder
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 
 class PipListConfig(BaseNeMoGymCLIConfig):
@@ -30,10 +27,8 @@ class PipListConfig(BaseNeMoGymCLIConfig):
 
 def packages(overrides: list[str]) -> int:
     """Print the packages; the exit code is that of `uv pip list`."""
-    sys.argv[1:] = overrides
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = validated(PipListConfig, plain)
+    config = parse_config(overrides)
+    settings = read_settings(PipListConfig, config)
     server = named_folder(settings.entrypoint)
     plan = plan_venv(server.folder, venv_settings(config))
     if not plan.built:

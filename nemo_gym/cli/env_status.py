@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym env status`: what the head server knows, and whether each server answers."""
 
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ from nemo_gym._transport.probe import status_of
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off
 from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
 _HEAD_TIMEOUT_S, _SERVER_TIMEOUT_S = 5, 2
@@ -57,7 +57,7 @@ class StatusCommand:
 def show_status(overrides: list[str]) -> int:
     """Show the servers that run; 1 if one is unhealthy."""
     own, rest = split_off(overrides, "json")
-    sys.argv[1:] = rest
+    get_global_config_dict(GlobalConfigDictParserConfig(offline=True, overrides=rest))
     command = StatusCommand()
     servers = command.discover_servers()
     if own.get("json"):

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self, get_args
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
@@ -25,10 +25,9 @@ from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, Venv
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.server_folders import ServerFolder, all_server_folders, named_folder
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 _TEST_TOOLS = ("pytest", "pytest_asyncio")
 _SERVER_FILES = ("requirements.txt", "pyproject.toml", "app.py")
@@ -97,10 +96,8 @@ class Tested:
 
 def test(overrides: list[str]) -> int:
     """Test one server, or all."""
-    sys.argv[1:] = overrides
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = validated(TestConfig, plain)
+    config = parse_config(overrides)
+    settings = read_settings(TestConfig, config)
     if settings.entrypoint and settings.component_name:
         raise UsageError(
             f"which server? {settings.component_name!r} and {settings.entrypoint!r} are both named.\n"

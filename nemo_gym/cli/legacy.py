@@ -6,16 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from nemo_gym._util.nearest import nearest
+from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import LEGACY
 from nemo_gym.cli.main import main as gym
-from nemo_gym.cli.main import run_command
+from nemo_gym.cli.main import run_process
 
 
 def entry_point(name: str) -> Callable[[], None]:
     """Return the function of the legacy command `name`, which takes its words from this process's arguments."""
 
     def run() -> None:
+        hide_secret_arguments()
         gym([*LEGACY[name], *sys.argv[1:]])
 
     run.__doc__ = f"Do what `gym {' '.join(LEGACY[name])}` does with the arguments of this process."
@@ -40,8 +42,7 @@ def run_alias() -> int:
         return 1
     replacement = f"gym {' '.join(tokens)}"
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")
-    sys.argv[1:] = [*tokens, *sys.argv[1:]]
-    code = run_command()
+    code = run_process([*tokens, *sys.argv[1:]])
     if name == "help":
         render.data(_listing())
     return code

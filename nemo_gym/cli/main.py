@@ -7,9 +7,11 @@ What commands do is theirs; this is the boundary where whatever they raise becom
 import gc
 import importlib
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
+from pathlib import Path
 from typing import TextIO, cast
 
 from nemo_gym._util.known_secrets import MaskedStream
@@ -32,12 +34,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def run_command(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:  # this process is all ours: what it loads stays, so nobody need look for garbage among it
-        gc.disable()
-        hide_secret_arguments()
-        sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
+    """Run one command and return its exit code; without `argv`, the one that this process was started for."""
+    if argv is None:
+        return run_process(sys.argv[1:])
+    arguments = list(argv)
     verbose = bool(_VERBOSE_FLAGS & set(arguments)) or _is_set("verbose", arguments)
     if verbose:
         import logging
@@ -59,9 +59,27 @@ def run_command(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _failed(error, 1, verbose)
+
+
+def run_process(arguments: Sequence[str]) -> int:
+    """Run the one command that this process is for, and return its exit code."""
+    gc.disable()  # what the process loads stays, so nobody need look for garbage among it
+    hide_secret_arguments()
+    sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
+    try:
+        return run_command(arguments)
     finally:
-        if argv is None:
-            gc.enable()
+        gc.enable()
+
+
+def program_name() -> str:
+    """Return how this program is called: by its name if that finds it, else by its path."""
+    here = Path(sys.argv[0])
+    found = shutil.which("gym")
+    if here.name not in ("gym", "ng") or (found is not None and Path(found).resolve() == here.resolve()):
+        return "gym"
+    absolute = here.absolute()
+    return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(here)
 
 
 def _failed(error: GymError | OSError, code: int, verbose: bool) -> int:

@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym eval prepare`: run the prepare scripts of benchmarks and say what they wrote."""
 
-import sys
 from typing import Any
 
-from omegaconf import OmegaConf
 from pydantic import Field, PositiveInt
 
 from nemo_gym.benchmarks import prepare_benchmarks
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig, get_global_config_dict, set_global_config_dict
 
@@ -29,15 +27,15 @@ class PrepareBenchmarkConfig(BaseNeMoGymCLIConfig):
 
 def prepare(overrides: list[str]) -> int:
     """Prepare every benchmark of a config; no model is needed for it."""
-    sys.argv[1:] = overrides
     set_global_config_dict(
         GlobalConfigDictParserConfig(
-            initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT, offline=True
+            overrides=overrides,
+            initial_global_config_dict=GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT,
+            offline=True,
         )
     )
     config = get_global_config_dict()
-    plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = validated(PrepareBenchmarkConfig, plain)
+    settings = read_settings(PrepareBenchmarkConfig, config)
     prepared = prepare_benchmarks(
         config,
         settings.prepare_script_args,

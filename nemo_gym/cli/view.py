@@ -6,11 +6,9 @@ Only this command imports Gradio, the extra `viewer`. It opens no browser by its
 
 import secrets
 import socket
-import sys
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
 from pydantic import Field, field_validator
 
 from nemo_gym._reports.export import export_report
@@ -19,9 +17,8 @@ from nemo_gym._util.addresses import is_loopback
 from nemo_gym._view.open_files import OpenFiles, open_files
 from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
 from nemo_gym.cli import render
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
 _OPEN_TO_ALL = (
     "Everyone who can reach this machine can read these files, and the config of their run, without a password.\n"
@@ -51,9 +48,7 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
 
 def view(overrides: list[str]) -> int:
     """Serve the page until it is stopped, or write a report."""
-    sys.argv[1:] = overrides
-    given: Any = OmegaConf.to_container(GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True)))
-    config = validated(JsonlDatasetViewerConfig, given)
+    config = read_settings(JsonlDatasetViewerConfig, parse_config(overrides))
     paths = [Path(path).expanduser() for path in config.jsonl_fpath]
     _require_files(paths)
     if config.export_dirpath is not None:

@@ -14,7 +14,7 @@ import sys
 from typing import Any
 
 from nemo_gym.errors import GymError, UnknownServerError
-from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, get_global_config_dict
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 
@@ -68,9 +68,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Ask a running agent one question.")
     parser.add_argument("--agent", help="instance name of the agent; the only one that runs need not be named")
     parser.add_argument("--question", default=DEFAULT_QUESTION)
-    # What is left are overrides such as `+head_server.port=11001`, which the config reads from the command line.
-    arguments, sys.argv[1:] = parser.parse_known_args()
+    # What is left are overrides such as `+head_server.port=11001`.
+    arguments, overrides = parser.parse_known_args()
     try:
+        get_global_config_dict(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
         client = ServerClient.load_from_global_config()
         agent = arguments.agent or find_only_agent(client)
         items = asyncio.run(ask(client, agent, arguments.question))

@@ -29,8 +29,8 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def resolved():
-    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(offline=True))
+def resolved(overrides):
+    config = GlobalConfigDictParser().parse(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
     return OmegaConf.to_container(config["policy_model"]["responses_api_models"], resolve=True)
 
 
@@ -55,8 +55,7 @@ def test_the_choice(config, chosen):
 
 
 def test_with_no_word_about_a_model_it_is_the_local_one_and_one_line_says_so(folder, capsys):
-    with_default_model([ENVIRONMENT])
-    assert list(resolved()) == ["local_model"]
+    assert list(resolved(with_default_model([ENVIRONMENT]))) == ["local_model"]
     notice = capsys.readouterr().err
     assert notice.count("\n") == 1
     assert "using local_model" in notice
@@ -66,8 +65,7 @@ def test_with_no_word_about_a_model_it_is_the_local_one_and_one_line_says_so(fol
 
 def test_an_endpoint_in_env_yaml_is_reached_through_openai_model(folder, capsys):
     (folder / "env.yaml").write_text("policy_base_url: http://x/v1\npolicy_api_key: k\npolicy_model_name: m\n")
-    with_default_model([ENVIRONMENT])
-    assert resolved()["openai_model"]["openai_base_url"] == "http://x/v1"
+    assert resolved(with_default_model([ENVIRONMENT]))["openai_model"]["openai_base_url"] == "http://x/v1"
     notice = capsys.readouterr().err
     assert notice.count("\n") == 1
     assert "using openai_model" in notice
@@ -96,13 +94,12 @@ def test_files_that_env_yaml_names_stay_named(folder):
     (folder / "env.yaml").write_text(
         "mine: [resources_servers/first_steps/configs/first_steps.yaml]\nconfig_paths: ${mine}\n"
     )
-    with_default_model([])
-    assert list(resolved()) == ["local_model"]
+    assert list(resolved(with_default_model([]))) == ["local_model"]
 
 
 def test_settings_of_the_local_model_complete_its_config(folder):
-    with_default_model([ENVIRONMENT, "++policy_model.responses_api_models.local_model.seed=3"])
-    assert resolved()["local_model"].items() >= {"seed": 3, "entrypoint": "app.py"}.items()
+    overrides = [ENVIRONMENT, "++policy_model.responses_api_models.local_model.seed=3"]
+    assert resolved(with_default_model(overrides))["local_model"].items() >= {"seed": 3, "entrypoint": "app.py"}.items()
 
 
 def test_a_config_that_cannot_be_put_together_is_left_to_the_parser(folder, capsys):
