@@ -17,7 +17,7 @@ from nemo_gym._app.launch import serve_config
 from nemo_gym._checks.contract import Subject
 from nemo_gym._checks.play import Answer, Table
 from nemo_gym._config.overrides import override_token
-from nemo_gym.cli.check_subject import prepared_config, shipped_with, stand_in_of
+from nemo_gym.cli.env.check_subject import prepared_config, shipped_with, stand_in_of
 from nemo_gym.cli.settings import parse_config
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, set_global_config_dict
 

@@ -9,6 +9,6 @@ from typing import TYPE_CHECKING
 from nemo_gym._util.moved_names import find_names
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.env_status import StatusCommand as StatusCommand
+    from nemo_gym.cli.env.server_status import StatusCommand as StatusCommand
 else:
-    __getattr__ = find_names(__name__, {"nemo_gym.cli.env_status": "StatusCommand"})
+    __getattr__ = find_names(__name__, {"nemo_gym.cli.env.server_status": "StatusCommand"})

@@ -23,9 +23,9 @@ from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.check_subject import ANY_MODEL, models_of, stand_in_of
 from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
+from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
 from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report

@@ -84,7 +84,7 @@ PREPARING_DATA = [
     ),
     item(
         "statistics are printed and kept beside each file",
-        "tests/cli/test_dataset_collate.py::test_every_step_is_told_in_order",
+        "tests/cli/dataset/test_collate.py::test_every_step_is_told_in_order",
         "tests/data/test_collate.py::test_every_file_is_written",
     ),
     item(

@@ -24,27 +24,27 @@ ITEMS = [
     # Hugging Face
     item(
         "env.yaml holds token, organization, collection name and slug",
-        "tests/cli/test_dataset_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
-        "tests/cli/test_dataset_hf.py::test_what_is_missing_is_named_at_once",
+        "tests/cli/dataset/test_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
+        "tests/cli/dataset/test_hf.py::test_what_is_missing_is_named_at_once",
     ),
     item("Git ignores env.yaml", "tests/seeds/test_project_readme.py::test_git_ignores_what_holds_keys"),
     item("`hf_dataset_prefix` is `Nemotron-RL` unless set", "test_the_prefix_of_datasets_is_the_documented_one"),
     item(
         "a dataset is called ORGANIZATION/PREFIX-DOMAIN-NAME",
-        "tests/cli/test_dataset_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
+        "tests/cli/dataset/test_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
     ),
     item(
         "`dataset_name` takes the place of the server's name",
-        "tests/cli/test_dataset_hf.py::test_a_dataset_name_takes_the_place_of_the_server",
+        "tests/cli/dataset/test_hf.py::test_a_dataset_name_takes_the_place_of_the_server",
     ),
-    item("`ng_upload_dataset_to_hf` uploads", "tests/cli/test_dataset_hf.py::test_the_legacy_command_uploads"),
+    item("`ng_upload_dataset_to_hf` uploads", "tests/cli/dataset/test_hf.py::test_the_legacy_command_uploads"),
     item(
         "the config of the resources server is required",
-        "tests/cli/test_dataset_hf.py::test_what_is_missing_is_named_at_once",
+        "tests/cli/dataset/test_hf.py::test_what_is_missing_is_named_at_once",
     ),
     item(
         "the split is train by default, whose rows must have `responses_create_params`",
-        "tests/cli/test_dataset_hf.py::test_rows_without_a_required_field_fail_and_nothing_is_uploaded",
+        "tests/cli/dataset/test_hf.py::test_rows_without_a_required_field_fail_and_nothing_is_uploaded",
     ),
     item(
         "validation and test are not checked",
@@ -52,7 +52,7 @@ ITEMS = [
     ),
     item(
         "`create_pr` opens a pull request and its link is printed",
-        "tests/cli/test_dataset_hf.py::test_a_pull_request_is_made_as_in_the_documentation",
+        "tests/cli/dataset/test_hf.py::test_a_pull_request_is_made_as_in_the_documentation",
     ),
     item(
         "`revision` is an existing branch without `create_pr`",
@@ -64,7 +64,7 @@ ITEMS = [
     ),
     item(
         "`commit_message` and `commit_description` describe the commit",
-        "tests/cli/test_dataset_hf.py::test_a_pull_request_is_made_as_in_the_documentation",
+        "tests/cli/dataset/test_hf.py::test_a_pull_request_is_made_as_in_the_documentation",
     ),
     item(
         "without a message, one is generated",
@@ -72,21 +72,21 @@ ITEMS = [
     ),
     item(
         "`delete_from_gitlab` deletes there after an upload; it is off by default",
-        "tests/cli/test_dataset_hf.py::test_an_upload_deletes_from_gitlab_only_if_told_to",
+        "tests/cli/dataset/test_hf.py::test_an_upload_deletes_from_gitlab_only_if_told_to",
         "tests/seeds/test_legacy_command_reference.py::test_a_parameter_has_its_documented_default",
     ),
     item(
         "deleting is confirmed at a prompt",
-        "tests/cli/test_dataset_hf.py::test_migrate_deletes_only_when_the_user_says_yes",
+        "tests/cli/dataset/test_hf.py::test_migrate_deletes_only_when_the_user_says_yes",
     ),
-    item("`ng_gitlab_to_hf_dataset` does both", "tests/cli/test_dataset_hf.py::test_the_legacy_command_migrates"),
+    item("`ng_gitlab_to_hf_dataset` does both", "tests/cli/dataset/test_hf.py::test_the_legacy_command_migrates"),
     item(
         "it takes `split`",
         "tests/seeds/test_unified_command_reference.py::test_help_of_a_command_lists_its_documented_flags",
     ),
     item(
         "`ng_delete_dataset_from_gitlab` deletes alone",
-        "tests/cli/test_dataset_gitlab.py::test_the_older_commands_do_the_same",
+        "tests/cli/dataset/test_gitlab.py::test_the_older_commands_do_the_same",
     ),
     item(
         "GitLab tells upper from lower case",
@@ -94,24 +94,24 @@ ITEMS = [
     ),
     item(
         "`split` downloads one split to a folder",
-        "tests/cli/test_dataset_hf.py::test_one_split_is_downloaded_to_a_folder_or_a_file",
+        "tests/cli/dataset/test_hf.py::test_one_split_is_downloaded_to_a_folder_or_a_file",
     ),
     item(
         "without `split`, all are downloaded as files of their own",
-        "tests/cli/test_dataset_hf.py::test_every_split_is_downloaded_without_a_token",
+        "tests/cli/dataset/test_hf.py::test_every_split_is_downloaded_without_a_token",
     ),
     item(
         "`artifact_fpath` downloads a raw file",
-        "tests/cli/test_dataset_hf.py::test_a_raw_file_goes_into_a_folder_under_its_own_name",
+        "tests/cli/dataset/test_hf.py::test_a_raw_file_goes_into_a_folder_under_its_own_name",
     ),
     item(
         "`split` and `artifact_fpath` exclude each other",
-        "tests/cli/test_dataset_hf.py::test_a_download_that_cannot_be_is_explained_and_leaves_nothing",
+        "tests/cli/dataset/test_hf.py::test_a_download_that_cannot_be_is_explained_and_leaves_nothing",
     ),
     # Preparing data
     item(
         "a new server's config has three datasets under its agent",
-        "tests/cli/test_env_init.py::test_its_config_is_that_of_the_contract",
+        "tests/cli/env/test_init.py::test_its_config_is_that_of_the_contract",
     ),
     *DATASETS,
     item(
@@ -140,20 +140,20 @@ ITEMS = [
     ),
     item(
         "its train and validation rows are prepared",
-        "tests/cli/test_prepare_data.py::test_the_shipped_rows_are_prepared_without_any_registry",
+        "tests/cli/dataset/test_prepare_data.py::test_the_shipped_rows_are_prepared_without_any_registry",
     ),
     item(
         "`should_download` fetches from Hugging Face",
-        "tests/cli/test_dataset_hf.py::test_datasets_of_a_config_are_fetched_with_its_token",
+        "tests/cli/dataset/test_hf.py::test_datasets_of_a_config_are_fetched_with_its_token",
     ),
     item(
         "`data_source=gitlab` fetches from GitLab",
         "tests/data/test_fetch.py::test_the_preferred_registry_counts_where_there_is_a_choice",
-        "tests/cli/test_dataset_gitlab.py::test_collate_fetches_what_is_missing",
+        "tests/cli/dataset/test_gitlab.py::test_collate_fetches_what_is_missing",
     ),
     item(
         "a registry that cannot be reached is said",
-        "tests/cli/test_prepare_data.py::test_a_hub_that_cannot_be_reached_is_told_with_the_dataset_and_what_to_do",
+        "tests/cli/dataset/test_prepare_data.py::test_a_hub_that_cannot_be_reached_is_told_with_the_dataset_and_what_to_do",
     ),
     *PREPARING_DATA,
     item("`ng_run` takes the same configs", "test_the_servers_of_the_multi_step_example_are_planned"),
@@ -187,7 +187,7 @@ ITEMS = [
     item(
         "where Ray may not run, servers that do not use it run all the same",
         "tests/serving/test_plan.py::test_a_server_runs_in_this_process_unless_something_speaks_against_it",
-        "tests/cli/test_env_validate.py::test_validating_loads_neither_ray_nor_a_web_server",
+        "tests/cli/env/test_config.py::test_validating_loads_neither_ray_nor_a_web_server",
     ),
     # Others
     item(

@@ -101,33 +101,33 @@ ITEMS = [
     item(
         "`entrypoint` is a relative path of two parts",
         "test_a_server_is_tested_as_in_the_examples",
-        "tests/cli/test_env_test.py::test_a_server_that_is_not_there_is_a_usage_error",
+        "tests/cli/env/test_server_tests.py::test_a_server_that_is_not_there_is_a_usage_error",
     ),
     item(
         "`should_validate_data` checks examples, metrics and rollouts too",
-        "tests/cli/test_env_test.py::test_data_is_looked_at_for_one_server_only_if_asked_and_for_all_always",
-        "tests/cli/test_env_test.py::test_every_fault_of_the_data_is_named_with_the_command_that_mends_it",
+        "tests/cli/env/test_server_tests.py::test_data_is_looked_at_for_one_server_only_if_asked_and_for_all_always",
+        "tests/cli/env/test_server_tests.py::test_every_fault_of_the_data_is_named_with_the_command_that_mends_it",
     ),
     # ng_test_all
     item(
         "`ng_test_all` tests every server",
-        "tests/cli/test_env_test.py::test_the_older_commands_do_the_same",
-        "tests/cli/test_env_test.py::test_all_servers_are_tested_shown_in_order_and_counted",
+        "tests/cli/env/test_server_tests.py::test_the_older_commands_do_the_same",
+        "tests/cli/env/test_server_tests.py::test_all_servers_are_tested_shown_in_order_and_counted",
     ),
     item(
         "`fail_on_total_and_test_mismatch` fails if a server has no tests",
-        "tests/cli/test_env_test.py::test_a_server_without_a_readme_is_not_tested_which_can_be_made_a_failure",
+        "tests/cli/env/test_server_tests.py::test_a_server_without_a_readme_is_not_tested_which_can_be_made_a_failure",
     ),
     # ng_dev_test
     item(
         "`ng_dev_test` runs the core tests with coverage",
-        "tests/cli/test_env_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
+        "tests/cli/env/test_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
     ),
     # ng_init_resources_server
     item(
         "`ng_init_resources_server` makes a folder with template files",
         "test_a_server_is_made_and_its_packages_listed_as_in_the_examples",
-        "tests/cli/test_env_init.py::test_the_older_command_makes_it_too",
+        "tests/cli/env/test_init.py::test_the_older_command_makes_it_too",
     ),
     # ng_collect_rollouts
     item("`agent_name` is the agent that plays", "test_rollouts_are_collected_and_profiled_as_in_the_examples"),
@@ -167,7 +167,7 @@ ITEMS = [
     item("`mode=example_validation` checks example data", "test_example_data_is_prepared_as_in_the_examples"),
     item(
         "`mode=train_preparation` prepares train and validation",
-        "tests/cli/test_dataset_collate.py::test_the_legacy_command_does_the_same",
+        "tests/cli/dataset/test_collate.py::test_the_legacy_command_does_the_same",
         "tests/test_train_data_utils.py::test_each_mode_is_about_its_own_datasets",
     ),
     item("there is no third mode", "test_a_mode_that_is_not_there_is_refused"),
@@ -194,7 +194,7 @@ ITEMS = [
     # GitLab
     item(
         "`ng_upload_dataset_to_gitlab` uploads a file as a version",
-        "tests/cli/test_dataset_gitlab.py::test_the_older_commands_do_the_same",
+        "tests/cli/dataset/test_gitlab.py::test_the_older_commands_do_the_same",
     ),
     item(
         "a version has the form x.x.x",
@@ -202,21 +202,21 @@ ITEMS = [
     ),
     item(
         "`ng_download_dataset_from_gitlab` saves an artifact to `output_fpath`",
-        "tests/cli/test_dataset_gitlab.py::test_the_older_commands_do_the_same",
+        "tests/cli/dataset/test_gitlab.py::test_the_older_commands_do_the_same",
     ),
     item(
         "`ng_delete_dataset_from_gitlab` deletes a dataset",
-        "tests/cli/test_dataset_gitlab.py::test_the_older_commands_do_the_same",
+        "tests/cli/dataset/test_gitlab.py::test_the_older_commands_do_the_same",
     ),
-    item("deleting asks first", "tests/cli/test_dataset_gitlab.py::test_only_yes_deletes"),
+    item("deleting asks first", "tests/cli/dataset/test_gitlab.py::test_only_yes_deletes"),
     # Hugging Face
     item(
         "`ng_upload_dataset_to_hf` uploads a file",
-        "tests/cli/test_dataset_hf.py::test_the_legacy_command_uploads",
+        "tests/cli/dataset/test_hf.py::test_the_legacy_command_uploads",
     ),
     item(
         "the name is made of organization, prefix, domain and server",
-        "tests/cli/test_dataset_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
+        "tests/cli/dataset/test_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
     ),
     item(
         "the dataset joins a collection, known by name and slug",
@@ -233,19 +233,19 @@ ITEMS = [
     ),
     item(
         "`delete_from_gitlab` deletes there after the upload",
-        "tests/cli/test_dataset_hf.py::test_an_upload_deletes_from_gitlab_only_if_told_to",
+        "tests/cli/dataset/test_hf.py::test_an_upload_deletes_from_gitlab_only_if_told_to",
     ),
     item(
         "`ng_download_dataset_from_hf` saves an artifact of a repository",
-        "tests/cli/test_dataset_hf.py::test_a_raw_file_is_downloaded_by_the_legacy_command",
+        "tests/cli/dataset/test_hf.py::test_a_raw_file_is_downloaded_by_the_legacy_command",
     ),
     item(
         "`ng_gitlab_to_hf_dataset` uploads and deletes from GitLab",
-        "tests/cli/test_dataset_hf.py::test_the_legacy_command_migrates",
+        "tests/cli/dataset/test_hf.py::test_the_legacy_command_migrates",
     ),
     item(
         "it has no `delete_from_gitlab`",
-        "tests/cli/test_dataset_hf.py::test_migrate_does_not_take_the_option_that_upload_has",
+        "tests/cli/dataset/test_hf.py::test_migrate_does_not_take_the_option_that_upload_has",
     ),
     # Configuration and help
     item("`ng_dump_config` prints the resolved config", "test_the_config_is_dumped_without_its_secrets"),
@@ -258,12 +258,12 @@ ITEMS = [
     ),
     item(
         "`format` is columns, freeze or json",
-        "tests/cli/test_env_packages.py::test_the_format_can_be_chosen_as_in_the_older_command",
+        "tests/cli/env/test_packages.py::test_the_format_can_be_chosen_as_in_the_older_command",
     ),
     item("`outdated` lists what has newer versions", "test_packages_can_be_asked_whether_they_are_outdated"),
     item(
         "every server has an environment of its own",
-        "tests/cli/test_env_packages.py::test_an_environment_of_its_own_is_the_one_that_is_listed",
+        "tests/cli/env/test_packages.py::test_an_environment_of_its_own_is_the_one_that_is_listed",
     ),
     item(
         "`ng_status` lists servers with mark, type, port, pid and uptime",

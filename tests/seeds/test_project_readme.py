@@ -46,7 +46,7 @@ ITEMS = [
     ),
     item(
         "`ng_dev_test` runs the tests of the core",
-        "tests/cli/test_env_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
+        "tests/cli/env/test_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
     ),
     item(
         "`coverage html` shows what `ng_dev_test` covered",
@@ -54,10 +54,10 @@ ITEMS = [
     ),
     item(
         "`ng_test +entrypoint=responses_api_agents/simple_agent` tests one server",
-        "tests/cli/test_env_test.py::test_the_older_commands_do_the_same",
+        "tests/cli/env/test_server_tests.py::test_the_older_commands_do_the_same",
         "tests/test_development_setup.py::test_a_fresh_clone_is_set_up_and_used_as_documented",
     ),
-    item("`ng_test_all` tests all servers", "tests/cli/test_env_test.py::test_the_older_commands_do_the_same"),
+    item("`ng_test_all` tests all servers", "tests/cli/env/test_server_tests.py::test_the_older_commands_do_the_same"),
     # Configs
     item("models, resources and agents are in three folders beside `nemo_gym`", "test_there_are_three_kinds_of_server"),
     item(
@@ -182,11 +182,11 @@ ITEMS = [
     item("it has `setup_webserver` and `verify` to be edited", "test_a_new_server_has_what_the_how_to_edits"),
     item(
         "a tool is a method with a request and a response class, registered as a route",
-        "tests/cli/test_env_init.py::test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses",
+        "tests/cli/env/test_init.py::test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses",
     ),
     item(
         "`verify` returns the request with a reward",
-        "tests/cli/test_env_init.py::test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses",
+        "tests/cli/env/test_init.py::test_the_edits_of_the_how_to_make_a_tool_that_an_agent_uses",
     ),
     item(
         "a complete example is in resources_servers/simple_weather",
@@ -215,7 +215,7 @@ ITEMS = [
         "tests/data/test_example_data.py::test_the_artifacts_are_complete",
     ),
     item(
-        "there is a test at tests/test_app.py", "tests/cli/test_env_init.py::test_a_resources_server_has_all_its_files"
+        "there is a test at tests/test_app.py", "tests/cli/env/test_init.py::test_a_resources_server_has_all_its_files"
     ),
     # Multineedle
     item("`ng_run` starts it from its two files", "test_the_servers_of_multineedle_are_planned"),
@@ -240,7 +240,7 @@ ITEMS = [
     ),
     item(
         "datasets are uploaded and downloaded by name and version",
-        "tests/cli/test_dataset_gitlab.py::test_the_older_commands_do_the_same",
+        "tests/cli/dataset/test_gitlab.py::test_the_older_commands_do_the_same",
     ),
     item("a version has the form x.x.x", "tests/data/gitlab/test_datasets.py::test_a_version_has_three_numbers"),
     item(
@@ -250,7 +250,7 @@ ITEMS = [
     # Datasets of a config
     item(
         "a new server's config has train, validation and example datasets under its agent",
-        "tests/cli/test_env_init.py::test_its_config_is_that_of_the_contract",
+        "tests/cli/env/test_init.py::test_its_config_is_that_of_the_contract",
     ),
     *DATASETS,
     item(

@@ -136,37 +136,37 @@ ITEMS = [
     # Datasets
     item(
         "transfers use Hugging Face unless `--storage gitlab`",
-        "tests/cli/test_dataset_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
-        "tests/cli/test_dataset_gitlab.py::test_a_dataset_goes_there_and_the_command_that_is_printed_brings_it_back",
+        "tests/cli/dataset/test_hf.py::test_an_upload_is_named_after_organization_prefix_domain_and_server",
+        "tests/cli/dataset/test_gitlab.py::test_a_dataset_goes_there_and_the_command_that_is_printed_brings_it_back",
     ),
-    item("`gym dataset upload` uploads a JSONL file", "tests/cli/test_dataset_hf.py::test_an_upload_as_json"),
+    item("`gym dataset upload` uploads a JSONL file", "tests/cli/dataset/test_hf.py::test_an_upload_as_json"),
     item(
         "`gym dataset download` downloads a dataset",
-        "tests/cli/test_dataset_hf.py::test_one_split_is_downloaded_to_a_folder_or_a_file",
+        "tests/cli/dataset/test_hf.py::test_one_split_is_downloaded_to_a_folder_or_a_file",
     ),
     item(
-        "`gym dataset rm` deletes from GitLab and asks first", "tests/cli/test_dataset_gitlab.py::test_only_yes_deletes"
+        "`gym dataset rm` deletes from GitLab and asks first", "tests/cli/dataset/test_gitlab.py::test_only_yes_deletes"
     ),
     item(
         "`gym dataset migrate` uploads and deletes from GitLab",
-        "tests/cli/test_dataset_hf.py::test_migrate_uploads_reads_back_and_only_then_deletes",
+        "tests/cli/dataset/test_hf.py::test_migrate_uploads_reads_back_and_only_then_deletes",
     ),
     item(
         "`gym dataset collate` validates, collates and measures",
-        "tests/cli/test_dataset_collate.py::test_every_step_is_told_in_order",
+        "tests/cli/dataset/test_collate.py::test_every_step_is_told_in_order",
     ),
     item(
         "collate can download what is missing",
-        "tests/cli/test_dataset_hf.py::test_datasets_of_a_config_are_fetched_with_its_token",
+        "tests/cli/dataset/test_hf.py::test_datasets_of_a_config_are_fetched_with_its_token",
     ),
     item("collate writes splits and metrics", "tests/data/test_collate.py::test_every_file_is_written"),
     item(
         "`gym dataset render` fills a prompt into raw rows",
-        "tests/cli/test_dataset_render.py::test_rows_get_their_prompt",
+        "tests/cli/dataset/test_fill_prompts.py::test_rows_get_their_prompt",
     ),
     item(
         "render refuses rows that have an input",
-        "tests/cli/test_dataset_render.py::test_rows_that_do_not_fit_are_named_and_nothing_is_written",
+        "tests/cli/dataset/test_fill_prompts.py::test_rows_that_do_not_fit_are_named_and_nothing_is_written",
     ),
     item(
         "render keeps the other fields of a row",
@@ -175,7 +175,7 @@ ITEMS = [
     # Environments
     item(
         "`gym env init` makes config, app, tests, README and data",
-        "tests/cli/test_env_init.py::test_a_resources_server_has_all_its_files",
+        "tests/cli/env/test_init.py::test_a_resources_server_has_all_its_files",
     ),
     item(
         "`gym env resolve` prints the merged config",
@@ -183,12 +183,12 @@ ITEMS = [
     ),
     item(
         "secrets are hidden there",
-        "tests/cli/test_env_validate.py::test_a_block_is_explained_key_by_key_and_secrets_stay_hidden",
+        "tests/cli/env/test_config.py::test_a_block_is_explained_key_by_key_and_secrets_stay_hidden",
         "tests/seeds/test_legacy_command_reference.py::test_the_config_is_dumped_without_its_secrets",
     ),
     item(
         "`gym env validate` starts neither Ray nor a server",
-        "tests/cli/test_env_validate.py::test_validating_loads_neither_ray_nor_a_web_server",
+        "tests/cli/env/test_config.py::test_validating_loads_neither_ray_nor_a_web_server",
     ),
     item(
         "it finds missing and malformed config paths",
@@ -213,12 +213,12 @@ ITEMS = [
     item("a model that is given is validated too", "test_a_model_that_is_given_is_validated_too"),
     item(
         "`gym env packages` lists the packages of a server's environment",
-        "tests/cli/test_env_packages.py::test_an_environment_of_its_own_is_the_one_that_is_listed",
+        "tests/cli/env/test_packages.py::test_an_environment_of_its_own_is_the_one_that_is_listed",
     ),
     item(
         "`gym env test` runs one suite, or all without a name",
-        "tests/cli/test_env_test.py::test_one_server_gives_the_exit_code_of_pytest",
-        "tests/cli/test_env_test.py::test_all_servers_are_tested_shown_in_order_and_counted",
+        "tests/cli/env/test_server_tests.py::test_one_server_gives_the_exit_code_of_pytest",
+        "tests/cli/env/test_server_tests.py::test_all_servers_are_tested_shown_in_order_and_counted",
     ),
     item(
         "`gym env start` starts agents, models and resources of the configs",
@@ -231,7 +231,7 @@ ITEMS = [
     item(
         "`gym env status` shows running servers and their health",
         "test_status_as_json_has_its_documented_fields",
-        "tests/cli/test_env_status.py::test_healthy_servers_are_listed_as_the_documentation_shows",
+        "tests/cli/env/test_server_status.py::test_healthy_servers_are_listed_as_the_documentation_shows",
     ),
     # Evaluation
     item(
@@ -299,7 +299,7 @@ ITEMS = [
     ),
     item(
         "`gym dev test` runs the core tests with coverage",
-        "tests/cli/test_env_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
+        "tests/cli/env/test_packages.py::test_the_tests_of_a_clone_run_with_coverage_and_give_their_exit_code",
     ),
     # From `ng_*` to `gym`
     item(

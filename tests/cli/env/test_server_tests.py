@@ -14,7 +14,8 @@ import pytest
 
 import nemo_gym
 from nemo_gym._checks.suites import Suite, SuiteResult, run_suite
-from nemo_gym.cli import env_test, legacy, server_folders
+from nemo_gym.cli import legacy
+from nemo_gym.cli.env import server_folders, server_tests
 from nemo_gym.cli.main import run_command
 
 PASSING = "def test_one():\n    assert True\n"
@@ -73,7 +74,7 @@ def test_one_server_gives_the_exit_code_of_pytest(here, capsys, tests, code, ver
 
 @pytest.mark.parametrize("files", [{}, {"requirements.txt": ""}])
 def test_without_pytest_it_says_how_to_get_it(here, capsys, monkeypatch, files):
-    monkeypatch.setattr(env_test, "find_spec", lambda name: None)
+    monkeypatch.setattr(server_tests, "find_spec", lambda name: None)
     write_server(here, "mine", **files)
     assert run_command(["env", "test", "mine"]) == 1
     said = capsys.readouterr().err

@@ -10,7 +10,7 @@ from nemo_gym._app.launch import venv_settings
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym.cli import render
-from nemo_gym.cli.server_folders import named_folder
+from nemo_gym.cli.env.server_folders import named_folder
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 

@@ -20,7 +20,7 @@ import pytest
 from nemo_gym import train_data_utils
 from nemo_gym._data import gitlab_api
 from nemo_gym.cli import legacy
-from nemo_gym.cli.dataset_gitlab import confirmation
+from nemo_gym.cli.dataset.gitlab import confirmation
 from tests.support.gitlab_proxy import TOKEN, Faults, GitlabProxy
 from tests.support.mlflow_server import mlflow_server
 

@@ -23,8 +23,8 @@ from nemo_gym._checks.example_data import data_problems
 from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, run_suite, run_suites
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.cli import render
+from nemo_gym.cli.env.server_folders import ServerFolder, all_server_folders, named_folder
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.server_folders import ServerFolder, all_server_folders, named_folder
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError

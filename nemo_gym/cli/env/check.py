@@ -18,8 +18,8 @@ from nemo_gym import component_search_roots
 from nemo_gym._checks.contract import Check, check
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym.cli import render
-from nemo_gym.cli.check_subject import Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
-from nemo_gym.cli.env_config import Kind, named_config, with_config_first
+from nemo_gym.cli.env.check_subject import Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
+from nemo_gym.cli.env.config import Kind, named_config, with_config_first
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, split_off, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig

@@ -8,8 +8,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._serving.venvs import VenvBuildError
-from nemo_gym.cli import plan
-from nemo_gym.cli.plan import DryRunFailed, show_plan
+from nemo_gym.cli.env.dry_run import DryRunFailed, show_plan
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import GlobalConfigDictParser
 from tests.support.small_servers import free_port, is_free
@@ -56,7 +55,7 @@ def test_environments_are_built_before_servers_are_made(monkeypatch, capsys):
         built.extend(plan.name for plan in plans)
         raise VenvBuildError("no package of this name")
 
-    monkeypatch.setattr(plan, "build_environments", build)
+    monkeypatch.setattr(dry_run, "build_environments", build)
     with pytest.raises(DryRunFailed, match="no package of this name") as caught:
         show_plan(config(latency_ms="very long"))
     assert "policy_model" in built

@@ -20,17 +20,17 @@ from nemo_gym.global_config import (
 )
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.env_packages import PipListConfig as PipListConfig
-    from nemo_gym.cli.env_test import TestAllConfig as TestAllConfig
-    from nemo_gym.cli.env_test import TestConfig as TestConfig
+    from nemo_gym.cli.env.packages import PipListConfig as PipListConfig
+    from nemo_gym.cli.env.run_helper import RunHelper as RunHelper
+    from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig
+    from nemo_gym.cli.env.server_tests import TestConfig as TestConfig
     from nemo_gym.cli.parameters import RunConfig as RunConfig
-    from nemo_gym.cli.run_helper import RunHelper as RunHelper
 
 
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
     get_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(overrides)), CheckedParser)
-    from nemo_gym.cli.run_helper import RunHelper
+    from nemo_gym.cli.env.run_helper import RunHelper
 
     helper = RunHelper()
     try:
@@ -101,9 +101,9 @@ if not TYPE_CHECKING:
     __getattr__ = find_names(
         __name__,
         {
-            "nemo_gym.cli.env_packages": "PipListConfig",
-            "nemo_gym.cli.env_test": "TestConfig TestAllConfig",
+            "nemo_gym.cli.env.packages": "PipListConfig",
+            "nemo_gym.cli.env.server_tests": "TestConfig TestAllConfig",
             "nemo_gym.cli.parameters": "RunConfig",
-            "nemo_gym.cli.run_helper": "RunHelper",
+            "nemo_gym.cli.env.run_helper": "RunHelper",
         },
     )

@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import global_config
-from nemo_gym.cli import env_status
-from nemo_gym.cli.env_status import show_status
+from nemo_gym.cli.env import server_status
+from nemo_gym.cli.env.server_status import show_status
 from tests.support.small_servers import free_port
 
 
@@ -59,7 +59,7 @@ def run_with(monkeypatch):
                 for (kind, name), port in zip(kinds, ports, strict=False)
             ]
             server.body = json.dumps(listed).encode()
-            monkeypatch.setattr(env_status.time, "time", lambda: 1000.0 + 2 * 86400 + 3 * 3600 + 41.5)
+            monkeypatch.setattr(server_status.time, "time", lambda: 1000.0 + 2 * 86400 + 3 * 3600 + 41.5)
 
         head = {"head_server": {"host": "127.0.0.1", "port": server.server_port}}
         monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", OmegaConf.create(head))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym dataset` for programs and scripts: its commands by their older names, as functions without arguments.
 
-The commands themselves are in `dataset_*.py`.
+The commands themselves are in the modules of this package.
 """
 
 from nemo_gym.cli.legacy import entry_point

@@ -11,7 +11,7 @@ from pydantic import Field
 from nemo_gym._data import gitlab
 from nemo_gym._data.hub import require_client
 from nemo_gym.cli import render
-from nemo_gym.cli.dataset_gitlab import PREFIX, confirmation
+from nemo_gym.cli.dataset.gitlab import PREFIX, confirmation
 from nemo_gym.cli.settings import parse_config, validated
 from nemo_gym.config_types import (
     BaseNeMoGymCLIConfig,

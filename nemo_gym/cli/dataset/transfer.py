@@ -15,7 +15,7 @@ from nemo_gym.cli.flags import require_choice
 from nemo_gym.cli.settings import split_off
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
-STORAGES = {"hf": "nemo_gym.cli.dataset_hf", "gitlab": "nemo_gym.cli.dataset_gitlab"}
+STORAGES = {"hf": "nemo_gym.cli.dataset.hf", "gitlab": "nemo_gym.cli.dataset.gitlab"}
 _STORAGE = "storage"
 
 

@@ -23,7 +23,7 @@ from nemo_gym._serving.processes import ServerDied
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
 from nemo_gym.cli.early_end import signals_interrupt
-from nemo_gym.cli.plan import show_plan
+from nemo_gym.cli.env.dry_run import show_plan
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
