@@ -27,7 +27,7 @@
     ├── PrepareError                                       a benchmark that cannot be prepared; `_catalog`
     ├── BadName (ValueError), ScaffoldError                a new server that cannot be made; `_scaffold`
     ├── UsageError                                         a command line that names what is not there; `cli.selectors`
-    ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.dry_run`
+    ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.run_helper`
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
     ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_results`

@@ -3,7 +3,7 @@
 
 Flags and bare words become override tokens (`--model x` is `++policy_model_name='x'`), so that a command sees one
 language only. Commands are imported when they run, which keeps `gym --help` instant. What a flag or a bare word can be
-is described in `command_types.py`.
+is described in `command_flags.py`.
 """
 
 from nemo_gym.cli.command_flags import (
@@ -41,9 +41,9 @@ from nemo_gym.cli.command_flags import (
     VIEW,
     VIEW_FILES,
 )
-from nemo_gym.cli.command_types import Command as Command
-from nemo_gym.cli.command_types import Flag as Flag
-from nemo_gym.cli.command_types import Positional as Positional
+from nemo_gym.cli.command_flags import Command as Command
+from nemo_gym.cli.command_flags import Flag as Flag
+from nemo_gym.cli.command_flags import Positional as Positional
 
 
 def _list(function: str, what: str, *flags: Flag) -> Command:
@@ -67,22 +67,22 @@ GROUPS: dict[str, dict[str, Command]] = {
             settings="nemo_gym.cli.dataset.collate:CollateConfig",
         ),
         "render": Command(
-            "nemo_gym.cli.dataset.fill_prompts:render",
+            "nemo_gym.cli.dataset.collate:fill_prompts",
             "fill a prompt into raw rows",
             DATASET_RENDER,
-            settings="nemo_gym.cli.dataset.fill_prompts:MaterializePromptsConfig",
+            settings="nemo_gym.cli.dataset.collate:MaterializePromptsConfig",
         ),
         "upload": Command(
-            "nemo_gym.cli.dataset.transfer:upload",
+            "nemo_gym.cli.dataset:upload",
             "put a JSONL file on Hugging Face, or into GitLab",
             DATASET_UPLOAD,
-            settings="nemo_gym.cli.dataset.transfer:DatasetUploadConfig",
+            settings="nemo_gym.cli.dataset:DatasetUploadConfig",
         ),
         "download": Command(
-            "nemo_gym.cli.dataset.transfer:download",
+            "nemo_gym.cli.dataset:download",
             "get a dataset from Hugging Face, or from GitLab",
             DATASET_DOWNLOAD,
-            settings="nemo_gym.cli.dataset.transfer:DatasetDownloadConfig",
+            settings="nemo_gym.cli.dataset:DatasetDownloadConfig",
         ),
         "migrate": Command(
             "nemo_gym.cli.dataset.hf:migrate",
@@ -144,10 +144,10 @@ GROUPS: dict[str, dict[str, Command]] = {
             settings="nemo_gym.cli.env.check:CheckConfig",
         ),
         "packages": Command(
-            "nemo_gym.cli.env.packages:packages",
+            "nemo_gym.cli.env.server_folders:packages",
             "list the packages of a server's environment",
             ENV_PACKAGES,
-            settings="nemo_gym.cli.env.packages:PipListConfig",
+            settings="nemo_gym.cli.env.server_folders:PipListConfig",
         ),
         "init": Command(
             "nemo_gym.cli.env.init:init",

@@ -14,8 +14,7 @@ from nemo_gym import component_search_roots
 from nemo_gym._catalog.files import config_names, flavour_names, server_configs
 from nemo_gym.cli import help_pages, render
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION, Command, Flag
-from nemo_gym.cli.flags import flags_of, require_choice
-from nemo_gym.cli.selectors import UsageError, names_of, search_first
+from nemo_gym.cli.flags import UsageError, flags_of, names_of, require_choice, search_first
 
 SHELLS = ("bash", "zsh", "fish")
 _BASH = """\

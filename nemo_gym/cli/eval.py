@@ -34,18 +34,17 @@ from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
-from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.driver import drive, driven_counts, load_driver
 from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
 from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.export import Export, exporting
 from nemo_gym.cli.forecast import tell_duration
-from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.legacy import entry_point
 from nemo_gym.cli.progress import screen, shown
 from nemo_gym.cli.results import report
 from nemo_gym.cli.scores import kept_scores
+from nemo_gym.cli.settings import CheckedParser, reserve_head_port
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
@@ -353,7 +352,7 @@ async def _client(
         finally:
             await close_global_aiohttp_client()
         return
-    make_way(config)
+    reserve_head_port(config)
     within_s = settings.seconds_for_models(config)
     async with serve_config(config, render.note, render.count, models_within_s=within_s) as served:
         yield ServerClient.load_from_global_config(), served

@@ -12,7 +12,7 @@ from nemo_gym._catalog.entries import NOUNS, Entry, list_entries
 from nemo_gym._catalog.search import search as search_entries
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.cli import render
-from nemo_gym.cli.selectors import UsageError
+from nemo_gym.cli.flags import UsageError
 from nemo_gym.errors import GymError
 
 _EVALUATED = ("benchmarks", "environments", "resources-servers")

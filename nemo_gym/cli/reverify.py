@@ -23,13 +23,11 @@ from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
 from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
-from nemo_gym.cli.head_port import make_way
 from nemo_gym.cli.progress import Screen, screen, shown
 from nemo_gym.cli.results import report
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validated
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
@@ -63,7 +61,7 @@ def reverify(overrides: list[str]) -> int:
 async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -> int:
     from nemo_gym._app.launch import serve_config
 
-    make_way(config)
+    reserve_head_port(config)
     verifiers, control = verifiers_of(config), RunControl()
     with screen(quiet=settings.quiet) as on, RunInterrupts(control, on).heeded() as interrupts:
         async with serve_config(config, render.note, render.count) as served:

@@ -1,17 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the overrides of a command to its settings; whatever is missing or wrong is reported at once."""
+"""From the overrides of a command to its config and its settings; whatever is missing or wrong is reported at once.
 
-from collections.abc import Mapping, Sequence
+Whatever a command line says must have an effect, before anything is started: `CheckedParser` sees to that. Programs
+that parse a config themselves (`GlobalConfigDictParser`) may pass whatever they like.
+"""
+
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ValidationError
 
+from nemo_gym import component_search_roots
+from nemo_gym._config import ports
+from nemo_gym._config.command_line import ServerCode, command_line_problems
+from nemo_gym._config.field_types import type_problems
+from nemo_gym._config.implementations import declared_fields, mentions
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._config.paths import KeyPath, join_path
+from nemo_gym._config.parse import Resolved
+from nemo_gym._config.paths import KeyPath, has_path, join_path
+from nemo_gym._config.problems import Problems
 from nemo_gym._config.validation_text import IS_MISSING, explain
+from nemo_gym.cli import render
+from nemo_gym.cli.commands import COMMANDS, GROUPS
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
+from nemo_gym.cli.parameters import RunConfig
+from nemo_gym.errors import ConfigError
+from nemo_gym.global_config import (
+    DEFAULT_HEAD_SERVER_PORT,
+    POLICY_API_KEY_KEY_NAME,
+    POLICY_BASE_URL_KEY_NAME,
+    POLICY_MODEL_NAME_KEY_NAME,
+    PORT_RANGE_HIGH_KEY_NAME,
+    PORT_RANGE_LOW_KEY_NAME,
+    GlobalConfigDictParser,
+    GlobalConfigDictParserConfig,
+)
 
 ConfigT = TypeVar("ConfigT", bound=BaseModel)
 
@@ -58,3 +84,106 @@ def _tell(mistakes: Mapping[KeyPath, str]) -> str:
     if wrong:
         lines.append(f"invalid configuration: {'; '.join(wrong)}")
     return "\n".join(lines)
+
+
+# --- what would have no effect ----------------------------------------------------------------------------------------
+
+
+class CheckedParser(GlobalConfigDictParser):
+    """Parses the config of a command line and refuses what would have no effect."""
+
+    def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
+        resolved = super().resolve(parse_config)
+        for note in resolved.notes:
+            render.note(note)
+        return resolved
+
+    def further_problems(self, resolved: Resolved) -> Problems:
+        given = resolved.provenance.layers[-1].values
+        return command_problems(resolved, only=lambda path: has_path(given, path))
+
+
+def command_problems(resolved: Resolved, only: Any = lambda path: True) -> Problems:
+    """Return what is wrong with the command line, and with the types of those settings of servers that `only` picks."""
+    roots = component_search_roots()
+    fields_of = cache(partial(declared_fields, roots=roots))
+    code = ServerCode(fields_of, partial(mentions, roots=roots))
+    problems = command_line_problems(resolved, _settings_of_all_commands, code)
+    problems.extend(type_problems(resolved.servers, resolved.provenance, fields_of, only))
+    problems.extend(_setting_problems(resolved.provenance.layers[-1].values))
+    problems.extend(_url_problems(resolved))
+    return problems
+
+
+@cache
+def _settings_of_all_commands() -> frozenset[str]:
+    commands = [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
+    keys = {flag.key.partition(".")[0] for command in commands for flag in command.flags}
+    for settings in {command.settings for command in commands if command.settings}:
+        module, _, name = settings.partition(":")
+        for key, field in getattr(importlib.import_module(module), name).model_fields.items():
+            keys |= {key, field.alias or key}
+    return frozenset(keys)
+
+
+def _setting_problems(given: dict[str, Any]) -> Problems:
+    """Settings of servers in general that have a wrong type, or no value where a shell variable was not set."""
+    problems = Problems()
+    for key in (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME):
+        if given.get(key) == "":
+            word = "; an endpoint without keys takes any word" if key == POLICY_API_KEY_KEY_NAME else ""
+            problems.add(
+                ConfigError,
+                f"{key} (command line): it is empty.\nhint: set the shell variable that it is taken from{word}",
+            )
+    numbers = {key: value for key, value in given.items() if _is_number_or_switch(key)}
+    try:
+        RunConfig.model_validate(numbers)
+    except ValidationError as error:
+        for path, text in explain(error, numbers).items():
+            problems.add(ConfigError, f"{join_path(path)} (command line): {text}")
+    return problems
+
+
+def _is_number_or_switch(key: str) -> bool:
+    field = RunConfig.model_fields.get(key)
+    return field is not None and field.annotation in (bool, float)
+
+
+def _url_problems(resolved: Resolved) -> Problems:
+    """Endpoints of models without a scheme, which no call can reach."""
+    problems = Problems()
+    plain = resolved.servers.values.plain
+    shared = plain.get(POLICY_BASE_URL_KEY_NAME)
+    urls: list[tuple[KeyPath, Any]] = [((POLICY_BASE_URL_KEY_NAME,), shared)]
+    for name, block in plain.items():
+        models = block.get("responses_api_models") if isinstance(block, dict) else None
+        urls += [(path, url) for path, url in _base_urls(models, (str(name), "responses_api_models")) if url != shared]
+    for path, url in urls:
+        if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
+            place = resolved.provenance.near(path)
+            where = f"{join_path(path)}{f' ({place})' if place else ''}"
+            problems.add(ConfigError, f"{where}: {url!r} is no URL, as it has no scheme.\nhint: write 'http://{url}'")
+    return problems
+
+
+def _base_urls(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _base_urls(inner, (*path, str(key)))
+    elif path[-1].endswith("base_url"):
+        for url in value if isinstance(value, list) else [value]:
+            yield path, url
+
+
+def reserve_head_port(config: DictConfig) -> None:
+    """Reserve the port of the head server of `config`: the usual one, or another if a run that began earlier has it.
+
+    A port that the user has chosen is left alone.
+    """
+    head = config.head_server
+    if head.port != DEFAULT_HEAD_SERVER_PORT or ports.reserve(head.host, head.port):
+        return
+    low, high = config[PORT_RANGE_LOW_KEY_NAME], config[PORT_RANGE_HIGH_KEY_NAME]
+    head.port = ports.reserve_port(head.host, low, high, list(config.disallowed_ports), tries=50)
+    render.note(f"port {DEFAULT_HEAD_SERVER_PORT} is taken by another run; this one's head server uses {head.port}")

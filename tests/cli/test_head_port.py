@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym._serving.binding import bind, prepare_to_listen
 from nemo_gym.cli import head_port
-from nemo_gym.cli.head_port import make_way
+from nemo_gym.cli.settings import reserve_head_port
 from tests.support.in_process import ports_given_back
 
 
@@ -34,7 +34,7 @@ def given_back():
 def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, capsys):
     monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", taken)
     found = config(taken)
-    make_way(found)
+    reserve_head_port(found)
     assert found.head_server.port != taken
     assert f"port {taken} is taken by another run; this one's head server uses {found.head_server.port}" in (
         capsys.readouterr().err
@@ -44,15 +44,15 @@ def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, ca
 def test_a_usual_port_that_is_free_is_kept(unused_tcp_port, monkeypatch):
     monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
     found = config(unused_tcp_port)
-    make_way(found)
+    reserve_head_port(found)
     assert found.head_server.port == unused_tcp_port
 
 
 def test_two_runs_that_start_together_both_have_a_head_server(unused_tcp_port, monkeypatch):
     monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
     first, second = config(unused_tcp_port), config(unused_tcp_port)
-    make_way(first)
-    make_way(second)
+    reserve_head_port(first)
+    reserve_head_port(second)
     with (
         bind("127.0.0.1", first.head_server.port, "first") as one,
         bind("127.0.0.1", second.head_server.port, "second") as other,
@@ -70,7 +70,7 @@ def test_connections_of_a_run_before_do_not_take_the_port(unused_tcp_port, monke
         with socket.create_connection(("127.0.0.1", unused_tcp_port)):
             before.accept()[0].close()  # closed by the server first, so that it lingers there
     found = config(unused_tcp_port)
-    make_way(found)
+    reserve_head_port(found)
     assert found.head_server.port == unused_tcp_port
     with bind("127.0.0.1", unused_tcp_port, "next") as sock:
         prepare_to_listen(sock)
@@ -79,5 +79,5 @@ def test_connections_of_a_run_before_do_not_take_the_port(unused_tcp_port, monke
 
 def test_a_port_that_somebody_chose_is_never_changed(taken):
     found = config(taken)
-    make_way(found)
+    reserve_head_port(found)
     assert found.head_server.port == taken

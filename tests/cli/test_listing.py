@@ -6,8 +6,7 @@ import pytest
 
 from nemo_gym import PARENT_DIR, component_search_roots
 from nemo_gym.cli.commands import GROUPS
-from nemo_gym.cli.flags import to_overrides
-from nemo_gym.cli.selectors import names_of
+from nemo_gym.cli.flags import names_of, to_overrides
 from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
 
 

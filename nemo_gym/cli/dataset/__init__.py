@@ -1,10 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym dataset` for programs and scripts: its commands by their older names, as functions without arguments.
+"""`gym dataset`: the commands by their older names, as functions without arguments, and the choice of a storage.
 
-The commands themselves are in the modules of this package.
+`upload` and `download` go to or come from Hugging Face unless another storage is named: `hf.py` and `gitlab.py`. The
+config classes here are what `+help=true` shows: the keys of both; each storage checks those that it needs.
 """
 
+import importlib
+from collections.abc import Callable
+from typing import Literal
+
+from pydantic import Field
+
+from nemo_gym.cli.flags import require_choice
 from nemo_gym.cli.legacy import entry_point
+from nemo_gym.cli.settings import split_off
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 prepare_data = entry_point("prepare_data")
 materialize_prompts_cli = entry_point("materialize_prompts")
@@ -14,3 +24,78 @@ delete_jsonl_dataset_from_gitlab_cli = entry_point("delete_dataset_from_gitlab")
 upload_jsonl_dataset_to_hf_cli = entry_point("upload_dataset_to_hf")
 upload_jsonl_dataset_to_hf_and_delete_gitlab_cli = entry_point("gitlab_to_hf_dataset")
 download_jsonl_dataset_from_hf_cli = entry_point("download_dataset_from_hf")
+
+
+STORAGES = {"hf": "nemo_gym.cli.dataset.hf", "gitlab": "nemo_gym.cli.dataset.gitlab"}
+_STORAGE = "storage"
+
+
+class DatasetUploadConfig(BaseNeMoGymCLIConfig):
+    """Upload a JSONL dataset to the Hugging Face Hub, or with `+storage=gitlab` to a GitLab model registry."""
+
+    storage: Literal["hf", "gitlab"] = Field(default="hf", description="Where to.")
+    input_jsonl_fpath: str = Field(description="JSONL file to upload.")
+    dataset_name: str | None = Field(
+        default=None,
+        description="Name of the dataset; on Hugging Face behind prefix and domain, and by default the server's.",
+    )
+    version: str | None = Field(default=None, description="GitLab: version to create, `x.x.x`; required there.")
+    hf_token: str | None = Field(default=None, description="Token; by default that of `hf auth login` or HF_TOKEN.")
+    hf_organization: str | None = Field(default=None, description="Organization that owns the dataset; required.")
+    hf_collection_name: str | None = Field(default=None, description="Collection it is added to; required.")
+    hf_collection_slug: str | None = Field(default=None, description="Slug at the end of its URL; required.")
+    resource_config_path: str | None = Field(
+        default=None, description="Config of the resources server, read for its domain; required on Hugging Face."
+    )
+    hf_dataset_prefix: str = Field(default="Nemotron-RL", description="First part of the repository's name.")
+    split: Literal["train", "validation", "test"] = Field(
+        default="train", description="Split of the rows; those of train must have `responses_create_params`."
+    )
+    create_pr: bool = Field(default=False, description="Open a pull request instead of pushing.")
+    revision: str | None = Field(default=None, description="Hugging Face: branch to push to.")
+    commit_message: str | None = Field(default=None, description="Message of the commit.")
+    commit_description: str | None = Field(default=None, description="Longer description of the commit.")
+    delete_from_gitlab: bool = Field(default=False, description="Delete the dataset from GitLab afterwards.")
+    yes: bool = Field(default=False, description="Delete without asking.")
+    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
+    mlflow_tracking_uri: str | None = Field(default=None, description="GitLab: URI of the registry.")
+    mlflow_tracking_token: str | None = Field(default=None, description="GitLab: token.")
+    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+class DatasetDownloadConfig(BaseNeMoGymCLIConfig):
+    """Download a dataset from the Hugging Face Hub, or with `+storage=gitlab` from a GitLab model registry."""
+
+    storage: Literal["hf", "gitlab"] = Field(default="hf", description="Where from.")
+    repo_id: str | None = Field(default=None, description="Hugging Face: `organization/name`; required there.")
+    dataset_name: str | None = Field(default=None, description="GitLab: name of the dataset; required there.")
+    version: str | None = Field(default=None, description="GitLab: version, `x.x.x`; required there.")
+    artifact_fpath: str | None = Field(default=None, description="Path of one raw file.")
+    split: Literal["train", "validation", "test"] | None = Field(
+        default=None, description="Hugging Face: only this split, as JSONL."
+    )
+    revision: str | None = Field(default=None, description="Hugging Face: branch, tag or commit.")
+    output_fpath: str | None = Field(default=None, description="File to write; needs `split` or `artifact_fpath`.")
+    output_dirpath: str | None = Field(default=None, description="Folder for `<split>.jsonl` or the raw file.")
+    hf_token: str | None = Field(default=None, description="Token; public datasets need none.")
+    mlflow_tracking_uri: str | None = Field(default=None, description="GitLab: URI of the registry.")
+    mlflow_tracking_token: str | None = Field(default=None, description="GitLab: token.")
+    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+def upload(overrides: list[str]) -> int:
+    """Upload a file to the storage that is meant."""
+    return _in_storage("upload", overrides)
+
+
+def download(overrides: list[str]) -> int:
+    """Download from the storage that is meant."""
+    return _in_storage("download", overrides)
+
+
+def _in_storage(action: str, overrides: list[str]) -> int:
+    own, rest = split_off(overrides, _STORAGE)
+    storage = str(own.get(_STORAGE, "hf"))
+    require_choice(_STORAGE, storage, tuple(STORAGES))
+    implementation: Callable[[list[str]], int] = getattr(importlib.import_module(STORAGES[storage]), action)
+    return implementation(rest)

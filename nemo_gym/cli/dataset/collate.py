@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym dataset collate`: check and measure the datasets of a config, and put them together for training."""
+"""`gym dataset collate` and `gym dataset render`: check, measure and join datasets, and fill prompts into raw rows."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,8 +12,9 @@ from nemo_gym._data.fetch import Registry, place_of, registry_of
 from nemo_gym._data.sources import Source
 from nemo_gym._data.tokens import openai_tokenizer
 from nemo_gym.cli import render
-from nemo_gym.cli.checked_config import CheckedParser
-from nemo_gym.cli.settings import parse_config, read_settings
+from nemo_gym.cli.settings import CheckedParser, parse_config, read_settings
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.prompt import materialize_prompts
 from nemo_gym.train_data_utils import DatasetScope, TrainDataProcessor, TrainDataProcessorConfig
 
 _STATISTICS = ("Total # non-null values", "Average", "Min", "Max", "Standard deviation")
@@ -129,3 +130,22 @@ def _as_json(collation: Collation) -> dict[str, Any]:
             for one in collation.types
         ],
     }
+
+
+# --- render -----------------------------------------------------------------------------------------------------------
+
+
+class MaterializePromptsConfig(BaseNeMoGymCLIConfig):
+    """Apply a prompt template to raw rows: JSONL with `responses_create_params.input` filled in."""
+
+    input_jsonl_fpath: str = Field(description="The raw rows, without `responses_create_params.input`.")
+    prompt_config: str = Field(description="YAML prompt with a `user` and an optional `system` template.")
+    output_jsonl_fpath: str = Field(description="Where the rows with their prompts go.")
+
+
+def fill_prompts(overrides: list[str]) -> int:
+    """Fill the prompt into every row; 1, and nothing written, if one of them does not fit."""
+    config = read_settings(MaterializePromptsConfig, parse_config(overrides))
+    count = materialize_prompts(config.input_jsonl_fpath, config.prompt_config, config.output_jsonl_fpath)
+    render.data(f"Materialized {count} rows to {config.output_jsonl_fpath}")
+    return 0

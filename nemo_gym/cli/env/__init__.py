@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.cli import render
-from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.legacy import entry_point
-from nemo_gym.cli.settings import split_off
+from nemo_gym.cli.settings import CheckedParser, split_off
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
@@ -20,8 +19,8 @@ from nemo_gym.global_config import (
 )
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.env.packages import PipListConfig as PipListConfig
     from nemo_gym.cli.env.run_helper import RunHelper as RunHelper
+    from nemo_gym.cli.env.server_folders import PipListConfig as PipListConfig
     from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig
     from nemo_gym.cli.env.server_tests import TestConfig as TestConfig
     from nemo_gym.cli.parameters import RunConfig as RunConfig
@@ -101,7 +100,7 @@ if not TYPE_CHECKING:
     __getattr__ = find_names(
         __name__,
         {
-            "nemo_gym.cli.env.packages": "PipListConfig",
+            "nemo_gym.cli.env.server_folders": "PipListConfig",
             "nemo_gym.cli.env.server_tests": "TestConfig TestAllConfig",
             "nemo_gym.cli.parameters": "RunConfig",
             "nemo_gym.cli.env.run_helper": "RunHelper",

@@ -28,10 +28,9 @@ from nemo_gym._config.values import read_values
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
-from nemo_gym.cli.checked_config import command_problems
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import split_off, validated
+from nemo_gym.cli.settings import command_problems, split_off, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError, NoServerInstancesError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 

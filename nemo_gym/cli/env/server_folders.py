@@ -1,13 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the folders of servers in the search roots: one by its name, or all."""
+"""Find the folders of servers in the search roots; `gym env packages` lists what is installed for one."""
 
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
 
 from nemo_gym import component_search_roots
+from nemo_gym._app.launch import venv_settings
+from nemo_gym._serving.uv_tool import find_uv
+from nemo_gym._serving.venvs import plan_venv
 from nemo_gym._util.nearest import nearest
 from nemo_gym._util.server_imports import COLLECTIONS, SERVER_TYPES, holds_code
+from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.settings import parse_config, read_settings
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
 
 
 @dataclass(frozen=True)
@@ -70,3 +80,41 @@ def named_folder(asked: str) -> ServerFolder:
 
 def _is_server(folder: Path) -> bool:
     return any((folder / name).exists() for name in ("app.py", "README.md", "configs", "tests"))
+
+
+# --- gym env packages -------------------------------------------------------------------------------------------------
+
+
+class PipListConfig(BaseNeMoGymCLIConfig):
+    """List the packages that are installed in a server's environment."""
+
+    entrypoint: str = Field(description="The relative entrypoint path to the server directory.")
+    format: Literal["columns", "freeze", "json"] | None = Field(
+        default=None, description="Output format: 'columns' (default), 'freeze' or 'json'."
+    )
+    outdated: bool = Field(default=False, description="List outdated packages only; asks the package registry.")
+
+
+def packages(overrides: list[str]) -> int:
+    """Print the packages; the exit code is that of `uv pip list`."""
+    config = parse_config(overrides)
+    settings = read_settings(PipListConfig, config)
+    server = named_folder(settings.entrypoint)
+    plan = plan_venv(server.folder, venv_settings(config))
+    if not plan.built:
+        render.error(
+            f"{server.entrypoint} has an environment of its own, which is not built yet: {plan.why}\n"
+            f"hint: gym env prefetch --config {server.entrypoint}/configs/{server.name}.yaml"
+        )
+        return 1
+    render.note(f"{server.entrypoint} runs with {plan.python}: {plan.why}")
+    words = ["--format", settings.format] if settings.format else []
+    words += ["--outdated"] if settings.outdated else []
+    listed = subprocess.run(
+        [str(find_uv()), "pip", "list", "--python", str(plan.python), "--cache-dir", config["uv_cache_dir"], *words],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    render.data(listed.stdout.rstrip())
+    return listed.returncode

@@ -8,7 +8,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._serving.venvs import VenvBuildError
-from nemo_gym.cli.env.dry_run import DryRunFailed, show_plan
+from nemo_gym.cli.env import run_helper
+from nemo_gym.cli.env.run_helper import DryRunFailed, show_plan
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import GlobalConfigDictParser
 from tests.support.small_servers import free_port, is_free
@@ -55,7 +56,7 @@ def test_environments_are_built_before_servers_are_made(monkeypatch, capsys):
         built.extend(plan.name for plan in plans)
         raise VenvBuildError("no package of this name")
 
-    monkeypatch.setattr(dry_run, "build_environments", build)
+    monkeypatch.setattr(run_helper, "build_environments", build)
     with pytest.raises(DryRunFailed, match="no package of this name") as caught:
         show_plan(config(latency_ms="very long"))
     assert "policy_model" in built

@@ -7,9 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._config.typos import SETTINGS
-from nemo_gym.cli.checked_config import CheckedParser
 from nemo_gym.cli.eval_settings import EvalRunConfig
 from nemo_gym.cli.parameters import RunConfig
+from nemo_gym.cli.settings import CheckedParser
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
