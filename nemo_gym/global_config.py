@@ -18,13 +18,13 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
-from nemo_gym._config import files, includes, overrides, secrets, servers, values
+from nemo_gym._config import files, includes, interpolation, overrides, secrets, servers
 from nemo_gym._config.defaults import Machine
-from nemo_gym._config.keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVER_PORT
-from nemo_gym._config.keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
 from nemo_gym._config.problems import Problems
+from nemo_gym._config.reserved_keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVER_PORT
+from nemo_gym._config.reserved_keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.server_types import server_types_in
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
@@ -202,7 +202,7 @@ class GlobalConfigDictParser(BaseModel):
             )
 
     def raise_on_missing_values(self, global_config_dict: DictConfig) -> None:
-        values.missing_value_problems(values.read_values(global_config_dict)).raise_if_any()
+        interpolation.missing_value_problems(interpolation.read_values(global_config_dict)).raise_if_any()
 
     def detect_and_report_almost_servers(self, global_config_dict: DictConfig) -> None:
         """Report blocks that were meant as servers but are not valid; raises unless the config tolerates them."""

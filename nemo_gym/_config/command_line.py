@@ -10,18 +10,18 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._config.keys import SETTINGS
 from nemo_gym._config.parse import Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
+from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
     BaseServerConfig,
     server_types_in,
 )
 from nemo_gym._config.servers import ServerInstance, implementation_of
-from nemo_gym._config.typos import SERVER_KEYS
+from nemo_gym._config.unread_keys import SERVER_KEYS
 from nemo_gym._util.nearest import nearest, nearest_spelling
 from nemo_gym.errors import ConfigError
 

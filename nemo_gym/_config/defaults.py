@@ -13,14 +13,14 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._config.keys import (
+from nemo_gym._config.paths import KeyPath
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.reserved_keys import (
     DEFAULT_HEAD_SERVER_PORT,
     DEFAULT_HOST,
     DEFAULT_PORT_RANGE_HIGH,
     DEFAULT_PORT_RANGE_LOW,
 )
-from nemo_gym._config.paths import KeyPath
-from nemo_gym._config.problems import Problems
 from nemo_gym._config.servers import ServerInstance
 from nemo_gym.errors import ConfigError
 

@@ -6,8 +6,8 @@ import logging
 import pytest
 from omegaconf import OmegaConf
 
+from nemo_gym._config.interpolation import read_values
 from nemo_gym._config.servers import almost_server_problems, detect, reference_problems, server_instances
-from nemo_gym._config.values import read_values
 from nemo_gym.errors import AlmostServerError, ServerRefNotFoundError
 
 

@@ -76,7 +76,7 @@ ITEMS = [
     item(
         "`???` marks a value that must be given",
         "test_the_simple_agent_is_configured_as_shown",
-        "tests/config/test_values.py::test_every_missing_value_is_listed_at_once_with_an_override_for_it",
+        "tests/config/test_interpolation.py::test_every_missing_value_is_listed_at_once_with_an_override_for_it",
     ),
     item(
         "names of instances are unique",
@@ -96,7 +96,7 @@ ITEMS = [
     ),
     item(
         "a missing value is an error that names its key",
-        "tests/config/test_values.py::test_an_interpolation_to_nothing_names_both_keys_the_nearest_and_an_override",
+        "tests/config/test_interpolation.py::test_an_interpolation_to_nothing_names_both_keys_the_nearest_and_an_override",
     ),
     # Policy model
     item(

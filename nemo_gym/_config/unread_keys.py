@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._config.keys import SETTINGS
 from nemo_gym._config.parse import COMMAND_LINE, INITIAL
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
+from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
     BaseRunServerInstanceConfig,

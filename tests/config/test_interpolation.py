@@ -4,7 +4,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym._config.values import interpolation_problems, missing_value_problems, read_values
+from nemo_gym._config.interpolation import interpolation_problems, missing_value_problems, read_values
 from nemo_gym.errors import ConfigInterpolationError, ConfigMissingValuesError
 
 
