@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
-from nemo_gym._config import files, includes, interpolation, overrides, secrets, servers
+from nemo_gym._config import files, interpolation, overrides, secrets, servers
 from nemo_gym._config.defaults import Machine
 from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
@@ -185,7 +185,7 @@ class GlobalConfigDictParser(BaseModel):
 
     def load_extra_config_paths(self, config_paths: Sequence[str]) -> tuple[list[str], list[DictConfig]]:
         """Load `config_paths` and what they include: all paths as loaded, and their configs in merge order."""
-        loaded = includes.load_includes(list(config_paths), component_search_roots())
+        loaded = files.load_includes(list(config_paths), component_search_roots())
         loaded.problems.raise_if_any()
         return loaded.paths, [file.config for file in loaded.merge_order]
 

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, Field, ValidationError
 
 from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
-from nemo_gym._config.validation_text import explain
+from nemo_gym._config.problems import explain
 from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.row_keys import PROMPT_CONFIG_USED_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError

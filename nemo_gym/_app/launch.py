@@ -22,7 +22,7 @@ from pydantic import ValidationError
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable, component_search_roots
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
-from nemo_gym._config.validation_text import explain
+from nemo_gym._config.problems import explain
 from nemo_gym._inprocess import registry
 from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym._process.http_session import close_global_aiohttp_client

@@ -13,7 +13,6 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nemo_gym._config.plain_values import NotPlain, plain_value
 from nemo_gym._config.problems import Problems
 from nemo_gym._util.secret_names import mask_argument
 from nemo_gym.errors import ConfigError
@@ -183,3 +182,49 @@ def _written(value: Any) -> str:
 
 def _written_key(key: Any) -> str:
     return re.sub(r"([\\(){}\[\]:=, \t'\"])", r"\\\1", str(key))
+
+
+# --- values that need no grammar --------------------------------------------------------------------------------------
+
+
+_KEY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_WORD = re.compile(r"[A-Za-z_][\w/.-]*", re.ASCII)
+_INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
+_QUOTED = re.compile(r"'[^'\\]*'")
+_ITEM = re.compile(r" *(?:'[^'\\]*'|[^',]+) *(?=,|$)")
+_CONSTANTS = {"true": True, "false": False, "null": None}
+_RESERVED = frozenset({*_CONSTANTS, "nan", "inf"})
+
+
+class NotPlain(Exception):
+    """The value may mean something that only the grammar knows."""
+
+
+def plain_value(key: str, text: str) -> Any:
+    """What `key=text` sets `key` to; raises NotPlain where that takes a parser."""
+    if not _KEY.fullmatch(key):
+        raise NotPlain
+    if text.startswith("[") and text.endswith("]"):
+        inside = text[1:-1].strip(" ")
+        return [_scalar(item.strip(" ")) for item in _items(inside)] if inside else []
+    return _scalar(text)
+
+
+def _items(inside: str) -> list[str]:
+    """The items of a list, at the commas that stand outside of quotes."""
+    items = _ITEM.findall(inside)
+    if ",".join(items) != inside:
+        raise NotPlain
+    return items
+
+
+def _scalar(text: str) -> Any:
+    if _QUOTED.fullmatch(text):
+        return text[1:-1]
+    if _INTEGER.fullmatch(text):
+        return int(text)
+    if text in _CONSTANTS:
+        return _CONSTANTS[text]
+    if _WORD.fullmatch(text) and text.lower() not in _RESERVED:
+        return text
+    raise NotPlain

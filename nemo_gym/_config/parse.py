@@ -15,16 +15,14 @@ from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym._config.defaults import Machine, fill_defaults, setting_problems
 from nemo_gym._config.directives import apply_directives, merged
-from nemo_gym._config.files import ConfigFile, load_file
-from nemo_gym._config.includes import Includes, load_includes, read_config_paths
+from nemo_gym._config.files import ConfigFile, Includes, load_file, load_includes, read_config_paths
 from nemo_gym._config.interpolation import interpolation_problems, missing_value_problems, read_values, unset_variables
-from nemo_gym._config.older_names import with_current_names
 from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Layer, Provenance, file_layer
 from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.secrets import secret_values
-from nemo_gym._config.server_names import complete_instances, resolve_short_names
+from nemo_gym._config.server_names import complete_instances, resolve_short_names, with_current_names
 from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import ConfigError

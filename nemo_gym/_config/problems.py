@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collects what is wrong with a config, so that a user sees all of it at once.
+"""Collect what is wrong with a config, for a user to see all of it at once, and put what pydantic found into words.
 
-It holds texts and their kinds; finding problems and phrasing them is done where they occur.
+Finding problems and phrasing them is otherwise done where they occur.
 """
 
+import re
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any
+
+from nemo_gym._config.paths import KeyPath, child
+from nemo_gym._config.secrets import hide_secrets, is_secret_key
+from nemo_gym._util.known_secrets import KNOWN_SECRETS
+from nemo_gym._util.nearest import nearest_spelling
+from nemo_gym._util.secret_names import is_headers_key
 from nemo_gym.errors import ConfigError, ConfigProblems
+
+if TYPE_CHECKING:  # overrides are read without pydantic, which takes a while to load
+    from pydantic import ValidationError
 
 
 class Problems:
@@ -40,3 +53,98 @@ class Problems:
             raise errors[0]
         if errors:
             raise ConfigProblems(errors)
+
+
+# --- what pydantic found ----------------------------------------------------------------------------------------------
+
+
+IS_MISSING = "is missing"
+_WHOLE, _NUMBER, _MAPPING = "must be a whole number", "must be a number", "must be a mapping"
+_TEXTS = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": _MAPPING,
+    "extra_forbidden": "is no setting that exists",
+    "float_parsing": _NUMBER,
+    "float_type": _NUMBER,
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "int_from_float": _WHOLE,
+    "int_parsing": _WHOLE,
+    "int_type": _WHOLE,
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "list_type": "must be a list",
+    "missing": IS_MISSING,
+    "model_type": _MAPPING,
+    "model_attributes_type": _MAPPING,
+    "string_type": "must be text",
+    "too_short": "needs at least {min_length}",
+    "too_long": "takes at most {max_length}",
+    "tuple_type": "must be a list",
+}
+_CHOICES = {"enum": "expected", "literal_error": "expected", "union_tag_invalid": "expected_tags"}
+_WITHOUT_VALUE = frozenset({"extra_forbidden", "missing", "value_error"})
+_LONGEST_VALUE = 60
+
+
+def explain(error: "ValidationError", data: Any) -> dict[KeyPath, str]:
+    """Return what is wrong with `data`, by place; a value that fits no member of a union is one mistake."""
+    found: dict[KeyPath, list[Any]] = {}
+    for mistake in error.errors(include_url=False):
+        found.setdefault(_place_in(data, mistake), []).append(mistake)
+    # A mistake inside a value says more than that the whole of it is none of the other members of a union.
+    inner = [
+        path for path in found if not any(len(path) < len(other) and other[: len(path)] == path for other in found)
+    ]
+    return {path: explain_place(path, found[path]) for path in inner}
+
+
+def describe(mistake: Mapping[str, Any]) -> str:
+    """Return what a value must be, without the value."""
+    kind, context = mistake["type"], mistake.get("ctx") or {}
+    if kind in _CHOICES and _CHOICES[kind] in context:
+        subject = "`type` must" if kind == "union_tag_invalid" else "must"
+        return f"{subject} be one of {context[_CHOICES[kind]]}"
+    if kind in _TEXTS:
+        return _TEXTS[kind].format_map(context)
+    text = str(mistake["msg"]).removeprefix("Value error, ").removeprefix("Assertion failed, ")
+    return text.replace("Input should be", "must be").replace("Input should", "should")
+
+
+def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
+    """Return what is wrong at `path`, where all `mistakes` were made, together with the value that stands there."""
+    wanted = " or ".join(dict.fromkeys(map(describe, mistakes))).replace(" or must be ", " or ")
+    wanted = wanted.removeprefix(f"{path[-1]} " if path else "")  # whoever shows it names the place
+    last = mistakes[-1]
+    kind, context = last["type"], last.get("ctx") or {}
+    if kind in _WITHOUT_VALUE:
+        return wanted
+    value = context.get("tag", last["input"])
+    choices = re.findall(r"'([^']*)'", str(context.get(_CHOICES.get(kind, ""), "")))
+    close = nearest_spelling(str(value), choices, limit=1)
+    return wanted + _show(value, path) + (f". Did you mean {close[0]!r}?" if close else "")
+
+
+def _place_in(data: Any, mistake: Mapping[str, Any]) -> KeyPath:
+    """Return where a mistake is, without the names of types, which pydantic puts in wherever a union was tried."""
+    path: list[str] = []
+    *above, last = mistake["loc"] or ("",)
+    for part in (*above, last):
+        try:
+            data = child(data, str(part))
+        except KeyError:
+            continue
+        path.append(str(part))
+    return (*path, str(last)) if mistake["type"] == "missing" else tuple(path)
+
+
+def _show(value: Any, path: KeyPath) -> str:
+    if any(is_secret_key(key) or is_headers_key(key) for key in path):
+        return ""
+    if value == "":
+        return ", but it is empty (is a shell variable unset?)"
+    masked = [deepcopy(value)]
+    hide_secrets(masked)
+    shown = KNOWN_SECRETS.mask(repr(masked[0]))
+    return f", not {shown if len(shown) <= _LONGEST_VALUE else shown[:_LONGEST_VALUE] + '…'}"

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The code behind the servers of a config, looked at without running it: is it there, and which fields does it declare.
+"""Read the code behind servers without running it: is it there, and which fields of which types does it declare.
 
-Reading source text is enough for both, and takes milliseconds where an import takes seconds.
+Reading source text is enough for that, and takes milliseconds where an import takes seconds. Only types that are
+written with names everybody knows are looked at (`int | None`, `list[str]`, `Literal["a"]`); what else can be wrong
+with a value is for the server itself to say when it is built.
 """
 
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any, Literal, Optional, Union
+
+import pydantic
 
 from nemo_gym._config.files import first_existing
-from nemo_gym._config.paths import join_path
-from nemo_gym._config.problems import Problems
+from nemo_gym._config.paths import KeyPath, join_path
+from nemo_gym._config.problems import Problems, explain
 from nemo_gym._config.provenance import Provenance
 from nemo_gym._config.servers import Detected, implementation_of
 from nemo_gym._util.nearest import nearest
@@ -137,3 +142,73 @@ def _file_of(module: str, roots: Sequence[Path]) -> Path | None:
         return first_existing(f"{top}/{name}.py", roots)
     folder = find_server_folder(top, name, roots)
     return first_existing(f"{'/'.join(below)}.py", [folder] if folder else [])
+
+
+# --- types of fields --------------------------------------------------------------------------------------------------
+
+
+_NAMES: dict[str, Any] = {
+    **{kind.__name__: kind for kind in (int, float, bool, str, list, dict)},
+    **{
+        name: getattr(pydantic, name) for name in ("PositiveInt", "NonNegativeInt", "PositiveFloat", "NonNegativeFloat")
+    },
+    "Any": Any,
+    "Dict": dict,
+    "List": list,
+    "Literal": Literal,
+    "Optional": Optional,
+    "Union": Union,
+}
+_PARTS = (ast.Expression, ast.Name, ast.Constant, ast.Subscript, ast.BinOp, ast.BitOr, ast.Tuple, ast.Load)
+
+
+def type_problems(
+    detected: Detected,
+    provenance: Provenance,
+    fields_of: Callable[[str, str, str], Mapping[str, list[str]] | None],
+    is_wanted: Callable[[KeyPath], bool] = lambda path: True,
+) -> Problems:
+    """Return the settings of servers, of those that are wanted, whose type is none that their field may have."""
+    problems = Problems()
+    for instance in detected.instances:
+        kind, implementation = instance.SERVER_TYPE, implementation_of(instance)
+        whole = (instance.name, kind, implementation)
+        if not is_wanted(whole):
+            continue
+        fields = fields_of(kind, implementation, instance.get_inner_run_server_config().entrypoint) or {}
+        for key, value in detected.values.plain[instance.name][kind][implementation].items():
+            path = (*whole, str(key))
+            if path not in detected.values.holes and is_wanted(path):
+                for below, text in _mistakes(fields.get(str(key), []), value).items():
+                    place = provenance.near((*path, *below))
+                    where = f"{join_path((*path, *below))}{f' ({place})' if place else ''}"
+                    problems.add(ConfigError, f"{where}: {text}")
+    return problems
+
+
+def _mistakes(written: list[str], value: Any) -> dict[KeyPath, str]:
+    """Return what is wrong with `value` by all types that were `written` for it; nothing if one of them is unclear."""
+    found: dict[KeyPath, str] = {}
+    for text in written:
+        declared = _evaluate(text)
+        if declared is None:
+            return {}
+        try:
+            pydantic.TypeAdapter(declared).validate_python(value)
+            return {}
+        except pydantic.ValidationError as error:
+            found = found or explain(error, value)
+    return found
+
+
+def _evaluate(text: str) -> Any:
+    """Return the type that `text` is, if it is made of nothing but well-known names; None otherwise."""
+    tree = ast.parse(text, mode="eval")
+    parts = list(ast.walk(tree))
+    names = {part.id for part in parts if isinstance(part, ast.Name)}
+    if not names <= _NAMES.keys() or not all(isinstance(part, _PARTS) for part in parts):
+        return None
+    try:
+        return eval(compile(tree, "<annotation>", "eval"), {"__builtins__": {}}, _NAMES)
+    except (TypeError, ValueError):
+        return None

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command line says about servers that the loaded configs do not have under that name.
+"""Names of servers that no loaded config defines: new ones on a command line, short ones, and one of an earlier age.
 
 An override of a new instance is completed by the config that lies in the folder of its implementation, and a short
 name in a reference leads to the only server that it can mean. Both leave a note. What stays incomplete is left as it
-is, for others to report. Files are taken by their word: whoever writes one can write it in full.
+is, for others to report. Files are taken by their word: whoever writes one can write it in full. Only the name under
+which agents of 2025 call the model under test, `openai_model`, leads to today's `policy_model` there as well.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -87,3 +89,26 @@ def _references(values: Any, given: Any, path: KeyPath) -> Iterator[tuple[KeyPat
             yield path, values
         for key in values.keys() & given.keys():
             yield from _references(values[key], given[key], (*path, str(key)))
+
+
+logger = logging.getLogger(__name__)
+
+OLDER_MODEL, POLICY_MODEL = "openai_model", "policy_model"
+
+
+def with_current_names(values: dict[str, Any]) -> dict[str, Any]:
+    """`values`, in which references to a missing `openai_model` lead to the `policy_model` that is there."""
+    if OLDER_MODEL in values or POLICY_MODEL not in values:
+        return values
+    return {key: _renamed(value, key) for key, value in values.items()}
+
+
+def _renamed(value: Any, path: str) -> Any:
+    if isinstance(value, dict):
+        if value.get("type") == "responses_api_models" and value.get("name") == OLDER_MODEL:
+            logger.info("%s.name: %r is the older name of %r", path, OLDER_MODEL, POLICY_MODEL)
+            return {**value, "name": POLICY_MODEL}
+        return {key: _renamed(item, f"{path}.{key}") for key, item in value.items()}
+    if isinstance(value, list):
+        return [_renamed(item, f"{path}[{index}]") for index, item in enumerate(value)]
+    return value

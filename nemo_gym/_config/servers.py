@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from nemo_gym._config.files import first_existing
 from nemo_gym._config.interpolation import Values, read_values
 from nemo_gym._config.paths import KeyPath, join_path
-from nemo_gym._config.problems import Problems
+from nemo_gym._config.problems import Problems, explain_place
 from nemo_gym._config.provenance import NOWHERE, Provenance
 from nemo_gym._config.reserved_keys import RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.secrets import masked_yaml
@@ -29,7 +29,6 @@ from nemo_gym._config.server_types import (
     server_types_in,
     validate_server_instance,
 )
-from nemo_gym._config.validation_text import explain_place
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.errors import AlmostServerError, ServerRefNotFoundError
 

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keys that nobody reads and that look like one that is missing: `entrypiont`, `max_step`, `config_path`.
+"""Find keys that nothing reads: mistyped ones in files, and any at all on a command line.
 
-A key counts as mistyped only if nothing is known to read it, something very similar is, and that something is not
-there. Everything else is left alone, because servers and users have keys of their own.
+Files may hold keys of their own, since other versions and other programs read them too. There a key counts as mistyped
+only if nothing is known to read it, something very similar is read, and that something is not there. Whoever types an
+override means it to have an effect now, so one that cannot have any is refused.
 """
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._config.parse import COMMAND_LINE, INITIAL
-from nemo_gym._config.paths import join_path
+from nemo_gym._config.parse import COMMAND_LINE, INITIAL, Resolved
+from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
 from nemo_gym._config.reserved_keys import SETTINGS
@@ -19,10 +21,11 @@ from nemo_gym._config.server_types import (
     SERVER_TYPES,
     BaseRunServerInstanceConfig,
     BaseRunServerTypeConfig,
+    BaseServerConfig,
     server_types_in,
 )
-from nemo_gym._config.servers import Detected
-from nemo_gym._util.nearest import nearest_spelling
+from nemo_gym._config.servers import Detected, ServerInstance, implementation_of
+from nemo_gym._util.nearest import nearest, nearest_spelling
 from nemo_gym.errors import ConfigError
 
 KnownFields = Callable[[str, str, str], Mapping[str, list[str]] | None]
@@ -126,3 +129,147 @@ def _almost_references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tupl
 def _referenced(provenance: Provenance) -> set[str]:
     """The first keys of all interpolations: who is referred to is read by somebody."""
     return {key for layer in provenance.layers for key in re.findall(r"\$\{\s*(?:\w+:)?([\w-]+)", repr(layer.values))}
+
+
+# --- command lines ----------------------------------------------------------------------------------------------------
+
+
+ALLOW_UNKNOWN_KEYS = "allow_unknown_keys"
+_HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS}=true` lets it pass"
+_SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
+"""Families of settings that libraries of others read as well."""
+
+
+@dataclass(frozen=True)
+class ServerCode:
+    """What can be known of the code behind servers without running it."""
+
+    fields_of: Callable[[str, str, str], Mapping[str, list[str]] | None]
+    """The fields that the server `<type>/<implementation>` with an entrypoint declares; None if it takes any."""
+    mentions: Callable[[str, str, str], bool]
+    """Whether the code of `<type>/<implementation>` speaks of a key."""
+
+
+def command_line_problems(
+    resolved: Resolved, other_settings: Callable[[], Collection[str]], code: ServerCode
+) -> Problems:
+    """Return every override that would have no effect.
+
+    `other_settings` gives the settings of all commands, since a script may pass those of all to each. It is asked only
+    about keys that are not among the common ones.
+    """
+    checker = _Checker(resolved, other_settings, code)
+    if not resolved.servers.values.plain.get(ALLOW_UNKNOWN_KEYS):
+        checker.check()
+    return checker.problems
+
+
+def interpolated_keys(provenance: Provenance) -> set[str]:
+    """Return every key that an interpolation passes through: somebody reads it."""
+    texts = re.findall(r"\$\{([^{}]*)\}", repr([layer.values for layer in provenance.layers]))
+    return {key for text in texts for key in re.findall(r"[\w-]+", text)}
+
+
+class _Checker:
+    def __init__(self, resolved: Resolved, other_settings: Callable[[], Collection[str]], code: ServerCode) -> None:
+        *lower, command_line = resolved.provenance.layers
+        self.problems = Problems()
+        self._lower, self._given = lower, command_line.values
+        self._plain = resolved.servers.values.plain
+        self._instances = {instance.name: instance for instance in resolved.servers.instances}
+        self._undecided = {*resolved.servers.almost, *resolved.servers.unknown_yet}
+        self._interpolated = interpolated_keys(resolved.provenance)
+        self._other_settings, self._code = other_settings, code
+
+    def check(self) -> None:
+        for name, value in self._given.items():
+            if name in self._instances:
+                self._check_instance(self._instances[name], value)
+            elif name == "head_server":
+                self._check_keys(("head_server",), value, BaseServerConfig.model_fields)
+            elif not self._is_read((str(name),)) and name not in self._undecided:
+                self._check_top_level(str(name), value)
+
+    def _check_top_level(self, name: str, value: Any) -> None:
+        if server_types_in(value):
+            if not self._plain.get("no_serve"):  # else the servers run already, and their config is another one
+                self._report_absent_instance(name, value)
+            return
+        if name in SETTINGS:
+            return
+        settings = {*SETTINGS, *self._other_settings()}
+        if name in settings or self._is_mentioned(name):
+            return
+        # A driver of the user's own may read whatever it likes.
+        is_free = name.startswith(_SHARED_PREFIXES) or self._plain.get("rollout_collection_driver")
+        if not is_free or nearest_spelling(name, settings):
+            self._report((name,), nearest(name, {*settings, *self._instances}, limit=1))
+
+    def _check_instance(self, instance: ServerInstance, value: Any) -> None:
+        kind, implementation = instance.SERVER_TYPE, implementation_of(instance)
+        whole = (instance.name, kind, implementation)
+        for key in value if isinstance(value, Mapping) else ():
+            if key != kind and not self._is_read((instance.name, str(key))):
+                place = f"{join_path((instance.name, str(key)))} (command line)"
+                self.problems.add(
+                    ConfigError,
+                    f"{place}: nothing reads it there.\n"
+                    f"hint: settings of {instance.name!r} stand in `{join_path(whole)}`, as in "
+                    f"`++{join_path((*whole, str(key)))}=…`",
+                )
+        block = _value_at(value, (kind, implementation))
+        entrypoint = instance.get_inner_run_server_config().entrypoint
+        fields = self._code.fields_of(kind, implementation, entrypoint)
+        if not isinstance(block, Mapping) or fields is None:
+            return
+        known = {*SERVER_KEYS, *fields}
+        for key in map(str, block):
+            if key not in known and not self._code.mentions(kind, implementation, key):
+                self._check_keys(whole, {key: block[key]}, known)
+            reference = _value_at(self._plain, (*whole, key))
+            if isinstance(reference, Mapping) and reference.get("type") in SERVER_TYPES:
+                self._check_keys((*whole, key), block[key], ("type", "name"))
+
+    def _check_keys(self, path: KeyPath, block: Any, known: Collection[str]) -> None:
+        for key in map(str, block) if isinstance(block, Mapping) else ():
+            if key not in known and not self._is_read((*path, key)):
+                self._report((*path, key), nearest(key, known, limit=1))
+
+    def _is_read(self, path: KeyPath) -> bool:
+        """Whether a file has the key too, which may know why, or an interpolation leads there."""
+        key = path[-1]
+        return (
+            key.startswith("_") or key in self._interpolated or any(has_path(one.values, path) for one in self._lower)
+        )
+
+    def _is_mentioned(self, key: str) -> bool:
+        servers = {(one.SERVER_TYPE, implementation_of(one)) for one in self._instances.values()}
+        return any(self._code.mentions(kind, implementation, key) for kind, implementation in servers)
+
+    def _report(self, path: KeyPath, close: list[str]) -> None:
+        guess = f" Did you mean {close[0]!r}?" if close else ""
+        self.problems.add(ConfigError, f"{join_path(path)} (command line): nothing reads {path[-1]!r}.{guess}\n{_HINT}")
+
+    def _report_absent_instance(self, name: str, value: Mapping[str, Any]) -> None:
+        kind = server_types_in(value)[0]
+        implementation = next(iter(value[kind]), None) if isinstance(value[kind], Mapping) else None
+        alike = [
+            one.name
+            for one in self._instances.values()
+            if kind == one.SERVER_TYPE and implementation in one.server_type_config_dict[kind]
+        ]
+        close = nearest_spelling(name, self._instances, limit=1) or alike or nearest(name, self._instances, limit=1)
+        guess = f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        listed = ", ".join(map(repr, self._instances)) or "none"
+        self.problems.add(
+            ConfigError,
+            f"{name} (command line): no loaded config has a server {name!r}, and the override alone does not make one."
+            f"{guess}\nservers of the config: {listed}\n"
+            f"hint: correct the name, or add the config that defines {name!r} to `config_paths`",
+        )
+
+
+def _value_at(value: Any, path: KeyPath) -> Any:
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value

@@ -17,7 +17,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym._config.validation_text import explain
+from nemo_gym._config.problems import explain
 from nemo_gym._rollouts.bad_rows import BadRow, BadRows, Problems
 from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
 from nemo_gym._rollouts.paths import RunPaths, write_error

@@ -7,9 +7,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from nemo_gym._config.problems import Problems
+from nemo_gym._config.problems import Problems, explain
 from nemo_gym._config.server_types import Domain
-from nemo_gym._config.validation_text import explain
 from nemo_gym._util.nearest import nearest
 from nemo_gym.errors import ConfigError
 

@@ -11,9 +11,9 @@ from typing import Any
 from nemo_gym import component_search_roots
 from nemo_gym._catalog.configs import Configs
 from nemo_gym._config.files import first_existing
-from nemo_gym._config.older_names import OLDER_MODEL, POLICY_MODEL
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import examine
+from nemo_gym._config.server_names import OLDER_MODEL, POLICY_MODEL
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off
 from nemo_gym.global_config import (

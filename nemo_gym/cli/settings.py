@@ -15,14 +15,12 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym import component_search_roots
 from nemo_gym._config import ports
-from nemo_gym._config.command_line import ServerCode, command_line_problems
-from nemo_gym._config.field_types import type_problems
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.parse import Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
-from nemo_gym._config.problems import Problems
-from nemo_gym._config.server_code import declared_fields, mentions
-from nemo_gym._config.validation_text import IS_MISSING, explain
+from nemo_gym._config.problems import IS_MISSING, Problems, explain
+from nemo_gym._config.server_code import declared_fields, mentions, type_problems
+from nemo_gym._config.unread_keys import ServerCode, command_line_problems
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS, GROUPS
 from nemo_gym.cli.flags import UsageError

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from nemo_gym._config.validation_text import explain
+from nemo_gym._config.problems import explain
 from nemo_gym._process import environment
 from nemo_gym._serving import run_files, run_token
 from nemo_gym.config_types import BaseRunServerInstanceConfig, WANDBConfig

@@ -19,7 +19,7 @@ from nemo_gym.errors import ConfigError, ConfigProblems, GymError, RolloutFailur
 
 # Steer control flow inside their package and never reach a caller, as classes with a leading underscore do too.
 INTERNAL = {
-    "nemo_gym._config.plain_values.NotPlain",
+    "nemo_gym._config.overrides.NotPlain",
     "nemo_gym._data.rows.BadRow",
     "nemo_gym._execution.inside.watching.ServerGone",
     "nemo_gym._mcp.protocol.RpcError",

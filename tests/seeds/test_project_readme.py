@@ -105,7 +105,7 @@ ITEMS = [
     ),
     item(
         "agents share the model server; `openai_model` is its older name",
-        "tests/config/test_older_names.py::test_a_reference_to_the_older_name_leads_to_the_policy_model",
+        "tests/config/test_server_names.py::test_a_reference_to_the_older_name_leads_to_the_policy_model",
     ),
     item(
         "`openai_model_name` is the older name of the field",

@@ -193,7 +193,7 @@ ITEMS = [
     item(
         "it finds missing and malformed config paths",
         "tests/cli/test_mistakes.py::test_a_mistyped_config_path",
-        "tests/config/test_includes.py::test_config_paths_must_be_a_list_of_strings",
+        "tests/config/test_files.py::test_config_paths_must_be_a_list_of_strings",
     ),
     item("it finds unknown server references", "tests/cli/test_mistakes.py::test_a_mistyped_server_reference"),
     item(

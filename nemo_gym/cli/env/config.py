@@ -15,7 +15,6 @@ from pydantic import Field
 
 from nemo_gym import component_search_roots
 from nemo_gym._catalog.files import hidden_folders, visible_roots
-from nemo_gym._config.command_line import ALLOW_UNKNOWN_KEYS
 from nemo_gym._config.interpolation import read_values
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import Resolved, examine
@@ -24,7 +23,7 @@ from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import DEFAULT, Given
 from nemo_gym._config.secrets import hide_secrets, secret_values
 from nemo_gym._config.server_code import declared_fields, implementation_problems
-from nemo_gym._config.unread_keys import typo_problems
+from nemo_gym._config.unread_keys import ALLOW_UNKNOWN_KEYS, typo_problems
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis.strategies import dictionaries, integers, lists, none, one_of, recursive, text
 from pydantic import BaseModel, Field, PositiveInt, ValidationError, field_validator
 
-from nemo_gym._config.validation_text import explain
+from nemo_gym._config.problems import explain
 
 
 class Inner(BaseModel, extra="forbid"):

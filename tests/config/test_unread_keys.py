@@ -3,8 +3,8 @@
 
 import pytest
 
-from nemo_gym._config.command_line import ServerCode, command_line_problems
-from nemo_gym._config.field_types import type_problems
+from nemo_gym._config.server_code import type_problems
+from nemo_gym._config.unread_keys import ServerCode, command_line_problems
 
 SHOP = """
 shop:
