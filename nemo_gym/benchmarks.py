@@ -15,7 +15,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, Field
 
 from nemo_gym import PARENT_DIR, _resolve_under_cwd_or_install, component_search_roots
-from nemo_gym._catalog.entries import list_entries
+from nemo_gym._catalog.components import list_components
 from nemo_gym._catalog.prepare_scripts import PrepareError as PrepareError
 from nemo_gym._catalog.prepare_scripts import check_arguments, load_prepare, run_prepare
 from nemo_gym._util.jsonl import read_lines
@@ -69,14 +69,14 @@ def find_benchmarks() -> list[BenchmarkConfig]:
     """Return all benchmarks of the search roots, by name."""
     return [
         BenchmarkConfig(
-            name=entry.name,
-            path=entry.config,
-            agent_name=entry.facts["agent_name"],
-            num_repeats=entry.facts["num_repeats"],
-            domain=entry.domain,
-            description=entry.description,
+            name=component.name,
+            path=component.config,
+            agent_name=component.facts["agent_name"],
+            num_repeats=component.facts["num_repeats"],
+            domain=component.domain,
+            description=component.description,
         )
-        for entry in list_entries("benchmarks", component_search_roots()).entries
+        for component in list_components("benchmarks", component_search_roots()).components
     ]
 
 

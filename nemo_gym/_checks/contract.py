@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nemo_gym._checks.bodies import NO_BODIES, NO_RESPONSES, odd_replies
-from nemo_gym._checks.gold import Guess, guesses
-from nemo_gym._checks.play import Played, Table, Turn
-from nemo_gym._checks.stalls import STALL_FAILS_S, STALL_WARNS_S, longest_stall
+from nemo_gym._checks.play import STALL_FAILS_S, STALL_WARNS_S, Played, Table, Turn, longest_stall
+from nemo_gym._checks.replies import NO_BODIES, NO_RESPONSES, Guess, guesses, odd_replies
 
 Status = Literal["passed", "failed", "warned", "skipped"]
 COPIES = 4

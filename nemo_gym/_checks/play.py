@@ -8,6 +8,7 @@ played with, and what its reward should be, is decided in `contract`.
 import asyncio
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -177,3 +178,45 @@ def function_call(name: str, arguments: str, number: int = 0) -> dict[str, Any]:
         "arguments": arguments,
         "status": "completed",
     }
+
+
+# --- how long a server does not answer --------------------------------------------------------------------------------
+
+
+STALL_WARNS_S, STALL_FAILS_S = 0.1, 1.0
+_BEAT_S = 0.005
+_TRIES = 2
+
+
+async def longest_stall(beat: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[None]]) -> float:
+    """The longest time that `beat` had to wait during `work`, in seconds.
+
+    The machine has other things to do, too: of several tries the best one counts, in which only the work is slow.
+    """
+    stalls = []
+    for _ in range(_TRIES):
+        stalls.append(await _one_try(beat, work))
+        if stalls[-1] < STALL_WARNS_S:
+            break
+    return min(stalls)
+
+
+async def _one_try(beat: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[None]]) -> float:
+    longest, is_over = 0.0, False
+
+    async def listen() -> None:
+        nonlocal longest
+        while not is_over:
+            started = time.monotonic()
+            await asyncio.sleep(_BEAT_S)
+            await beat()
+            longest = max(longest, time.monotonic() - started - _BEAT_S)
+
+    listening = asyncio.create_task(listen())
+    try:
+        await work()
+        is_over = True
+        await listening  # a beat that the work has held up counts to its end
+    finally:
+        listening.cancel()
+    return longest

@@ -2,6 +2,8 @@
 """Which files make up a new resources server, environment or benchmark, for each way of putting one together."""
 
 import json
+import keyword
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -12,7 +14,7 @@ import yaml
 from nemo_gym._config.server_types import Domain
 from nemo_gym._scaffold.files import NewFile, rendered
 from nemo_gym._scaffold.manifest import Manifest, Profile, Reward, manifest_text
-from nemo_gym._scaffold.names import class_prefix
+from nemo_gym.errors import GymError
 
 Kind = Literal["environment", "benchmark"]
 FOLDERS: dict[Kind, str] = {"environment": "environments", "benchmark": "benchmarks"}
@@ -185,3 +187,38 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
 
 def _yaml(content: dict[str, Any]) -> str:
     return f"# SPDX-License-Identifier: Apache-2.0\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
+
+
+# --- names of new servers and environments ----------------------------------------------------------------------------
+
+
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+class BadName(GymError, ValueError):
+    """A name that cannot be the name of a Python package."""
+
+
+def check_name(name: str) -> str:
+    """`name` itself, if it can name a server: it becomes a folder, a Python package and part of config keys."""
+    if _NAME.fullmatch(name) and not keyword.iskeyword(name):
+        return name
+    meant = _repaired(name)
+    hint = f"\nhint: {meant!r} would do" if meant else ""
+    raise BadName(
+        f"{name!r} cannot name a server: lower-case letters, digits and '_' are allowed, beginning with a letter, "
+        f"and Python's own words are not.{hint}"
+    )
+
+
+def class_prefix(name: str) -> str:
+    """`my_server` as `MyServer`."""
+    return "".join(part.capitalize() for part in name.split("_"))
+
+
+def _repaired(name: str) -> str | None:
+    """The nearest name that is allowed: `My-Server`, `MyServer` and `my server` are all `my_server`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+    joined = re.sub(r"[^a-z0-9]+", "_", words).strip("_").lstrip("0123456789_")
+    meant = f"{joined}_env" if keyword.iskeyword(joined) else joined
+    return meant if _NAME.fullmatch(meant) else None

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.entries import NOUNS, Entry, list_entries
-from nemo_gym._catalog.search import search as search_entries
+from nemo_gym._catalog.components import NOUNS, Component, list_components
+from nemo_gym._catalog.components import search as search_components
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
@@ -17,32 +17,32 @@ from nemo_gym.errors import GymError
 
 _EVALUATED = ("benchmarks", "environments", "resources-servers")
 _FILTERS = ("domain", "modality", "licensing", "status", "lifecycle")
-_Column = tuple[str, Callable[[Entry], Any]]
-_DESCRIPTION: _Column = ("Description", lambda entry: entry.description)
-_DOMAIN: _Column = ("Domain", lambda entry: entry.domain)
+_Column = tuple[str, Callable[[Component], Any]]
+_DESCRIPTION: _Column = ("Description", lambda component: component.description)
+_DOMAIN: _Column = ("Domain", lambda component: component.domain)
 _COLUMNS: dict[str, tuple[_Column, ...]] = {
     "benchmarks": (
-        ("Benchmark name", lambda entry: entry.name),
+        ("Benchmark name", lambda component: component.name),
         _DOMAIN,
-        ("Agent name", lambda entry: entry.facts["agent_name"]),
-        ("Num repeats", lambda entry: entry.facts["num_repeats"]),
+        ("Agent name", lambda component: component.facts["agent_name"]),
+        ("Num repeats", lambda component: component.facts["num_repeats"]),
         _DESCRIPTION,
     ),
-    "environments": (("Environment", lambda entry: entry.name), _DOMAIN, _DESCRIPTION),
+    "environments": (("Environment", lambda component: component.name), _DOMAIN, _DESCRIPTION),
     "agents": (
-        ("Agent", lambda entry: entry.name),
-        ("Composition", lambda entry: entry.facts["pattern"]),
-        ("Variants", lambda entry: ", ".join(entry.facts["variants"])),
+        ("Agent", lambda component: component.name),
+        ("Composition", lambda component: component.facts["pattern"]),
+        ("Variants", lambda component: ", ".join(component.facts["variants"])),
         _DESCRIPTION,
     ),
     "models": (
-        ("Model type", lambda entry: entry.name),
-        ("Model", lambda entry: entry.facts["model"] or "given by --model"),
-        ("Server", lambda entry: entry.facts["model_group"]),
+        ("Model type", lambda component: component.name),
+        ("Model", lambda component: component.facts["model"] or "given by --model"),
+        ("Server", lambda component: component.facts["model_group"]),
         _DESCRIPTION,
     ),
-    "resources-servers": (("Resources server", lambda entry: entry.name), _DOMAIN, _DESCRIPTION),
-    "": (("Name", lambda entry: entry.name), ("Kind", lambda entry: entry.type), _DOMAIN, _DESCRIPTION),
+    "resources-servers": (("Resources server", lambda component: component.name), _DOMAIN, _DESCRIPTION),
+    "": (("Name", lambda component: component.name), ("Kind", lambda component: component.type), _DOMAIN, _DESCRIPTION),
 }
 
 
@@ -80,7 +80,11 @@ def search(overrides: list[str]) -> int:
     noun = str(given.get("catalog_type") or "")
     if noun and noun not in NOUNS:
         raise UsageError(f"there is no type {noun!r}. {did_you_mean(noun, NOUNS)}")
-    found = [entry for one in ([noun] if noun else _EVALUATED) for entry in search_entries(_entries(one), query)]
+    found = [
+        component
+        for one in ([noun] if noun else _EVALUATED)
+        for component in search_components(_list_components(one), query)
+    ]
     _print(noun, found, given, f"match {query!r}")
     return 0
 
@@ -89,11 +93,11 @@ def _show(noun: str, overrides: list[str]) -> int:
     given = _given(overrides)
     if noun == "environments" and given.get("catalog_kind") == "benchmark":
         noun = "benchmarks"
-    entries = _entries(noun)
+    components = _list_components(noun)
     if name := given.get("component_name"):
-        return _show_one(noun, str(name), entries, as_json=bool(given.get("json")))
+        return _show_one(noun, str(name), components, as_json=bool(given.get("json")))
     wanted = {key: str(given[key]) for key in _FILTERS if given.get(key) is not None}
-    kept = [entry for entry in entries if all(_has(entry, key, value) for key, value in wanted.items())]
+    kept = [component for component in components if all(_has(component, key, value) for key, value in wanted.items())]
     _print(noun, kept, given, f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}" if wanted else "")
     return 0
 
@@ -106,26 +110,26 @@ def _given(overrides: list[str]) -> dict[str, Any]:
     return parse_overrides(overrides).values
 
 
-def _entries(noun: str) -> list[Entry]:
-    listing = list_entries(noun, component_search_roots())
+def _list_components(noun: str) -> list[Component]:
+    listing = list_components(noun, component_search_roots())
     for warning in listing.warnings:
         render.note(f"warning: {warning}")
     for note in listing.hidden:
         render.note(note)
-    return listing.entries
+    return listing.components
 
 
-def _has(entry: Entry, key: str, value: str) -> bool:
-    held = entry.domain if key == "domain" else entry.facts.get(key)
+def _has(component: Component, key: str, value: str) -> bool:
+    held = component.domain if key == "domain" else component.facts.get(key)
     return value.lower() in [str(one).lower() for one in (held if isinstance(held, list) else [held])]
 
 
-def _show_one(noun: str, name: str, entries: Sequence[Entry], *, as_json: bool) -> int:
-    for entry in entries:
-        if entry.name == name:
-            _inspect(entry, as_json=as_json)
+def _show_one(noun: str, name: str, components: Sequence[Component], *, as_json: bool) -> int:
+    for component in components:
+        if component.name == name:
+            _inspect(component, as_json=as_json)
             return 0
-    guess = did_you_mean(name, [entry.name for entry in entries])
+    guess = did_you_mean(name, [component.name for component in components])
     message = f"Unknown {_singular(noun)} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is"
     if as_json:
         raise GymError(message)
@@ -133,28 +137,30 @@ def _show_one(noun: str, name: str, entries: Sequence[Entry], *, as_json: bool) 
     return 1
 
 
-def _print(noun: str, entries: Sequence[Entry], given: Mapping[str, Any], condition: str) -> None:
+def _print(noun: str, components: Sequence[Component], given: Mapping[str, Any], condition: str) -> None:
     plural = noun.replace("-", " ") or "benchmarks, environments or resources servers"
     if given.get("json"):
-        render.json_data([{**({} if noun else {"type": entry.type}), **_row(entry)} for entry in entries])
-    elif not entries:
+        render.json_data(
+            [{**({} if noun else {"type": component.type}), **_row(component)} for component in components]
+        )
+    elif not components:
         render.data(f"No {plural} {condition}." if condition else f"No {plural} found.")
     else:
         columns = _COLUMNS[noun]
-        rows = [[_cell(read(entry)) for _, read in columns] for entry in entries]
+        rows = [[_cell(read(component)) for _, read in columns] for component in components]
         what = plural.replace(" or ", " and ").capitalize()
-        title = f"{what}{f' that {condition}' if condition else ''} ({len(entries)})"
+        title = f"{what}{f' that {condition}' if condition else ''} ({len(components)})"
         render.table([[heading for heading, _ in columns], *rows], title=title)
 
 
-def _row(entry: Entry) -> dict[str, Any]:
-    has_domain = entry.type not in ("agent", "model")
+def _row(component: Component) -> dict[str, Any]:
+    has_domain = component.type not in ("agent", "model")
     return {
-        "name": entry.name,
-        **({"domain": entry.domain} if has_domain else {}),
-        "description": entry.description,
-        **entry.facts,
-        "config_path": str(entry.config) if entry.config else None,
+        "name": component.name,
+        **({"domain": component.domain} if has_domain else {}),
+        "description": component.description,
+        **component.facts,
+        "config_path": str(component.config) if component.config else None,
     }
 
 
@@ -165,26 +171,31 @@ def _cell(value: Any) -> str:
 # --- one of them ------------------------------------------------------------------------------------------------------
 
 
-def _inspect(entry: Entry, *, as_json: bool) -> None:
-    details = {"Config": str(entry.config) if entry.config else None, **entry.details}
+def _inspect(component: Component, *, as_json: bool) -> None:
+    details = {"Config": str(component.config) if component.config else None, **component.details}
     details = {key: value for key, value in details.items() if value not in (None, [], "")}
     if as_json:
         render.json_data(
             {
-                "name": entry.name,
-                "type": entry.type,
-                "domain": entry.domain,
-                "description": entry.description,
-                "details": {**entry.facts, **{key.lower().replace(" ", "_"): value for key, value in details.items()}},
-                "usage_example": usage_example(entry),
+                "name": component.name,
+                "type": component.type,
+                "domain": component.domain,
+                "description": component.description,
+                "details": {
+                    **component.facts,
+                    **{key.lower().replace(" ", "_"): value for key, value in details.items()},
+                },
+                "usage_example": usage_example(component),
             }
         )
         return
-    domain = f" (domain: {entry.domain})" if entry.domain else ""
-    lines = [f"The {entry.name} {entry.type.replace('-', ' ')}{domain}", ""]
-    lines += [text for text in (entry.description, f"Value: {entry.value}" if entry.value else None) if text]
+    domain = f" (domain: {component.domain})" if component.domain else ""
+    lines = [f"The {component.name} {component.type.replace('-', ' ')}{domain}", ""]
+    lines += [
+        text for text in (component.description, f"Value: {component.value}" if component.value else None) if text
+    ]
     lines += ["", "Details:", *(f"  {key}: {_listed(value)}" for key, value in details.items())]
-    lines += ["", "Usage example:", *(f"  {line}" for line in usage_example(entry).splitlines())]
+    lines += ["", "Usage example:", *(f"  {line}" for line in usage_example(component).splitlines())]
     render.data("\n".join(lines))
 
 
@@ -192,29 +203,29 @@ def _listed(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def usage_example(entry: Entry) -> str:
-    """Commands that use an entry, ready to be run."""
+def usage_example(component: Component) -> str:
+    """Return commands that use a component, ready to be run."""
     model = "--model-type openai_model"
-    if entry.type == "benchmark":
-        run = f"gym eval run --benchmark {entry.name} {model} --output results/{entry.name}.jsonl"
-        return f"gym eval prepare --benchmark {entry.name}\n{run}"
-    if entry.type == "environment":
-        return f"gym eval run --environment {entry.name} {model} --output results/{entry.name}.jsonl"
-    if entry.type == "resources-server":
-        return f"gym eval run --resources-server {entry.name} {model} --output results/{entry.name}.jsonl"
-    if entry.type == "model":
-        return f"gym env start --resources-server example_single_tool_call --model-type {entry.name} --model <name>"
-    if entry.facts["self_contained"]:
-        return f"gym env start --config {_below_root(entry)} {model}"
-    return f"gym env start --config {_below_root(entry)} --resources-server example_single_tool_call {model}"
+    if component.type == "benchmark":
+        run = f"gym eval run --benchmark {component.name} {model} --output results/{component.name}.jsonl"
+        return f"gym eval prepare --benchmark {component.name}\n{run}"
+    if component.type == "environment":
+        return f"gym eval run --environment {component.name} {model} --output results/{component.name}.jsonl"
+    if component.type == "resources-server":
+        return f"gym eval run --resources-server {component.name} {model} --output results/{component.name}.jsonl"
+    if component.type == "model":
+        return f"gym env start --resources-server example_single_tool_call --model-type {component.name} --model <name>"
+    if component.facts["self_contained"]:
+        return f"gym env start --config {_below_root(component)} {model}"
+    return f"gym env start --config {_below_root(component)} --resources-server example_single_tool_call {model}"
 
 
-def _below_root(entry: Entry) -> str:
+def _below_root(component: Component) -> str:
     """The config of an agent as it would be given: relative to its root."""
-    if entry.config is None:
-        return f"responses_api_agents/{entry.name}/configs/<config>.yaml"
-    below = entry.config.parts[::-1].index("responses_api_agents") + 1
-    return "/".join(entry.config.parts[-below:])
+    if component.config is None:
+        return f"responses_api_agents/{component.name}/configs/<config>.yaml"
+    below = component.config.parts[::-1].index("responses_api_agents") + 1
+    return "/".join(component.config.parts[-below:])
 
 
 def _singular(noun: str) -> str:

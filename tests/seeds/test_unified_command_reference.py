@@ -127,7 +127,7 @@ ITEMS = [
     item(
         "`gym list agents` tells composable from self-contained and has the variants",
         "tests/cli/test_listing.py::test_the_json_of_every_list_has_its_documented_fields",
-        "tests/catalog/test_entries.py::test_an_agent_is_composable_unless_it_brings_its_own_world",
+        "tests/catalog/test_components.py::test_an_agent_is_composable_unless_it_brings_its_own_world",
     ),
     item(
         "`gym search` looks at name, agent, resources server, dataset and domain",

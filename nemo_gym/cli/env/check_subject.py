@@ -13,10 +13,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._app.launch import server_folder, venv_settings
-from nemo_gym._checks.bodies import routes_of, row_problem
 from nemo_gym._checks.contract import Subject, tools_of
-from nemo_gym._checks.gold import as_turns
 from nemo_gym._checks.play import Answer, Table, Turn
+from nemo_gym._checks.replies import as_turns, routes_of, row_problem
 from nemo_gym._scaffold.manifest import Reward, read_manifest
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym._util.jsonl import JsonlError, read_rows

@@ -15,8 +15,16 @@ from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.server_types import server_types_in
 from nemo_gym._scaffold.files import write_missing
 from nemo_gym._scaffold.manifest import Profile, Reward
-from nemo_gym._scaffold.names import BadName, check_name
-from nemo_gym._scaffold.plans import Collection, Kind, Verifier, collection_files, new_verifier, resources_server_files
+from nemo_gym._scaffold.plans import (
+    BadName,
+    Collection,
+    Kind,
+    Verifier,
+    check_name,
+    collection_files,
+    new_verifier,
+    resources_server_files,
+)
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render

@@ -19,8 +19,7 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
 from nemo_gym._app.launch import venv_settings
-from nemo_gym._checks.example_data import data_problems
-from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, run_suite, run_suites
+from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, data_problems, run_suite, run_suites
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.cli import render
 from nemo_gym.cli.env.server_folders import ServerFolder, all_server_folders, named_folder

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the catalogue knows of a benchmark, an environment, an agent, a model or a resources server.
+"""What the catalogue knows of benchmarks, environments, agents, models and resources servers, and a search among them.
 
-An earlier search root hides an entry of the same name in a later one, as it does when the name is used.
+An earlier search root hides a component of the same name in a later one, as it does when the name is used.
 """
 
+import difflib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ _MANIFEST_KEYS = ("version", "integration_profile", "modality")
 
 
 @dataclass(frozen=True)
-class Entry:
+class Component:
     """One thing that can be named on the command line.
 
     `facts` are its further fields, in the order in which JSON shows them; `details` are what an inspection lists.
@@ -36,25 +37,25 @@ class Entry:
 
 @dataclass(frozen=True)
 class Listing:
-    """Entries by name, what could not be read on the way, and which folders hide others of the same name."""
+    """Components by name, what could not be read on the way, and which folders hide others of the same name."""
 
-    entries: list[Entry]
+    components: list[Component]
     warnings: list[str]
     hidden: list[str]
 
 
-def list_entries(noun: str, roots: Sequence[Path]) -> Listing:
-    """All entries of a type: benchmarks, environments, agents, models or resources-servers."""
+def list_components(noun: str, roots: Sequence[Path]) -> Listing:
+    """All components of a type: benchmarks, environments, agents, models or resources-servers."""
     configs = Configs(roots)
     collection, read = _READERS[noun]
-    found: dict[str, Entry] = {}
-    for entry in read(configs):
-        found.setdefault(entry.name, entry)
+    found: dict[str, Component] = {}
+    for component in read(configs):
+        found.setdefault(component.name, component)
     hidden = hidden_folders(collection, (name.partition("/")[0] for name in found), roots)
-    return Listing(sorted(found.values(), key=lambda entry: entry.name), configs.warnings, hidden)
+    return Listing(sorted(found.values(), key=lambda component: component.name), configs.warnings, hidden)
 
 
-def _benchmarks(configs: Configs) -> Iterator[Entry]:
+def _benchmarks(configs: Configs) -> Iterator[Component]:
     """Configs that run by themselves; one without a benchmark dataset has its first agent and plays each task once."""
     for name, path in _collection("benchmarks", configs):
         own = list(server_blocks(configs.read(path)))
@@ -83,7 +84,7 @@ def _collection(collection: str, configs: Configs) -> Iterator[tuple[str, Path]]
         yield from config_names(root / collection).items()
 
 
-def _environments(configs: Configs) -> Iterator[Entry]:
+def _environments(configs: Configs) -> Iterator[Component]:
     for name, path in _collection("environments", configs):
         values = configs.read(path)
         own = list(server_blocks(values))
@@ -108,8 +109,8 @@ def _described(
     manifest: dict[str, Any] | None,
     facts: dict[str, Any],
     details: dict[str, Any],
-) -> Entry:
-    """An entry of a collection; its manifest speaks first, then its own servers, then those it includes."""
+) -> Component:
+    """An component of a collection; its manifest speaks first, then its own servers, then those it includes."""
     said = manifest or {}
     licences = [text for block in blocks for one in block.datasets if (text := _text(one.get("license")))]
     more = {
@@ -119,7 +120,7 @@ def _described(
         "licensing": _text(said.get("licensing")) or next(iter(licences), None),
         "lifecycle": said.get("lifecycle", "active"),
     }
-    return Entry(
+    return Component(
         name,
         kind,
         path,
@@ -134,7 +135,7 @@ def _described(
     )
 
 
-def _agents(configs: Configs) -> Iterator[Entry]:
+def _agents(configs: Configs) -> Iterator[Component]:
     for server in visible_servers("responses_api_agents", configs.roots):
         name, paths = server.folder.name, server.configs
         blocks = [block for path in paths for block in _of_implementation(name, configs.read(path))]
@@ -146,7 +147,7 @@ def _agents(configs: Configs) -> Iterator[Entry]:
             "self_contained": self_contained,
             "variants": [path.stem for path in paths],
         }
-        yield Entry(
+        yield Component(
             name,
             "agent",
             paths[0] if paths else None,
@@ -157,7 +158,7 @@ def _agents(configs: Configs) -> Iterator[Entry]:
         )
 
 
-def _models(configs: Configs) -> Iterator[Entry]:
+def _models(configs: Configs) -> Iterator[Component]:
     for server in visible_servers("responses_api_models", configs.roots):
         group = server.folder.name
         for name, path in server.names.items():
@@ -167,7 +168,7 @@ def _models(configs: Configs) -> Iterator[Entry]:
                 None,
             )
             model = named if named and "${" not in named else None
-            yield Entry(
+            yield Component(
                 name,
                 "model",
                 path,
@@ -177,7 +178,7 @@ def _models(configs: Configs) -> Iterator[Entry]:
             )
 
 
-def _resources_servers(configs: Configs) -> Iterator[Entry]:
+def _resources_servers(configs: Configs) -> Iterator[Component]:
     for server in visible_servers("resources_servers", configs.roots):
         folder, names = server.folder, server.names
         for name, path in names.items():
@@ -188,7 +189,7 @@ def _resources_servers(configs: Configs) -> Iterator[Entry]:
             main = [
                 block for block in server_blocks(configs.read(server.configs[0])) if block.type == "resources_servers"
             ]
-            yield Entry(
+            yield Component(
                 name,
                 "resources-server",
                 path,
@@ -203,7 +204,7 @@ def _resources_servers(configs: Configs) -> Iterator[Entry]:
             )
 
 
-_READERS: dict[str, tuple[str, Callable[[Configs], Iterator[Entry]]]] = {
+_READERS: dict[str, tuple[str, Callable[[Configs], Iterator[Component]]]] = {
     "benchmarks": ("benchmarks", _benchmarks),
     "environments": ("environments", _environments),
     "agents": ("responses_api_agents", _agents),
@@ -261,3 +262,48 @@ def _readme(folder: Path) -> str | None:
         return None
     sentence = re.match(r".*?[^\W\d_]{2}.*?[.:](?=\s|$)", prose)
     return re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", sentence[0] if sentence else prose).rstrip(".:")
+
+
+# --- search -----------------------------------------------------------------------------------------------------------
+
+
+_ALIKE = 0.70
+_SEARCHED = ("Dataset", "Agent", "Agents", "Resources server", "Resources servers", "Datasets")
+
+
+def search(components: Iterable[Component], query: str) -> list[Component]:
+    """The components in which some field holds or resembles `query`: names first, then the rest, then similar ones."""
+    wanted = query.strip().lower()
+    ranked = [(_rank(component, wanted), component) for component in components]
+    return [component for rank, component in sorted(ranked, key=lambda one: (one[0], one[1].name)) if rank < _NO_MATCH]
+
+
+_NO_MATCH = 3
+
+
+def _rank(component: Component, wanted: str) -> int:
+    fields = [field.lower() for field in _fields(component)]
+    if wanted in fields[0]:
+        return 0
+    if any(wanted in field for field in fields):
+        return 1
+    return 2 if any(_alike(wanted, word) for field in fields for word in _words(field)) else _NO_MATCH
+
+
+def _fields(component: Component) -> Iterator[str]:
+    yield component.name
+    yield component.domain or ""
+    yield component.description or ""
+    yield str(component.facts.get("agent_name") or "")
+    for key in _SEARCHED:
+        value = component.details.get(key)
+        yield " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+
+
+def _words(field: str) -> list[str]:
+    return [field, *re.split(r"[\s_-]+", field)] if field else []
+
+
+def _alike(wanted: str, word: str) -> bool:
+    matcher = difflib.SequenceMatcher(None, wanted, word)
+    return matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE
