@@ -23,8 +23,18 @@ from nemo_gym._config.defaults import Machine
 from nemo_gym._config.parse import Resolved, Sources, resolve
 from nemo_gym._config.ports import free_port, reserve_port
 from nemo_gym._config.problems import Problems
-from nemo_gym._config.reserved_keys import DEFAULT_HEAD_SERVER_PORT as DEFAULT_HEAD_SERVER_PORT
-from nemo_gym._config.reserved_keys import DEFAULT_PORT_RANGE_HIGH, DEFAULT_PORT_RANGE_LOW, RESERVED_TOP_LEVEL_KEYS
+from nemo_gym._config.reserved_keys import *  # noqa: F403  the names of all settings are part of this contract
+from nemo_gym._config.reserved_keys import (
+    CONFIG_PATHS_KEY_NAME,
+    DEFAULT_PORT_RANGE_HIGH,
+    DEFAULT_PORT_RANGE_LOW,
+    HF_TOKEN_KEY_NAME,
+    PORT_RANGE_HIGH_KEY_NAME,
+    PORT_RANGE_LOW_KEY_NAME,
+    RESERVED_TOP_LEVEL_KEYS,
+    UV_CACHE_DIR_KEY_NAME,
+    VERBOSE_KEY_NAME,
+)
 from nemo_gym._config.server_types import server_types_in
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
@@ -47,49 +57,6 @@ logger = logging.getLogger(__name__)
 NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME = "NEMO_GYM_CONFIG_DICT"
 NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME = "NEMO_GYM_CONFIG_FILE"
 NEMO_GYM_CONFIG_PATH_ENV_VAR_NAME = "NEMO_GYM_CONFIG_PATH"
-
-CONFIG_PATHS_KEY_NAME = "config_paths"
-ENTRYPOINT_KEY_NAME = "entrypoint"
-DEFAULT_HOST_KEY_NAME = "default_host"
-HEAD_SERVER_KEY_NAME = "head_server"
-DISALLOWED_PORTS_KEY_NAME = "disallowed_ports"
-HEAD_SERVER_DEPS_KEY_NAME = "head_server_deps"
-PYTHON_VERSION_KEY_NAME = "python_version"
-PIP_INSTALL_VERBOSE_KEY_NAME = "pip_install_verbose"
-USE_ABSOLUTE_IP = "use_absolute_ip"
-UV_PIP_SET_PYTHON_KEY_NAME = "uv_pip_set_python"
-SKIP_VENV_IF_PRESENT_KEY_NAME = "skip_venv_if_present"
-HF_TOKEN_KEY_NAME = "hf_token"
-RAY_HEAD_NODE_ADDRESS_KEY_NAME = "ray_head_node_address"
-PORT_RANGE_LOW_KEY_NAME = "port_range_low"
-PORT_RANGE_HIGH_KEY_NAME = "port_range_high"
-DRY_RUN_KEY_NAME = "dry_run"
-MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME = "model_endpoint_readiness_timeout_seconds"
-ALLOW_OPENAI_VERSION_SKEW_KEY_NAME = "allow_openai_version_skew"
-UV_CACHE_DIR_KEY_NAME = "uv_cache_dir"
-UV_VENV_DIR_KEY_NAME = "uv_venv_dir"
-RESULTS_DIR_KEY_NAME = "results_dir"
-CACHE_DIR_KEY_NAME = "cache_dir"
-INHERIT_FROM_KEY_NAME = "_inherit_from"
-COPY_KEY_NAME = "_copy"
-DELETE_KEY_KEY_NAME = "_delete_key"
-NEMO_GYM_LOG_DIR_KEY_NAME = "nemo_gym_log_dir"
-VERBOSE_KEY_NAME = "verbose"
-JSON_KEY_NAME = "json"
-QUERY_KEY_NAME = "query"
-OBSERVABILITY_ENABLED_KEY_NAME = "observability_enabled"
-MODEL_CALL_CAPTURE_DIR_KEY_NAME = "model_call_capture_dir"
-TOKEN_ID_CAPTURE_KEY_NAME = "token_id_capture"
-COMPONENT_NAME_KEY_NAME = "component_name"
-SKIP_VERIFICATION_KEY_NAME = "skip_verification"
-SKIP_VERIFICATION_REWARD_KEY_NAME = "skip_verification_reward"
-ERROR_ON_ALMOST_SERVERS_KEY_NAME = "error_on_almost_servers"
-POLICY_BASE_URL_KEY_NAME = "policy_base_url"
-POLICY_API_KEY_KEY_NAME = "policy_api_key"
-POLICY_API_KEY_NAME = POLICY_API_KEY_KEY_NAME
-POLICY_MODEL_NAME_KEY_NAME = "policy_model_name"
-POLICY_MODEL_KEY_NAME = "policy_model"
-
 
 NEMO_GYM_RESERVED_TOP_LEVEL_KEYS = RESERVED_TOP_LEVEL_KEYS
 

@@ -13,10 +13,12 @@ from typing import Any
 from nemo_gym._config.paths import KeyPath, child, join_path, keys_of, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import NOWHERE, Provenance
+from nemo_gym._config.reserved_keys import COPY_KEY_NAME as COPY
+from nemo_gym._config.reserved_keys import DELETE_KEY_KEY_NAME as DELETE
+from nemo_gym._config.reserved_keys import INHERIT_FROM_KEY_NAME as INHERIT
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.errors import ConfigError, InheritPathNotFoundError
 
-INHERIT, COPY, DELETE = "_inherit_from", "_copy", "_delete_key"
 _VALUE_FORM = re.compile(r"\$\{\s*(inherit_from|copy)\s*:\s*([^{}]+?)\s*\}")
 _REFERENCE = re.compile(r"\$\{([^.:{}][^:{}]*)\}")
 
@@ -144,7 +146,7 @@ class _Swap:
 
     def _note_absent_key(self, key: str, kept: dict[str, Any], at: KeyPath) -> None:
         self.done.notes.append(
-            f"{join_path(at)!r}{self._place((*at, DELETE))} deletes the key {key!r}, which is not there. "
+            f"{join_path(at)!r}{self.provenance.locate((*at, DELETE))} deletes the key {key!r}, which is not there. "
             f"{did_you_mean(key, keys_of(kept))}".rstrip()
         )
 
@@ -152,26 +154,23 @@ class _Swap:
         close = nearest_paths(self.source, path)
         guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
         return (
-            f"{join_path(at)!r}{self._place(at)} builds on {join_path(path)!r}, which no source defines.{guess}\n"
+            f"{join_path(at)!r}{self.provenance.locate(at)} builds on {join_path(path)!r}, which no source defines."
+            f"{guess}\n"
             "hint: add the config that defines it to `config_paths`"
         )
 
     def _circle(self, source: KeyPath, at: KeyPath) -> str:
         chain = [join_path(path) for path in self._open[self._open.index(source) :]]
         return (
-            f"{join_path(at)!r}{self._place(at)}: blocks build on each other in a circle: "
+            f"{join_path(at)!r}{self.provenance.locate(at)}: blocks build on each other in a circle: "
             f"{' -> '.join([*chain, join_path(source)])}"
         )
 
     def _no_block(self, source: KeyPath, at: KeyPath) -> str:
         return (
-            f"{join_path(at)!r}{self._place(at)} builds on {join_path(source)!r}, which is a single value, "
+            f"{join_path(at)!r}{self.provenance.locate(at)} builds on {join_path(source)!r}, which is a single value, "
             "so keys cannot be merged over it"
         )
-
-    def _place(self, path: KeyPath) -> str:
-        place = self.provenance.near(path)
-        return f" ({place})" if place else ""
 
 
 def merged(base: Any, over: Any) -> Any:

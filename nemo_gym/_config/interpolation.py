@@ -95,7 +95,7 @@ def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> 
     """One problem that lists every `???` left."""
     problems = Problems()
     if values.missing:
-        listed = "\n".join(f"  {join_path(path)}{_at(provenance, path)}" for path in values.missing)
+        listed = "\n".join(f"  {join_path(path)}{provenance.locate(path)}" for path in values.missing)
         samples = " ".join(f"'++{join_path(path)}=<value>'" for path in values.missing if not _in_list(path))
         hint = f"\nhint: set them in env.yaml or on the command line: {samples}" if samples else ""
         count = len(values.missing)
@@ -111,7 +111,7 @@ def interpolation_problems(config: DictConfig, values: Values, provenance: Prove
     problems = Problems()
     users: dict[str, list[str]] = {}
     for path, error in values.broken.items():
-        user = f"{join_path(path)!r}{_at(provenance, path)}"
+        user = f"{join_path(path)!r}{provenance.locate(path)}"
         message = (error.msg or str(error)).splitlines()[0]
         if isinstance(error, InterpolationKeyError) and (absent := re.search(r"key '(.+)' not found", message)):
             users.setdefault(absent[1], []).append(user)
@@ -182,11 +182,6 @@ def _written(config: DictConfig, path: tuple[str | int, ...], *, below: bool = F
     if isinstance(value, str):
         return value
     return OmegaConf.to_yaml(node) if below and isinstance(node, DictConfig | ListConfig) else ""
-
-
-def _at(provenance: Provenance, path: tuple[str | int, ...]) -> str:
-    place = provenance.near(tuple(map(str, path)))
-    return f" ({place})" if place else ""
 
 
 def _in_list(path: tuple[str | int, ...]) -> bool:

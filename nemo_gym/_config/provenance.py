@@ -5,7 +5,7 @@ Used in error messages and to explain a resolved config. It looks things up in t
 nothing until it is asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,6 +76,11 @@ class Provenance:
             if places := self.places(path[:end]):
                 return places[-1]
         return ""
+
+    def locate(self, path: Iterable[str | int]) -> str:
+        """Return ` (place)` to stand behind the name of `path` in a message; empty when no source speaks of it."""
+        place = self.near(tuple(map(str, path)))
+        return f" ({place})" if place else ""
 
     def explain(self, values: Any, path: KeyPath = ()) -> dict[KeyPath, str]:
         """The source of every leaf of `values`, the plain form of the resolved config."""

@@ -41,9 +41,8 @@ def implementation_problems(detected: Detected, provenance: Provenance, roots: S
         if impl == STAND_IN or block.get("external") or block.get("placement") == "external":
             continue
         if text := _absent(kind, impl, given.entrypoint, roots):
-            place = provenance.near((instance.name, kind, impl))
-            where = f"{join_path((instance.name, kind, impl))}{f' ({place})' if place else ''}"
-            problems.add(ConfigError, f"{where}: {text}")
+            path = (instance.name, kind, impl)
+            problems.add(ConfigError, f"{join_path(path)}{provenance.locate(path)}: {text}")
     for (_, port), names in ports.items():
         if len(names) > 1:
             problems.add(ConfigError, f"port {port} was given to {len(names)} servers: {', '.join(map(repr, names))}")
@@ -180,9 +179,8 @@ def type_problems(
             path = (*whole, str(key))
             if path not in detected.values.holes and is_wanted(path):
                 for below, text in _mistakes(fields.get(str(key), []), value).items():
-                    place = provenance.near((*path, *below))
-                    where = f"{join_path((*path, *below))}{f' ({place})' if place else ''}"
-                    problems.add(ConfigError, f"{where}: {text}")
+                    whole_path = (*path, *below)
+                    problems.add(ConfigError, f"{join_path(whole_path)}{provenance.locate(whole_path)}: {text}")
     return problems
 
 

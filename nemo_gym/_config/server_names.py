@@ -16,6 +16,7 @@ from nemo_gym._config.directives import merged
 from nemo_gym._config.files import first_existing, load_file
 from nemo_gym._config.paths import KeyPath, join_path
 from nemo_gym._config.provenance import Layer, file_layer
+from nemo_gym._config.reserved_keys import POLICY_MODEL_KEY_NAME
 from nemo_gym._config.server_types import SERVER_TYPES, server_types_in
 from nemo_gym._util.nearest import nearest_spelling
 from nemo_gym.errors import ConfigError
@@ -93,12 +94,12 @@ def _references(values: Any, given: Any, path: KeyPath) -> Iterator[tuple[KeyPat
 
 logger = logging.getLogger(__name__)
 
-OLDER_MODEL, POLICY_MODEL = "openai_model", "policy_model"
+OLDER_MODEL = "openai_model"
 
 
 def with_current_names(values: dict[str, Any]) -> dict[str, Any]:
     """`values`, in which references to a missing `openai_model` lead to the `policy_model` that is there."""
-    if OLDER_MODEL in values or POLICY_MODEL not in values:
+    if OLDER_MODEL in values or POLICY_MODEL_KEY_NAME not in values:
         return values
     return {key: _renamed(value, key) for key, value in values.items()}
 
@@ -106,8 +107,8 @@ def with_current_names(values: dict[str, Any]) -> dict[str, Any]:
 def _renamed(value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if value.get("type") == "responses_api_models" and value.get("name") == OLDER_MODEL:
-            logger.info("%s.name: %r is the older name of %r", path, OLDER_MODEL, POLICY_MODEL)
-            return {**value, "name": POLICY_MODEL}
+            logger.info("%s.name: %r is the older name of %r", path, OLDER_MODEL, POLICY_MODEL_KEY_NAME)
+            return {**value, "name": POLICY_MODEL_KEY_NAME}
         return {key: _renamed(item, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, list):
         return [_renamed(item, f"{path}[{index}]") for index, item in enumerate(value)]

@@ -98,9 +98,8 @@ def almost_server_text(
     lines = [f"{name!r} looks like a server but is not a valid one, so it will not be started:"]
     for mistake in error.errors():
         path = (name, *_location(mistake))
-        place = provenance.near(path)
         one = "an instance has exactly one implementation" if mistake["type"] == "too_long" else ""
-        lines.append(f"  {join_path(path)}: {one or explain_place(path, [mistake])}{f' ({place})' if place else ''}")
+        lines.append(f"  {join_path(path)}: {one or explain_place(path, [mistake])}{provenance.locate(path)}")
     return "\n".join([*lines, *_rival_definitions(name, provenance, config)])
 
 
@@ -157,7 +156,7 @@ def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[_Reference]
 def _unknown_reference(
     found: _Reference, defined: set[tuple[Any, str]], provenance: Provenance, roots: Sequence[Path]
 ) -> str:
-    place = provenance.near((*map(str, found.path), "name"))
+    place = provenance.locate((*found.path, "name"))
     same_kind = [name for kind, name in defined if kind == found.kind]
     other_kind = next((kind for kind, name in defined if name == found.target), None)
     if other_kind:
@@ -173,6 +172,6 @@ def _unknown_reference(
     config = f"`{relative}`" if first_existing(relative, roots) else "the config that defines it"
     return (
         f"{found.path[0]!r} refers to {found.kind} {found.target!r} in {join_path(found.path[3:])!r}"
-        f"{f' ({place})' if place else ''}, but no loaded config defines it.\n{guess}\n"
+        f"{place}, but no loaded config defines it.\n{guess}\n"
         f"hint: add {config} to `config_paths`{override}"
     )

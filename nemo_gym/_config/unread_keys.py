@@ -16,7 +16,7 @@ from nemo_gym._config.parse import COMMAND_LINE, INITIAL, Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Provenance
-from nemo_gym._config.reserved_keys import SETTINGS
+from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME, SETTINGS
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
     BaseRunServerInstanceConfig,
@@ -109,8 +109,7 @@ class _Finder:
     def _report(self, path: tuple[str, ...], what: str, given: str, known: Collection[str]) -> None:
         close = nearest_spelling(str(given), known, limit=1)
         if close:
-            place = self._provenance.near(path)
-            where = f"{join_path(path)}{f' ({place})' if place else ''}"
+            where = f"{join_path(path)}{self._provenance.locate(path)}"
             self.problems.add(ConfigError, f"{where}: {what}. Did you mean {close[0]!r}?")
 
 
@@ -134,8 +133,7 @@ def _referenced(provenance: Provenance) -> set[str]:
 # --- command lines ----------------------------------------------------------------------------------------------------
 
 
-ALLOW_UNKNOWN_KEYS = "allow_unknown_keys"
-_HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS}=true` lets it pass"
+_HINT = f"hint: `+{ALLOW_UNKNOWN_KEYS_KEY_NAME}=true` lets it pass"
 _SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
 """Families of settings that libraries of others read as well."""
 
@@ -159,7 +157,7 @@ def command_line_problems(
     about keys that are not among the common ones.
     """
     checker = _Checker(resolved, other_settings, code)
-    if not resolved.servers.values.plain.get(ALLOW_UNKNOWN_KEYS):
+    if not resolved.servers.values.plain.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):
         checker.check()
     return checker.problems
 

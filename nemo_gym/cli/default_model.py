@@ -13,13 +13,14 @@ from nemo_gym._catalog.configs import Configs
 from nemo_gym._config.files import first_existing
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import examine
-from nemo_gym._config.server_names import OLDER_MODEL, POLICY_MODEL
+from nemo_gym._config.server_names import OLDER_MODEL
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import split_off
 from nemo_gym.global_config import (
     CONFIG_PATHS_KEY_NAME,
     POLICY_API_KEY_KEY_NAME,
     POLICY_BASE_URL_KEY_NAME,
+    POLICY_MODEL_KEY_NAME,
     POLICY_MODEL_NAME_KEY_NAME,
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -57,10 +58,10 @@ def config_of(model_server: str) -> str:
 
 def choose(config: dict[str, Any]) -> str | None:
     """The model server that `config` lacks; None if it defines one or asks for none."""
-    block = config.get(POLICY_MODEL)
+    block = config.get(POLICY_MODEL_KEY_NAME)
     if block is not None:
         return LOCAL if _is_settings_of_local_model_only(block) else None
-    if not _asks_for_a_model(config, POLICY_MODEL) and not (
+    if not _asks_for_a_model(config, POLICY_MODEL_KEY_NAME) and not (
         OLDER_MODEL not in config and _asks_for_a_model(config, OLDER_MODEL)
     ):
         return None
@@ -74,7 +75,7 @@ def _is_plainly_defined(overrides: list[str]) -> bool:
     roots = component_search_roots()
     files = (first_existing(path, roots) for path in (paths if isinstance(paths, list) else ()))
     configs = Configs(roots)
-    blocks = (configs.merged(file).get(POLICY_MODEL) for file in files if file is not None)
+    blocks = (configs.merged(file).get(POLICY_MODEL_KEY_NAME) for file in files if file is not None)
     return any(isinstance(block, dict) and not _is_settings_of_local_model_only(block) for block in blocks)
 
 

@@ -159,8 +159,7 @@ def _url_problems(resolved: Resolved) -> Problems:
         urls += [(path, url) for path, url in _base_urls(models, (str(name), "responses_api_models")) if url != shared]
     for path, url in urls:
         if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
-            place = resolved.provenance.near(path)
-            where = f"{join_path(path)}{f' ({place})' if place else ''}"
+            where = f"{join_path(path)}{resolved.provenance.locate(path)}"
             problems.add(ConfigError, f"{where}: {url!r} is no URL, as it has no scheme.\nhint: write 'http://{url}'")
     return problems
 

@@ -21,9 +21,10 @@ from nemo_gym._config.parse import Resolved, examine
 from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import DEFAULT, Given
+from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME
 from nemo_gym._config.secrets import hide_secrets, secret_values
 from nemo_gym._config.server_code import declared_fields, implementation_problems
-from nemo_gym._config.unread_keys import ALLOW_UNKNOWN_KEYS, typo_problems
+from nemo_gym._config.unread_keys import typo_problems
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest
 from nemo_gym.cli import render
@@ -131,7 +132,7 @@ def _lint(resolved: Resolved) -> Problems:
     servers, provenance = resolved.servers, resolved.provenance
     problems = implementation_problems(servers, provenance, roots)
     problems.extend(command_problems(resolved))
-    if not servers.values.plain.get(ALLOW_UNKNOWN_KEYS):
+    if not servers.values.plain.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):
         problems.extend(typo_problems(servers, provenance, partial(declared_fields, roots=roots)))
     own = [one for one in servers.instances if "dummy_model" not in one.server_type_config_dict.get(one.SERVER_TYPE)]
     if not own and not servers.almost and not problems:
