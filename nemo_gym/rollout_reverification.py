@@ -2,7 +2,7 @@
 """Scoring stored responses again: what a reverification is told to do.
 
 How stored responses are paired with their inputs is in `nemo_gym._results.reverify`, the command in
-`nemo_gym.cli.reverify`.
+`nemo_gym.cli.eval.reverify`.
 """
 
 from pydantic import Field, PositiveInt

@@ -158,17 +158,17 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "eval": {
         "aggregate": Command(
-            "nemo_gym.cli.eval_files:aggregate",
+            "nemo_gym.cli.eval.files:aggregate",
             "merge shards and compute their metrics",
             AGGREGATE,
-            settings="nemo_gym.cli.eval_files:AggregateConfig",
+            settings="nemo_gym.cli.eval.files:AggregateConfig",
         ),
         "compare": Command(
-            "nemo_gym.cli.eval_files:compare",
+            "nemo_gym.cli.eval.files:compare",
             "compare runs task by task",
             COMPARE,
             (COMPARE_FILES,),
-            settings="nemo_gym.cli.eval_files:CompareConfig",
+            settings="nemo_gym.cli.eval.files:CompareConfig",
         ),
         "prepare": Command(
             "nemo_gym.cli.prepare:prepare",
@@ -177,22 +177,22 @@ GROUPS: dict[str, dict[str, Command]] = {
             settings="nemo_gym.cli.prepare:PrepareBenchmarkConfig",
         ),
         "profile": Command(
-            "nemo_gym.cli.eval_files:profile",
+            "nemo_gym.cli.eval.files:profile",
             "statistics of the rewards of every task",
             PROFILE,
-            settings="nemo_gym.cli.eval_files:ProfileConfig",
+            settings="nemo_gym.cli.eval.files:ProfileConfig",
         ),
         "reverify": Command(
-            "nemo_gym.cli.reverify:reverify",
+            "nemo_gym.cli.eval.reverify:reverify",
             "score stored responses again",
             (*SELECTORS, *MODEL, *REVERIFY),
             settings="nemo_gym.rollout_reverification:RolloutReverificationConfig",
         ),
         "run": Command(
-            "nemo_gym.cli.eval:run",
+            "nemo_gym.cli.eval.run:run",
             "play tasks and score them",
             (*SELECTORS, *MODEL, *EVAL_RUN, JSON),
-            settings="nemo_gym.cli.eval_settings:EvalRunConfig",
+            settings="nemo_gym.cli.eval.settings:EvalRunConfig",
         ),
     },
     "dev": {
@@ -217,7 +217,7 @@ COMMANDS: dict[str, Command] = {
         "nemo_gym.cli.demo:demo",
         "see an evaluation work: a small environment and a model that needs no key",
         (CONFIG, MODEL_TYPE, SEARCH_DIR, *MODEL, *DEMO, JSON),
-        settings="nemo_gym.cli.eval_settings:EvalRunConfig",
+        settings="nemo_gym.cli.eval.settings:EvalRunConfig",
     ),
     "search": Command(
         "nemo_gym.cli.listing:search",

@@ -17,7 +17,7 @@ from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS
 from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, without_engine
-from nemo_gym.cli.eval import run
+from nemo_gym.cli.eval.run import run
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.main import program_name
 from nemo_gym.cli.settings import split_off

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._config.unread_keys import SETTINGS
-from nemo_gym.cli.eval_settings import EvalRunConfig
+from nemo_gym.cli.eval.settings import EvalRunConfig
 from nemo_gym.cli.parameters import RunConfig
 from nemo_gym.cli.settings import CheckedParser
 from nemo_gym.errors import ConfigError

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from nemo_gym.cli.eval_files import AggregateConfig
+from nemo_gym.cli.eval.files import AggregateConfig
 from nemo_gym.cli.main import run_command
 from nemo_gym.rollout_collection import RolloutAggregationConfig
 
 
 def test_they_load_nothing_that_only_servers_and_models_need():
-    code = "import nemo_gym.cli.eval_files, sys; print(*{'aiohttp', 'fastapi', 'asyncio', 'numpy'} & {*sys.modules})"
+    code = "import nemo_gym.cli.eval.files, sys; print(*{'aiohttp', 'fastapi', 'asyncio', 'numpy'} & {*sys.modules})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
 

@@ -7,7 +7,7 @@ from nemo_gym._results.aggregate import aggregate_files, write_aggregates
 from nemo_gym._results.incidents import Incidents
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym.cli.results import show
+from nemo_gym.cli.eval.results import show
 
 
 def crash(tool, message="boom", status=500):

@@ -19,7 +19,7 @@ from typing import Any
 LOADED = (
     "nemo_gym.cli.demo",
     "nemo_gym.cli.env",
-    "nemo_gym.cli.reverify",
+    "nemo_gym.cli.eval.reverify",
     "nemo_gym._app.launch",
     "uvloop",
     "httptools",

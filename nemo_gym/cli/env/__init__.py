@@ -44,7 +44,7 @@ def start(overrides: list[str]) -> int:
 
 
 def _serve(helper: "RunHelper") -> int:
-    from nemo_gym.cli.early_end import signals_interrupt
+    from nemo_gym.cli.eval.interrupts import signals_interrupt
 
     is_ready = False
     try:

@@ -38,7 +38,7 @@ from nemo_gym._serving.processes import Child, ChildSpec, ServerDied, ServerLate
 from nemo_gym._serving.venvs import VenvBuildError
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
-from nemo_gym.cli.early_end import signals_interrupt
+from nemo_gym.cli.eval.interrupts import signals_interrupt
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import train_data_utils
-from nemo_gym.cli.eval_settings import EvalRunConfig, input_of
+from nemo_gym.cli.eval.settings import EvalRunConfig, input_of
 from nemo_gym.errors import ConfigError
 from nemo_gym.train_data_utils import MissingDatasets, OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture

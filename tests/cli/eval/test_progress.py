@@ -21,9 +21,9 @@ from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.jsonl import write_rows
+from nemo_gym.cli.eval.progress import screen, shown
+from nemo_gym.cli.eval.standing import Standing
 from nemo_gym.cli.main import run_command
-from nemo_gym.cli.progress import screen, shown
-from nemo_gym.cli.standing import Standing
 from perf.fake_endpoint import Settings, running
 from tests.support.terminal import OnTerminal, Screen, ScreenStream
 
@@ -145,7 +145,7 @@ def test_the_end_is_shown_although_the_run_broke_off(capsys: pytest.CaptureFixtu
 
 def test_rich_is_loaded_only_for_a_terminal():
     code = (
-        "import sys; from nemo_gym.cli.progress import *\n"
+        "import sys; from nemo_gym.cli.eval.progress import *\n"
         "with screen(quiet=False) as on, shown(RunSummary(1), None, None): pass\n"
         "sys.exit('rich' in sys.modules)"
     )

@@ -30,20 +30,18 @@ from nemo_gym._rollouts.resume import can_resume, is_given_up, what_is_left
 from nemo_gym._rollouts.types import Failed, Outcome, Row
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._transport.failures import error_and_place
-from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import with_default_model
-from nemo_gym.cli.driver import drive, driven_counts, load_driver
-from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
-from nemo_gym.cli.eval_settings import EvalRunConfig, eval_run_config, input_of
-from nemo_gym.cli.export import Export, exporting
-from nemo_gym.cli.forecast import tell_duration
-from nemo_gym.cli.legacy import entry_point
-from nemo_gym.cli.progress import screen, shown
-from nemo_gym.cli.results import report
-from nemo_gym.cli.scores import kept_scores
+from nemo_gym.cli.eval.driver import drive, driven_counts, load_driver
+from nemo_gym.cli.eval.export import Export, exporting
+from nemo_gym.cli.eval.forecast import tell_duration
+from nemo_gym.cli.eval.interrupts import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
+from nemo_gym.cli.eval.progress import screen, shown
+from nemo_gym.cli.eval.results import report
+from nemo_gym.cli.eval.scores import kept_scores
+from nemo_gym.cli.eval.settings import EvalRunConfig, eval_run_config, input_of
 from nemo_gym.cli.settings import CheckedParser, reserve_head_port
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.global_config import (
@@ -63,17 +61,6 @@ from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
     from nemo_gym._app.launch import Served
-    from nemo_gym.cli.prepare import PrepareBenchmarkConfig as PrepareBenchmarkConfig
-else:
-    __getattr__ = find_names(__name__, {"nemo_gym.cli.prepare": "PrepareBenchmarkConfig"})
-
-# What programs and scripts call: the commands of this group by their older names, without arguments.
-e2e_rollout_collection = entry_point("e2e_collect_rollouts")
-collect_rollouts = entry_point("collect_rollouts")
-aggregate_rollouts = entry_point("aggregate_rollouts")
-reward_profile = entry_point("reward_profile")
-list_benchmarks = entry_point("list_benchmarks")
-prepare_benchmark = entry_point("prepare_benchmark")
 
 _LONGEST_ROLLOUT_S = 24 * 3600.0
 _OTHER_FILES = 512

@@ -23,10 +23,10 @@ from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.early_end import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
 from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
-from nemo_gym.cli.progress import Screen, screen, shown
-from nemo_gym.cli.results import report
+from nemo_gym.cli.eval.interrupts import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
+from nemo_gym.cli.eval.progress import Screen, screen, shown
+from nemo_gym.cli.eval.results import report
 from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validated
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import (

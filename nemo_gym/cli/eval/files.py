@@ -20,7 +20,7 @@ from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym._util.garbage_collector import pause_garbage_collector
 from nemo_gym.cli import render
-from nemo_gym.cli.results import show, summary
+from nemo_gym.cli.eval.results import show, summary
 from nemo_gym.cli.settings import CheckedParser, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig

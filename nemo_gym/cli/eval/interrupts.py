@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nemo_gym._app.launch import Served
     from nemo_gym._serving.loop_watch import Blockage
     from nemo_gym._serving.processes import ServerDied
-    from nemo_gym.cli.progress import Screen
+    from nemo_gym.cli.eval.progress import Screen
 
 INTERRUPTED = 130
 # Longer than it takes to notice that a server process, or one of its workers, has died.

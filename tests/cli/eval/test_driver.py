@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym.cli.driver import drive, driven_counts, load_driver
+from nemo_gym.cli.eval.driver import drive, driven_counts, load_driver
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 

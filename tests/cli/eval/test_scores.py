@@ -9,7 +9,7 @@ from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import write_rows
-from nemo_gym.cli.scores import kept_scores
+from nemo_gym.cli.eval.scores import kept_scores
 
 FAILED = Failed({}, Failure("agent", "a/run", False, "broken"), 1, 0.1)
 

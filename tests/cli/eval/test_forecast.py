@@ -3,7 +3,7 @@
 
 from omegaconf import OmegaConf
 
-from nemo_gym.cli.forecast import describe, tell_duration
+from nemo_gym.cli.eval.forecast import describe, tell_duration
 from nemo_gym.errors import GymError
 
 SLOW = {

@@ -17,7 +17,7 @@ from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.types import Outcome
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym.cli import render
-from nemo_gym.cli.standing import Standing
+from nemo_gym.cli.eval.standing import Standing
 
 _LINE_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.25
@@ -66,7 +66,7 @@ def screen(*, quiet: bool) -> Iterator[Screen | None]:
     elif not (sys.stderr.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")):
         yield Lines()
     else:
-        from nemo_gym.cli.live_display import terminal  # loads rich
+        from nemo_gym.cli.eval.live_display import terminal  # loads rich
 
         with terminal(_REDRAW_EVERY_S) as display:
             yield display
