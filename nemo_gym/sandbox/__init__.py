@@ -9,73 +9,18 @@ Providers included: docker, apptainer, local. Others come in through `register_p
 `nemo_gym.sandbox_providers`.
 """
 
+from nemo_gym.sandbox import providers as _providers
 from nemo_gym.sandbox.api import AsyncSandbox, Sandbox
 from nemo_gym.sandbox.config import resolve_provider_config, resolve_provider_metadata
-from nemo_gym.sandbox.providers import (
-    ConnectableProvider,
-    ExecResult,
-    SandboxConfigError,
-    SandboxConfigTypeError,
-    SandboxCreateError,
-    SandboxCreateVerificationError,
-    SandboxEndpoint,
-    SandboxError,
-    SandboxExecResult,
-    SandboxHandle,
-    SandboxNotRunningError,
-    SandboxProvider,
-    SandboxPtyError,
-    SandboxPtySession,
-    SandboxPtySpec,
-    SandboxResources,
-    SandboxSpec,
-    SandboxStatus,
-    SandboxTransferError,
-    SandboxUnsupportedError,
-    SupportsSandboxEndpoint,
-    SupportsSandboxPty,
-    SupportsSandboxPtyAttach,
-    UnknownProviderError,
-    create_provider,
-    get_provider_class,
-    list_providers,
-    register_provider,
-)
+from nemo_gym.sandbox.providers import *  # noqa: F403  its `__all__` is the list of names
 from nemo_gym.sandbox.pty import SandboxPty
 from nemo_gym.sandbox.utils import rewrite_image
 
-__all__ = [
+__all__ = [  # noqa: PLE0604
+    *_providers.__all__,
     "AsyncSandbox",
-    "ConnectableProvider",
-    "ExecResult",
     "Sandbox",
-    "SandboxConfigError",
-    "SandboxConfigTypeError",
-    "SandboxCreateError",
-    "SandboxCreateVerificationError",
-    "SandboxEndpoint",
-    "SandboxError",
-    "SandboxExecResult",
-    "SandboxHandle",
-    "SandboxNotRunningError",
-    "SandboxProvider",
     "SandboxPty",
-    "SandboxPtyError",
-    "SandboxPtySession",
-    "SandboxPtySpec",
-    "SandboxResources",
-    "SandboxSpec",
-    "SandboxStatus",
-    "SandboxTransferError",
-    "SandboxUnsupportedError",
-    "SupportsSandboxEndpoint",
-    "SupportsSandboxPty",
-    "SupportsSandboxPtyAttach",
-    "UnknownProviderError",
-    "create_provider",
-    "get_provider_class",
-    "list_providers",
-    "register_provider",
     "resolve_provider_config",
     "resolve_provider_metadata",
     "rewrite_image",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxConfigTypeError
-from nemo_gym.sandbox.providers.registry import list_providers, nearest
+from nemo_gym.sandbox.providers.registry import list_providers, suggest_nearest
 
 METADATA_KEYS = ("default_metadata", "metadata")
 
@@ -19,15 +19,15 @@ ProviderRef = str | Mapping[str, Any]
 def resolve_provider_config(
     provider: ProviderRef, named_configs: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """`{provider name: settings}` for a name in `named_configs`, the name of a provider, or such a mapping itself."""
-    block, origin = _block(provider, named_configs)
-    return _provider_part(block, origin)
+    """Return `{provider name: settings}` for a name in `named_configs`, a provider's name, or such a mapping itself."""
+    block, origin = _find_block(provider, named_configs)
+    return _read_provider(block, origin)
 
 
 def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The metadata (`default_metadata`, or `metadata`) that stands beside the provider in its config; else empty."""
-    block, origin = _block(provider, named_configs)
-    _provider_part(block, origin)
+    """Return the metadata (`default_metadata`, or `metadata`) that stands beside the provider in its config."""
+    block, origin = _find_block(provider, named_configs)
+    _read_provider(block, origin)
     metadata: dict[str, Any] = {}
     for key in reversed(METADATA_KEYS):
         value = block.get(key)
@@ -37,10 +37,10 @@ def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str,
     return metadata
 
 
-def _block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
-    """The mapping that describes the provider, and words for where it stands."""
+def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
+    """Return the mapping that describes the provider, and words for where it stands."""
     if isinstance(provider, Mapping):
-        return _plain(provider), "the sandbox provider config"
+        return _to_plain(provider), "the sandbox provider config"
     if not isinstance(provider, str) or not provider.strip():
         mistake = SandboxConfigError if isinstance(provider, str) else SandboxConfigTypeError
         raise mistake(
@@ -52,17 +52,17 @@ def _block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) -> tu
         entry = named[provider]
         if not isinstance(entry, Mapping):
             raise SandboxConfigTypeError(f"sandbox config {provider!r} must be a mapping, not {type(entry).__name__}")
-        return _plain(entry), f"sandbox config {provider!r}"
+        return _to_plain(entry), f"sandbox config {provider!r}"
     if provider in list_providers():
         return {provider: {}}, f"sandbox provider {provider!r}"
     raise SandboxConfigError(
         f"{provider!r} is neither a sandbox config nor a sandbox provider.\n"
         f"sandbox providers: {', '.join(list_providers())}"
-        + nearest(provider, [*(name for name in named if isinstance(name, str)), *list_providers()])
+        + suggest_nearest(provider, [*(name for name in named if isinstance(name, str)), *list_providers()])
     )
 
 
-def _provider_part(block: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
+def _read_provider(block: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
     names = [key for key in block if key not in METADATA_KEYS]
     if len(names) != 1:
         found = ", ".join(map(repr, names)) or "none"
@@ -78,8 +78,8 @@ def _provider_part(block: Mapping[str, Any], origin: str) -> dict[str, dict[str,
     return {names[0]: dict(settings or {})}
 
 
-def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` as built-in containers, interpolations resolved if it came out of OmegaConf."""
+def _to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `config` as built-in containers, interpolations resolved if it came out of OmegaConf."""
     if type(config).__module__.startswith("omegaconf"):
         from omegaconf import OmegaConf
 

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every provider shares that can do one thing: run a program inside a sandbox.
+"""What providers share that can do one thing: run a program inside a sandbox.
 
 Commands, uploads and downloads are all built on that one ability, so they see the same files with the same rights: a
 symbolic link that model-written code left in a sandbox leads nowhere outside it.
 """
 
 import asyncio
+import contextlib
 import os
 import shlex
+import shutil
 import tarfile
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
 
-from nemo_gym.sandbox.providers.archives import pack, unpack
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
     FAILED_RETURN_CODE,
@@ -80,19 +82,19 @@ class CommandProvider(ABC):
         """Start `argv` in the sandbox, in a terminal as `spec` wants it."""
 
     @abstractmethod
-    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
-        """What `_take_up` needs beside the id, as JSON values and without secrets."""
+    def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
+        """Return what `_reconnect` needs beside the id, as JSON values and without secrets."""
 
     @abstractmethod
-    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of a running sandbox that `_dump` described."""
 
     def _path(self, handle: SandboxHandle, path: str) -> str:
-        """`path` as programs in the sandbox see it."""
+        """Return `path` as programs in the sandbox see it."""
         return path
 
     def _shell(self, handle: SandboxHandle) -> Sequence[str]:
-        """The words that go before a command."""
+        """Return the words that go before a command."""
         return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
     async def exec(
@@ -149,7 +151,7 @@ class CommandProvider(ABC):
                     if code == IS_FOLDER:
                         argv = [SHELL, "-c", SEND_FOLDER, "sandbox", source]
                         await self._transfer(handle, what, argv, stdout=content)
-                        await asyncio.to_thread(unpack, content, target)
+                        await asyncio.to_thread(unpack_folder, content, target)
                         return
                 part.replace(target)
             finally:
@@ -191,7 +193,7 @@ class CommandProvider(ABC):
                 f"sandbox provider {self.name!r} cannot narrow a description to scope {scope!r}: who takes the sandbox "
                 "up may do everything\nhint: leave `scope` unset"
             )
-        return {"schema": 1, "provider": self.name, "sandbox_id": handle.sandbox_id, "state": self._dump(handle)}
+        return {"schema": 1, "provider": self.name, "sandbox_id": handle.sandbox_id, "state": self._describe(handle)}
 
     async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
         """Take up a running sandbox; see `ConnectableProvider.connect`."""
@@ -200,7 +202,7 @@ class CommandProvider(ABC):
                 f"the sandbox belongs to provider {descriptor.get('provider')!r}, not {self.name!r}\n"
                 "hint: connect with the provider that made it"
             )
-        return await self._take_up(descriptor["sandbox_id"], descriptor["state"])
+        return await self._reconnect(descriptor["sandbox_id"], descriptor["state"])
 
     async def _transfer(
         self,
@@ -222,8 +224,86 @@ class CommandProvider(ABC):
 
 
 def _open_source(source: Path) -> tuple[IO[bytes], str, str]:
-    """What to send for a local file or folder, the script that receives it, and the file's mode."""
+    """Return what to send for a local file or folder, the script that receives it, and the file's mode."""
     if source.is_dir():
-        return pack(source), RECEIVE_FOLDER, ""
+        return pack_folder(source), RECEIVE_FOLDER, ""
     content = source.open("rb")
     return content, RECEIVE_FILE, f"{os.fstat(content.fileno()).st_mode & 0o777:o}"
+
+
+def pack_folder(source: Path) -> IO[bytes]:
+    """Return an archive of all that is in a folder, ready to be read."""
+    with contextlib.ExitStack() as on_failure:
+        archive = on_failure.enter_context(tempfile.TemporaryFile())
+        with tarfile.open(fileobj=archive, mode="w") as tar:
+            tar.add(source, arcname=".")
+        archive.seek(0)
+        on_failure.pop_all()
+    return archive
+
+
+def unpack_folder(archive: IO[bytes], target: Path) -> None:
+    """Bring what is in `archive` to the folder `target`, all of it or nothing; what else is there stays.
+
+    The archive was made by untrusted code, so nothing in it may be written, or point, outside the folder it is unpacked
+    to. Owners, times and special files are left out.
+    """
+    archive.seek(0)
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
+        folder = Path(os.path.realpath(name))
+        with tarfile.open(fileobj=archive, mode="r:") as tar:
+            _extract(tar, folder)
+        target.mkdir(exist_ok=True)
+        for entry in folder.iterdir():
+            _merge(entry, target / entry.name)
+
+
+def _extract(tar: tarfile.TarFile, folder: Path) -> None:
+    links: dict[Path, str] = {}
+    for member in tar:
+        path = _resolve_inside(folder, member.name)
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+        elif member.issym():
+            links[path] = member.linkname.partition("\0")[0]
+        else:
+            _write_member(tar, member, path, folder)
+    # Links come last, so that nothing is written through one, and are judged together, as one may lead over others.
+    for path, linked in links.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.symlink_to(linked)
+    for path in links:
+        if not Path(os.path.realpath(path)).is_relative_to(folder):
+            raise tarfile.TarError(f"the link {str(path.relative_to(folder))!r} points outside the folder")
+
+
+def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
+    """Write a file. A hard link is a copy of a file that came before it; the library would follow links in circles."""
+    content: IO[bytes] | None = None
+    if member.isreg():
+        content = tar.extractfile(member)
+    elif member.islnk() and _resolve_inside(folder, member.linkname).is_file():
+        content = _resolve_inside(folder, member.linkname).open("rb")
+    if content is None:
+        raise tarfile.TarError(f"{member.name!r} is neither a file, nor a folder, nor a link to one in the folder")
+    with content:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("xb") as out:
+            shutil.copyfileobj(content, out)
+    path.chmod(0o755 if member.mode & 0o100 else 0o644)
+
+
+def _resolve_inside(folder: Path, name: str) -> Path:
+    path = Path(os.path.normpath(folder / name))
+    if "\0" in name or not path.is_relative_to(folder):
+        raise tarfile.TarError(f"{name!r} is not a name in the folder")
+    return path
+
+
+def _merge(source: Path, target: Path) -> None:
+    """Move `source` to `target`; folders that are there already keep what the source does not name."""
+    if source.is_dir() and not source.is_symlink() and target.is_dir() and not target.is_symlink():
+        for entry in source.iterdir():
+            _merge(entry, target / entry.name)
+        return
+    os.replace(source, target)

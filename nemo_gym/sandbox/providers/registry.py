@@ -22,17 +22,15 @@ from nemo_gym.sandbox.providers.base import (
 
 ENTRY_POINT_GROUP = "nemo_gym.sandbox_providers"
 
-_BUILT_IN = {
-    "apptainer": "ApptainerProvider",
+_DRIVEN = {"apptainer": "ApptainerProvider", "docker": "DockerProvider", "local": "LocalProvider"}
+_ONLY_NAMES = {
     "daytona": "DaytonaProvider",
-    "docker": "DockerProvider",
     "ecs_fargate": "EcsFargateProvider",
     "enroot": "EnrootProvider",
-    "local": "LocalProvider",
     "opensandbox": "OpenSandboxProvider",
     "openshell": "OpenShellProvider",
 }
-_ONLY_NAMES = frozenset({"daytona", "ecs_fargate", "enroot", "opensandbox", "openshell"})
+_BUILT_IN = {**_DRIVEN, **_ONLY_NAMES}
 
 ProviderClass = Callable[..., SandboxProvider]
 
@@ -53,25 +51,25 @@ def register_provider(name: str, cls: ProviderClass, *, override: bool = False) 
 
 def list_providers() -> list[str]:
     """Return the names of all providers, sorted."""
-    return sorted({*_BUILT_IN, *_registered, *_entry_points()})
+    return sorted({*_BUILT_IN, *_registered, *_find_entry_points()})
 
 
 def get_provider_class(name: str) -> ProviderClass:
     """Return the class that stands under `name`; the service or engine behind it need not be there."""
     if name in _registered:
         return _registered[name]
-    if name not in _BUILT_IN or name in _ONLY_NAMES:
-        installed = _entry_points().get(name)
+    if name not in _DRIVEN:
+        installed = _find_entry_points().get(name)
         if installed is not None:
             return _load(installed)
     if name not in _BUILT_IN:
-        guess = nearest(name, list_providers()) if isinstance(name, str) else ""
+        guess = suggest_nearest(name, list_providers()) if isinstance(name, str) else ""
         raise UnknownProviderError(
             f"there is no sandbox provider {name!r}.\navailable: {', '.join(list_providers())}{guess}\n"
             f"hint: register one with `nemo_gym.sandbox.register_provider({name!r}, YourProvider)`, or install a "
             f"package that offers it by an entry point of group {ENTRY_POINT_GROUP!r}"
         )
-    module = importlib.import_module(f"nemo_gym.sandbox.providers.{name}")
+    module = importlib.import_module(f"nemo_gym.sandbox.providers.{name if name in _DRIVEN else 'services'}")
     found: ProviderClass = getattr(module, _BUILT_IN[name])
     return found
 
@@ -101,13 +99,13 @@ def create_provider(config: Mapping[str, Mapping[str, Any] | None]) -> SandboxPr
     return provider_class(**keywords)
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str:
+def suggest_nearest(name: str, candidates: Iterable[str]) -> str:
     """Return a hint line with the names closest to `name`, or nothing."""
     close = difflib.get_close_matches(name, list(dict.fromkeys(candidates)), n=3)
     return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
-def _entry_points() -> dict[str, EntryPoint]:
+def _find_entry_points() -> dict[str, EntryPoint]:
     return {entry.name: entry for entry in entry_points(group=ENTRY_POINT_GROUP)}
 
 

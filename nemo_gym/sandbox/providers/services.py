@@ -49,21 +49,61 @@ class ServiceProvider:
         self._refuse()
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Nothing is known about sandboxes that others made."""
+        """Return that nothing is known about sandboxes that others made."""
         return SandboxStatus.UNKNOWN
 
     async def close(self, handle: SandboxHandle) -> None:
-        """There is nothing to end."""
+        """Do nothing: there is nothing to end."""
 
     async def aclose(self) -> None:
-        """Nothing is held."""
+        """Do nothing: nothing is held."""
 
     def _refuse(self) -> NoReturn:
         raise SandboxCreateError(
             f"cannot make a sandbox with {self.name!r}: nemo-gym itself does not drive {self.service}, and no "
             f"installed package offers a provider for it.\n"
-            f"known: its client is there with {self.client}; a provider is built on that\n"
+            f"known: its client comes with {self.client}; a provider is built on that\n"
             f"hint: install a package with the entry point {self.name!r} in group {ENTRY_POINT_GROUP!r}, or call "
             f"`nemo_gym.sandbox.register_provider({self.name!r}, YourProvider, override=True)`; docker, apptainer and "
             "local need neither"
         )
+
+
+class DaytonaProvider(ServiceProvider):
+    """Reads configs for Daytona."""
+
+    name = "daytona"
+    service = "the service Daytona"
+    client = "`pip install daytona`"
+
+
+class EcsFargateProvider(ServiceProvider):
+    """Reads configs for AWS ECS with Fargate."""
+
+    name = "ecs_fargate"
+    service = "AWS ECS with Fargate"
+    client = "`pip install boto3`"
+
+
+class EnrootProvider(ServiceProvider):
+    """Reads configs for Enroot."""
+
+    name = "enroot"
+    service = "the container engine Enroot"
+    client = "the program `enroot` (github.com/NVIDIA/enroot)"
+
+
+class OpenSandboxProvider(ServiceProvider):
+    """Reads configs for OpenSandbox."""
+
+    name = "opensandbox"
+    service = "the service OpenSandbox"
+    client = "`pip install opensandbox`"
+
+
+class OpenShellProvider(ServiceProvider):
+    """Reads configs for OpenShell."""
+
+    name = "openshell"
+    service = "the service OpenShell"
+    client = "`pip install openshell`"

@@ -212,12 +212,12 @@ class ApptainerProvider(EngineProvider):
         """Let sandboxes that are just ending end."""
         await asyncio.gather(*self._ending, return_exceptions=True)
 
-    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+    def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # All but the environment, which may hold secrets.
         raw = _raw(handle)
         return {"workdir": raw.workdir, "shares_network": raw.shares_network}
 
-    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle. The environment of the spec does not travel: give it with each command."""
         raw = ApptainerSandbox(state["workdir"], {}, state["shares_network"])
         handle = SandboxHandle(sandbox_id, self.name, raw)

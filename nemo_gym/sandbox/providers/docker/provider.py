@@ -200,11 +200,11 @@ class DockerProvider(EngineProvider):
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 
-    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+    def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # The engine knows all else under the container's name.
         return {"shell": handle.raw}
 
-    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         handle = SandboxHandle(sandbox_id, self.name, state["shell"])
         if await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(f"docker sandbox {sandbox_id!r} is not running")

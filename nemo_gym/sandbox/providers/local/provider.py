@@ -12,7 +12,6 @@ import json
 import logging
 import os
 import pwd
-import signal
 import sys
 import tempfile
 import time
@@ -38,17 +37,19 @@ from nemo_gym.sandbox.providers.base import (
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
 from nemo_gym.sandbox.providers.local.sandbox import (
     DEFAULT_WORKDIR,
+    FOLDER_PREFIX,
     SANDBOX_MARK,
     STATE_FILE,
     LocalIsolation,
     LocalSandbox,
+    kill_marked,
+    remove_expired,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
 
-FOLDER_PREFIX = "nemo-gym-sandbox-"
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
 # Bubblewrap opens a session without a terminal; one more makes ours its own, so that Ctrl-C reaches the program.
@@ -95,7 +96,7 @@ class LocalProvider(CommandProvider):
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         """Make the folders of a sandbox and see that commands run there."""
         _refuse_unsupported(spec)
-        await asyncio.to_thread(_remove_expired, self._base_dir)
+        await asyncio.to_thread(remove_expired, self._base_dir)
         sandbox = await asyncio.to_thread(self._make_folders, spec)
         handle = SandboxHandle(Path(sandbox.root).name, self.name, sandbox)
         try:
@@ -126,7 +127,7 @@ class LocalProvider(CommandProvider):
         await self._close_terminals(handle)
 
         def end() -> None:
-            while _kill_marked(handle.sandbox_id):
+            while kill_marked(handle.sandbox_id):
                 time.sleep(0.005)
             remove_folder(_raw(handle).root)
 
@@ -135,11 +136,11 @@ class LocalProvider(CommandProvider):
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 
-    def _dump(self, handle: SandboxHandle) -> dict[str, Any]:
+    def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # All else is written down in the folder, where only its owner can read.
         return {"root": _raw(handle).root}
 
-    async def _take_up(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of a sandbox that another process on this machine made."""
         root = Path(state["root"])
         if root.name != sandbox_id or not (root / STATE_FILE).is_file():
@@ -237,7 +238,7 @@ class LocalProvider(CommandProvider):
     ) -> tuple[Completed, str | None]:
         if not report:
             # The supervisor itself was killed, so what it watched over has to be found another way.
-            await asyncio.to_thread(_kill_marked, handle.sandbox_id)
+            await asyncio.to_thread(kill_marked, handle.sandbox_id)
             return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
         ended = json.loads(report)
         if ended["survivors"]:
@@ -348,30 +349,6 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
     unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
     if unused:
         LOG.info("a local sandbox makes no use of %s: commands see this machine's programs", " and ".join(unused))
-
-
-def _kill_marked(sandbox_id: str) -> int:
-    """Kill every process that bears the sandbox's mark in its environment; return how many there were."""
-    mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
-    killed = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError):
-                if mark in (entry / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(entry.name), signal.SIGKILL)
-                    killed += 1
-    return killed
-
-
-def _remove_expired(base_dir: Path) -> None:
-    """Remove sandboxes whose owner did not live to do it."""
-    for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
-        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-            ours = folder.lstat().st_uid == os.geteuid()
-            if ours and LocalSandbox.load(folder).expires_at < time.time():
-                LOG.warning("removing local sandbox %r: its time to live is over", folder.name)
-                _kill_marked(folder.name)
-                remove_folder(str(folder))
 
 
 def _raw(handle: SandboxHandle) -> LocalSandbox:

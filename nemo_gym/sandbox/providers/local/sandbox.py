@@ -6,20 +6,28 @@ With bubblewrap or `rlimits` that is a read-only system and its own folders, wit
 files and networks with the rights of its user.
 """
 
+import contextlib
 import json
+import logging
 import os
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from nemo_gym._execution.inside.containment import remove_folder
 from nemo_gym._execution.isolation import ETC_FILES, Isolation, bubblewrap_prefix, list_system_paths
+
+LOG = logging.getLogger(__name__)
 
 LocalIsolation = Isolation | Literal["none"]
 
+FOLDER_PREFIX = "nemo-gym-sandbox-"
 SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
 DEFAULT_WORKDIR = "/workspace"
 STATE_FILE = "state.json"
@@ -108,3 +116,27 @@ def _can_disable_namespaces(executable: str) -> bool:
     """Whether this bubblewrap, of version 0.8 or later, can keep commands from making user namespaces."""
     said = subprocess.run([executable, "--help"], capture_output=True, text=True, timeout=30, check=False)
     return "--disable-userns" in said.stdout
+
+
+def kill_marked(sandbox_id: str) -> int:
+    """Kill every process that bears the sandbox's mark in its environment; return how many there were."""
+    mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
+    killed = 0
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed += 1
+    return killed
+
+
+def remove_expired(base_dir: Path) -> None:
+    """Remove sandboxes whose owner did not live to do it."""
+    for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
+            ours = folder.lstat().st_uid == os.geteuid()
+            if ours and LocalSandbox.load(folder).expires_at < time.time():
+                LOG.warning("removing local sandbox %r: its time to live is over", folder.name)
+                kill_marked(folder.name)
+                remove_folder(str(folder))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym.sandbox.providers.archives import pack, unpack
+from nemo_gym.sandbox.providers.commands import pack_folder, unpack_folder
 
 FILE, LINK, HARD, FIFO = tarfile.REGTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE
 
@@ -35,8 +35,8 @@ def test_a_folder_comes_back_as_it_went(tmp_path):
     os.link(source / "sub" / "tool", source / "same")
     (source / "link").symlink_to("sub/tool")
     (source / "dangling").symlink_to("nothing")
-    with pack(source) as packed:
-        unpack(packed, target)
+    with pack_folder(source) as packed:
+        unpack_folder(packed, target)
     names = {str(path.relative_to(target)) for path in target.rglob("*")}
     assert names == {"sub", "sub/empty", "sub/tool", "same", "link", "dangling"}
     assert (target / "same").read_bytes() == (target / "link").read_bytes() == b"\xff"
@@ -73,7 +73,7 @@ def test_what_reaches_outside_is_refused_and_nothing_of_it_is_left(members, tmp_
     target = tmp_path / "inner" / "target"
     target.parent.mkdir()
     with pytest.raises((tarfile.TarError, OSError)):
-        unpack(archive(("fine", FILE, "x"), *members), target)
+        unpack_folder(archive(("fine", FILE, "x"), *members), target)
     assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["inner"]
 
 
@@ -88,7 +88,7 @@ def test_no_archive_makes_anything_outside_its_folder(members, tmp_path_factory)
     target = root / "x" / "y"
     target.parent.mkdir()
     try:
-        unpack(archive(*members), target)
+        unpack_folder(archive(*members), target)
     except (tarfile.TarError, OSError):
         assert not target.exists()
         return
