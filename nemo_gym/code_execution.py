@@ -19,8 +19,8 @@ from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 from typing import Any, Literal
 
-from nemo_gym._execution.isolation import Isolation, choose_isolation
-from nemo_gym._execution.sandbox_workers import SandboxSetup, SandboxWorker, compute_patience
+from nemo_gym._execution.isolation import Isolation
+from nemo_gym._execution.sandbox_workers import SandboxSetup, SandboxWorker, choose_code_isolation, compute_patience
 from nemo_gym._execution.workers import PoolClosed as PoolClosed
 from nemo_gym._execution.workers import PoolFull as PoolFull
 from nemo_gym._execution.workers import SandboxLost as SandboxLost
@@ -109,8 +109,6 @@ class Harness:
 
 # The code itself cannot end its sandbox, as far as we know; what did may be over by the second time.
 _SANDBOXES_FOR_ONE = 2
-# What this machine's import system must find from inside: a module of Python, and one that may be a shared library.
-_FIRST_PROGRAM = "import difflib, _lsprof; print('works')"
 
 
 class CodePool:
@@ -147,7 +145,6 @@ class CodePool:
             **asdict(limits),
         )
         self._isolation: Isolation | None = None
-        self._hides_files = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._programs: Slots[SandboxWorker] | None = None
         self._sessions: Slots[SandboxWorker] | None = None
@@ -262,50 +259,8 @@ class CodePool:
     async def _start_worker(self) -> SandboxWorker:
         if self._isolation is None and self._deciding is not None:
             async with self._deciding:
-                self._isolation = self._isolation or await self._choose_isolation()
+                self._isolation = self._isolation or await choose_code_isolation(self._setup, self._choice)
         return await SandboxWorker.start(replace(self._setup, isolation=self._isolation or "rlimits"))
-
-    async def _choose_isolation(self) -> Isolation:
-        """Choose bubblewrap if it is wanted and works here, and tell the log."""
-        if not sys.platform.startswith("linux"):
-            raise SandboxUnavailable(
-                f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
-            )
-        chosen = await choose_isolation(self._choice, self._setup.bubblewrap, self._find_problem)
-        problem = chosen.without_bubblewrap
-        if chosen.isolation == "bubblewrap":
-            LOG.info("model-written code runs under bubblewrap: no network, read-only system, private files")
-            return "bubblewrap"
-        if chosen.isolation == "rlimits":
-            files = "sees no files but the system's" if self._hides_files else "can read this machine's files"
-            LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
-            return "rlimits"
-        if self._choice == "bubblewrap":
-            raise SandboxUnavailable(
-                f"cannot run model-written code under bubblewrap: {problem}\n"
-                "hint: install the package `bubblewrap` and allow user namespaces, or choose another isolation"
-            )
-        raise SandboxUnavailable(
-            f"cannot run model-written code: {problem}; and with limits only: {chosen.without_limits}\n"
-            "hint: install the package `bubblewrap`; if a module cannot be imported, use an interpreter whose files "
-            "every user may read"
-        )
-
-    async def _find_problem(self, isolation: Isolation) -> str | None:
-        """Run a first program, and return why that failed, if it did."""
-        try:
-            worker = await SandboxWorker.start(replace(self._setup, isolation=isolation, preload=()))
-        except (SandboxUnavailable, OSError) as error:
-            return str(error)
-        self._hides_files = worker.hides_files
-        try:
-            result = await _ask(worker, {"op": "run", "source": _FIRST_PROGRAM, "stdin": "", "prelude": ""}, 30.0)
-        except WorkerDied as error:
-            return str(error)
-        finally:
-            worker.end()
-            await asyncio.to_thread(worker.wait_until_gone)
-        return None if result.stdout == "works\n" else f"a first program failed: {result.error}"
 
     def _end(self) -> list[SandboxWorker]:
         ended = [worker for slots in (self._programs, self._sessions) if slots is not None for worker in slots.end()]

@@ -2,7 +2,7 @@
 """Worker processes for verifiers that compute: warm, bounded in number, and killed when a call takes too long.
 
 For trusted code that may hang or crash, such as a computer algebra system given what a model wrote. Code that a model
-wrote belongs into `nemo_gym.code_execution`, which contains it.
+wrote belongs in `nemo_gym.code_execution`, which contains it.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
-from nemo_gym._execution.cpu_workers import CpuWorker, Template, packed
+from nemo_gym._execution.cpu_workers import CpuWorker, Template, pack_call
 from nemo_gym._execution.workers import PoolClosed as PoolClosed
 from nemo_gym._execution.workers import PoolFull as PoolFull
 from nemo_gym._execution.workers import Slots, close_with_app
@@ -46,7 +46,7 @@ class CpuPool:
         self._is_closed = False
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """`fn(*args, **kwargs)` in a worker process; `fn`, its arguments and its result must be picklable.
+        """Run `fn(*args, **kwargs)` in a worker process; `fn`, its arguments and its result must be picklable.
 
         What `fn` raises is raised here. TimeoutError: it took too long, and was killed. WorkerDied: it took its process
         down. PoolFull: too many calls wait already. PoolClosed: the pool was closed before it had an answer.
@@ -55,7 +55,7 @@ class CpuPool:
 
     async def run_for(self, timeout_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """As `run`, with a time limit for this call."""
-        request, what = packed(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
+        request, what = pack_call(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
         async with self._slots_of_this_loop().lend() as worker:
             try:
                 result: T = await worker.call(request, what, timeout_s)
@@ -112,7 +112,7 @@ class CpuPool:
 
 
 def usable_cpus() -> int:
-    """How many CPUs this process may use."""
+    """Return how many CPUs this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

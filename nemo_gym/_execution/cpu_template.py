@@ -51,7 +51,7 @@ def main(control_fd: int) -> None:
 
 
 def start_worker(control: socket.socket, fd: int, workers: set[int]) -> int:
-    """Fork a worker that answers calls over `fd`; its process id."""
+    """Fork a worker that answers calls over `fd`; return its process id."""
     template = os.getpid()
     pid = os.fork()
     if pid == 0:
@@ -91,14 +91,14 @@ def answer_calls(sock: socket.socket) -> None:
         if len(head) < LENGTH.size:
             return
         (size,) = LENGTH.unpack(head)
-        answer = outcome_of(stream.read(size))
+        answer = compute_outcome(stream.read(size))
         stream.write(LENGTH.pack(len(answer)))
         stream.write(answer)
         stream.flush()
 
 
-def outcome_of(request: bytes) -> bytes:
-    """`(True, result)`, or `(False, error, traceback)`, of a pickled call."""
+def compute_outcome(request: bytes) -> bytes:
+    """Make a pickled call; return `(True, result)` or `(False, error, traceback)`, pickled."""
     try:
         call = CallUnpickler(request).load()
         answer: tuple[Any, ...] = (True, call())
@@ -126,7 +126,7 @@ class CallUnpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(memoryview(request)[LENGTH.size + size :]))
 
     def find_class(self, module: str, name: str) -> Any:
-        """What `name` stands for, in the parent's main module too."""
+        """Return what `name` stands for, in the parent's main module too."""
         if module == "__main__" and MAIN_ALIAS not in sys.modules and self._main_path is not None:
             names = runpy.run_path(self._main_path, run_name=MAIN_ALIAS)
             loaded = ModuleType(MAIN_ALIAS)

@@ -118,7 +118,7 @@ class CpuWorker:
         return self._is_between_calls and self._channel.is_quiet
 
     async def call(self, request: bytes, what: str, timeout_s: float) -> Any:
-        """The result of a call made by `packed`; whatever stops it half-way makes the worker unusable."""
+        """Return the result of a call made by `pack_call`; whatever stops it half-way makes the worker unusable."""
         self._is_between_calls = False
         try:
             async with asyncio.timeout(timeout_s):
@@ -130,7 +130,7 @@ class CpuWorker:
                 f"the process that ran {what} ended without an answer: it crashed, was killed, or ran out of memory"
             ) from error
         self._is_between_calls = True
-        return _result(answer)
+        return _unpack_answer(answer)
 
     def end(self) -> None:
         """Kill the process."""
@@ -139,20 +139,20 @@ class CpuWorker:
         self._channel.close()
 
 
-def packed(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """A call as bytes, with a word on where its modules are."""
+def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+    """Return a call as bytes, with a word on where its modules are."""
     call = pickle.dumps(partial(fn, *args, **kwargs))
-    where = pickle.dumps({"main_path": _main_path(), "root": _root_of(fn)})
+    where = pickle.dumps({"main_path": _find_find_main_path(), "root": _find_import_root(fn)})
     return LENGTH.pack(len(where)) + where + call
 
 
-def _main_path() -> str | None:
+def _find_find_main_path() -> str | None:
     path = getattr(sys.modules["__main__"], "__file__", None)
     return None if path is None else os.path.abspath(path)
 
 
-def _root_of(fn: Callable[..., Any]) -> str | None:
-    """The folder from which `fn`'s module is imported: servers import what lies beside them by its bare name."""
+def _find_import_root(fn: Callable[..., Any]) -> str | None:
+    """Return the folder from which `fn`'s module is imported: servers import what lies beside them by its bare name."""
     name = getattr(fn, "__module__", None)
     file = getattr(sys.modules.get(name or ""), "__file__", None)
     if name is None or name == "__main__" or file is None:
@@ -162,7 +162,7 @@ def _root_of(fn: Callable[..., Any]) -> str | None:
     return str(parents[name.count(".")])
 
 
-def _result(answer: bytes) -> Any:
+def _unpack_answer(answer: bytes) -> Any:
     succeeded, value, *where = _AnswerUnpickler(io.BytesIO(answer)).load()
     if succeeded:
         return value

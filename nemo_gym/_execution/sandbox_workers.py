@@ -6,6 +6,7 @@ import contextlib
 import functools
 import itertools
 import json
+import logging
 import marshal
 import os
 import socket
@@ -15,23 +16,27 @@ import tempfile
 import threading
 import weakref
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import CodeType
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from nemo_gym._execution import inside
 from nemo_gym._execution.inside.containment import Rules, remove_folder
 from nemo_gym._execution.inside.process_tree import count_tasks
 from nemo_gym._execution.inside.watching import MAX_EXTENSION
-from nemo_gym._execution.isolation import Isolation, bubblewrap_prefix, list_system_paths
+from nemo_gym._execution.isolation import Isolation, bubblewrap_prefix, choose_isolation, list_system_paths
 from nemo_gym._execution.workers import SandboxUnavailable, WorkerChannel, WorkerDied
+
+LOG = logging.getLogger(__name__)
 
 START_TIMEOUT_S = 60.0
 CLEANING_TIMEOUT_S = 30.0
 END_PATIENCE_S = 3.0
 MIB = 1024 * 1024
 FOLDER_PREFIX = "nemo-gym-code-"
+# What this machine's import system must find from inside: a module of Python, and one that may be a shared library.
+FIRST_PROGRAM, FIRST_TIMEOUT_S = "import difflib, _lsprof; print('works')", 30.0
 # Numbers that no real user has; one for every sandbox of every server on the machine, as far as they go.
 _FIRST_UID = 1_800_000_000
 _NOBODY = 65534
@@ -88,7 +93,7 @@ class SandboxWorker:
         """Whether code in it sees no files but its own and those of the system."""
         self._is_between_requests = True
         # Also when nobody ends it: the sandbox goes when this object does.
-        self._finalizer = weakref.finalize(self, _end, process, self._channel, folder)
+        self._finalizer = weakref.finalize(self, _hang_up, process, self._channel, folder)
         self._ending: threading.Thread | None = None
 
     @classmethod
@@ -100,7 +105,7 @@ class SandboxWorker:
         worker, problems = cls._launch(setup)
         with problems:
             try:
-                ready = await worker.ask(_settings(setup, worker.folder), START_TIMEOUT_S)
+                ready = await worker.ask(_build_settings(setup, worker.folder), START_TIMEOUT_S)
                 worker.hides_files = ready["has_file_rules"]
             except (WorkerDied, TimeoutError) as error:
                 worker.end()
@@ -122,8 +127,8 @@ class SandboxWorker:
             modules.write(_compile_inside())
             modules.seek(0)
             process = subprocess.Popen(
-                _command(setup, theirs.fileno()),
-                env=_environment(_list_folders(setup, folder)[0]),
+                _build_command(setup, theirs.fileno()),
+                env=_build_environment(_list_folders(setup, folder)[0]),
                 cwd="/",
                 stdin=modules,
                 stdout=subprocess.DEVNULL,
@@ -168,12 +173,60 @@ class SandboxWorker:
             self._ending.join()
 
 
+async def choose_code_isolation(setup: SandboxSetup, wanted: Literal["auto"] | Isolation) -> Isolation:
+    """Choose bubblewrap if it is wanted and works here, else limits, and tell the log which."""
+    if not sys.platform.startswith("linux"):
+        raise SandboxUnavailable(
+            f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
+        )
+    hides_files = False
+
+    async def find_problem(isolation: Isolation) -> str | None:
+        nonlocal hides_files
+        try:
+            worker = await SandboxWorker.start(replace(setup, isolation=isolation, preload=()))
+        except (SandboxUnavailable, OSError) as error:
+            return str(error)
+        hides_files = worker.hides_files
+        try:
+            request = {"op": "run", "source": FIRST_PROGRAM, "stdin": "", "prelude": "", "timeout_s": FIRST_TIMEOUT_S}
+            answer = await worker.ask(request, compute_patience(FIRST_TIMEOUT_S))
+        except (WorkerDied, TimeoutError) as error:
+            return str(error) or "a sandbox did not answer in time"
+        finally:
+            worker.end()
+            await asyncio.to_thread(worker.wait_until_gone)
+        if answer["stdout"] == "works\n":
+            return None
+        return f"a first program failed: {answer['stderr'].strip().rpartition(chr(10))[2] or answer['status']}"
+
+    chosen = await choose_isolation(wanted, setup.bubblewrap, find_problem)
+    problem = chosen.without_bubblewrap
+    if chosen.isolation == "bubblewrap":
+        LOG.info("model-written code runs under bubblewrap: no network, read-only system, private files")
+        return "bubblewrap"
+    if chosen.isolation == "rlimits":
+        files = "sees no files but the system's" if hides_files else "can read this machine's files"
+        LOG.warning("model-written code runs under resource limits only, and %s: %s", files, problem)
+        return "rlimits"
+    if wanted == "bubblewrap":
+        raise SandboxUnavailable(
+            f"cannot run model-written code under bubblewrap: {problem}\n"
+            "hint: install the package `bubblewrap` and allow user namespaces, or choose another isolation"
+        )
+    raise SandboxUnavailable(
+        f"cannot run model-written code: {problem}; and with limits only: {chosen.without_limits}\n"
+        "hint: install the package `bubblewrap`; if a module cannot be imported, use an interpreter whose files every "
+        "user may read"
+    )
+
+
 def compute_patience(timeout_s: float) -> float:
     """Return how long to wait for the answer to a request with a time limit, before the sandbox itself is given up."""
     return timeout_s * (1 + MAX_EXTENSION) + CLEANING_TIMEOUT_S
 
 
-def _command(setup: SandboxSetup, fd: int) -> list[str]:
+def _build_command(setup: SandboxSetup, fd: int) -> list[str]:
     # Equal hashes in every run: programs whose output depends on the order of a set are at least the same each time.
     command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(fd)]
     if setup.isolation == "rlimits":
@@ -223,16 +276,16 @@ def _list_folders(setup: SandboxSetup, folder: str | None) -> tuple[str, ...]:
     return ("/workspace" if in_tmp else "/tmp"), "/dev/shm"
 
 
-def _environment(home: str) -> dict[str, str]:
+def _build_environment(home: str) -> dict[str, str]:
     path = "/usr/local/bin:/usr/bin:/bin"
     return {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 
 
-def _settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
-    return {"rules": asdict(_rules(setup, folder)), "preload": setup.preload, "sys_path": setup.import_paths}
+def _build_settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
+    return {"rules": asdict(_build_rules(setup, folder)), "preload": setup.preload, "sys_path": setup.import_paths}
 
 
-def _rules(setup: SandboxSetup, folder: str | None) -> Rules:
+def _build_rules(setup: SandboxSetup, folder: str | None) -> Rules:
     uid = _find_unused_uid() if os.geteuid() == 0 else None
     return Rules(
         has_own_pids=setup.isolation == "bubblewrap",
@@ -258,7 +311,7 @@ def _find_unused_uid() -> int:
     return _NOBODY
 
 
-def _end(process: "subprocess.Popen[bytes]", channel: WorkerChannel, folder: str | None) -> threading.Thread:
+def _hang_up(process: "subprocess.Popen[bytes]", channel: WorkerChannel, folder: str | None) -> threading.Thread:
     """Hang up, upon which the sandbox kills what runs in it, removes its folder and ends; a thread waits for that."""
     channel.close()
     waiting = threading.Thread(target=_wait_for_end, args=(process, folder), name="end-of-sandbox", daemon=True)

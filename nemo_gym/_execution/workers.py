@@ -9,12 +9,14 @@ import asyncio
 import contextlib
 import socket
 import struct
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from nemo_gym.errors import GymError, RolloutFailure
 
+MAX_IDLE_S = 300.0
 _LENGTH = struct.Struct(">Q")
 
 
@@ -73,7 +75,7 @@ W = TypeVar("W", bound=LentWorker)
 
 
 class Slots(Generic[W]):
-    """Workers that are started when first needed, and replaced when they are no longer usable.
+    """Workers that are started when first needed, replaced when no longer usable, and ended when long idle.
 
     Belongs to the event loop in which it is used first.
     """
@@ -84,7 +86,9 @@ class Slots(Generic[W]):
         self._what, self._start, self._size, self._max_queue = what, start, size, max_queue
         self._free = asyncio.Semaphore(size)
         self._waiting = 0
-        self._idle: list[W] = []
+        self._idle: list[tuple[float, W]] = []
+        """Each with the time since when; the one that was lent last comes last."""
+        self._has_timer = False
         self._lent: set[W] = set()
         self._is_closed = False
 
@@ -111,15 +115,24 @@ class Slots(Generic[W]):
     def end(self) -> list[W]:
         """End all workers and return them; whoever has one finds it gone."""
         self._is_closed = True
-        workers = [*self._idle, *self._lent]
+        workers = [*(worker for _, worker in self._idle), *self._lent]
         for worker in workers:
             worker.end()
         self._idle.clear()
         return workers
 
+    def _end_idle(self) -> None:
+        """End the workers that nobody needed for a while, and come back when it is time for the next."""
+        loop = asyncio.get_running_loop()
+        while self._idle and self._idle[0][0] + MAX_IDLE_S <= loop.time():
+            self._idle.pop(0)[1].end()
+        self._has_timer = bool(self._idle)
+        if self._has_timer:
+            loop.call_at(self._idle[0][0] + MAX_IDLE_S, _end_idle_workers, weakref.ref(self))
+
     def _pop_idle(self) -> W | None:
         while self._idle:
-            worker = self._idle.pop()
+            _, worker = self._idle.pop()
             if worker.is_usable:
                 return worker
             worker.end()  # it died while it was idle
@@ -165,9 +178,17 @@ class Slots(Generic[W]):
         self._lent.discard(worker)
         is_wanted = not self._is_closed and len(self._idle) + len(self._lent) < self._size
         if is_wanted and worker.is_usable:
-            self._idle.append(worker)
+            self._idle.append((asyncio.get_running_loop().time(), worker))
+            if not self._has_timer:
+                self._end_idle()
         else:
             worker.end()
+
+
+def _end_idle_workers(slots: "weakref.ref[Slots[Any]]") -> None:
+    """End idle workers, unless nobody holds their slots any more: a timer must not keep those alive."""
+    if (alive := slots()) is not None:
+        alive._end_idle()
 
 
 class WorkerChannel:

@@ -120,13 +120,13 @@ class AsyncSandbox:
         await self.provider.download_file(self.handle, source_path, Path(target_path))
 
     async def status(self) -> SandboxStatus:
-        """Where the sandbox is in its life; unknown before it starts, stopped after it ends."""
+        """Return where the sandbox is in its life; unknown before it starts, stopped after it ends."""
         if self._handle is not None:
             return await self.provider.status(self._handle)
         return SandboxStatus.STOPPED if self._stopped else SandboxStatus.UNKNOWN
 
     async def endpoint(self, port: int) -> SandboxEndpoint:
-        """Where a port that the spec declares can be reached from here."""
+        """Return where a port that the spec declares can be reached from here."""
         handle = self.handle
         if self.spec is not None and port not in self.spec.ports:
             raise SandboxConfigError(
@@ -153,7 +153,7 @@ class AsyncSandbox:
         handle = self.handle
         if not isinstance(self.provider, ConnectableProvider):
             raise SandboxError(f"sandboxes of provider {self.provider.name!r} cannot be handed on")
-        descriptor: Mapping[str, Any] = await _result(self.provider.serialize_handle(handle, scope=scope))
+        descriptor: Mapping[str, Any] = await _await_if_needed(self.provider.serialize_handle(handle, scope=scope))
         return descriptor
 
     @classmethod
@@ -163,7 +163,7 @@ class AsyncSandbox:
         if not isinstance(sandbox.provider, ConnectableProvider):
             raise SandboxError(f"sandboxes of provider {sandbox.provider.name!r} cannot be taken up")
         try:
-            sandbox._handle = await _result(sandbox.provider.connect(descriptor))
+            sandbox._handle = await _await_if_needed(sandbox.provider.connect(descriptor))
         except BaseException:
             # Nobody gets the sandbox that would close the provider; one that was handed in may serve others.
             if isinstance(provider, Mapping):
@@ -180,7 +180,7 @@ class AsyncSandbox:
         await self.stop()
 
 
-async def _result(value: Any) -> Any:
+async def _await_if_needed(value: Any) -> Any:
     """Return what a provider gave, awaited if it is to be awaited: providers elsewhere do it either way."""
     return await value if inspect.isawaitable(value) else value
 

@@ -18,7 +18,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxUnsupportedError,
     SupportsSandboxPty,
     SupportsSandboxPtyAttach,
-    timeout_result,
+    make_timeout_result,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Capture
 
@@ -66,8 +66,8 @@ class SandboxPty:
                     shown.add(data)
                 code = KILLED_RETURN_CODE if flooded.is_set() else await session.wait()
         except TimeoutError:
-            return timeout_result(shown.content())
+            return make_timeout_result(shown.get_content())
         finally:
             await session.close()
         cause = "output_limit" if flooded.is_set() else None
-        return SandboxExecResult(shown.content().decode("utf-8", errors="replace"), "", code, cause)
+        return SandboxExecResult(shown.get_content().decode("utf-8", errors="replace"), "", code, cause)

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from nemo_gym import code_execution
+from nemo_gym._execution import sandbox_workers
 from nemo_gym._execution.inside import watching
 from nemo_gym._execution.inside.zygote import Zygote
 from nemo_gym._execution.sandbox_workers import SandboxWorker
@@ -72,7 +72,7 @@ async def test_modules_below_a_closed_folder_can_be_imported(isolation, tmp_path
     outcome="No program runs; `SandboxUnavailable` says which module is missing and what to do.",
 )
 async def test_a_sandbox_that_cannot_import_is_refused_at_its_start(monkeypatch):
-    monkeypatch.setattr(code_execution, "_FIRST_PROGRAM", "import no_such_module; print('works')")
+    monkeypatch.setattr(sandbox_workers, "FIRST_PROGRAM", "import no_such_module; print('works')")
     async with CodePool(workers=1) as pool:
         with pytest.raises(SandboxUnavailable, match=r"No module named 'no_such_module'\nhint: install"):
             await pool.run("print(1)")

@@ -85,7 +85,7 @@ async def test_a_hostile_program_among_others_harms_none_of_them():
 
 @needs_bubblewrap
 async def test_the_log_says_which_isolation_there_is(caplog):
-    caplog.set_level(logging.INFO, "nemo_gym.code_execution")
+    caplog.set_level(logging.INFO, "nemo_gym._execution")
     for isolation, words in (("bubblewrap", "under bubblewrap"), ("rlimits", "resource limits only")):
         async with CodePool(workers=1, isolation=isolation) as pool:
             await pool.run("")

@@ -5,6 +5,7 @@ import asyncio
 
 import pytest
 
+from nemo_gym._execution import workers
 from nemo_gym._execution.workers import PoolClosed, PoolFull, Slots
 
 
@@ -157,3 +158,15 @@ async def test_workers_that_are_started_early_are_no_more_than_there_may_be():
 async def test_a_pool_without_workers_makes_no_sense(size, max_queue):
     with pytest.raises(ValueError, match="test pool"):
         slots(Factory(), size, max_queue)
+
+
+async def test_a_worker_that_nobody_needs_for_a_while_is_ended(monkeypatch):
+    monkeypatch.setattr(workers, "MAX_IDLE_S", 0.01)
+    pool = slots(Factory(), size=2)
+    async with pool.lend() as busy:
+        async with pool.lend() as idle:
+            pass
+        async with asyncio.timeout(30):
+            while not idle.has_ended:  # noqa: ASYNC110  there is no event to wait for
+                await asyncio.sleep(0.01)
+        assert not busy.has_ended

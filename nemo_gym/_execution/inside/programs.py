@@ -145,7 +145,7 @@ def _execute_to_its_end(source: str, names: dict[str, Any]) -> None:
 
 
 def _call(names: dict[str, Any], function: str, arguments: list[Any]) -> Any:
-    """The result of a function of the code; where the code has a class `Solution`, of a method of that."""
+    """Call a function of the code; where the code has a class `Solution`, a method of that."""
     owner = names.get("Solution")
     found = getattr(owner(), function, None) if isinstance(owner, type) else None
     found = found if found is not None else names.get(function)

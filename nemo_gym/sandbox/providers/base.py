@@ -276,7 +276,7 @@ class SandboxProvider(Protocol):
         ...
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Where the sandbox is in its life."""
+        """Return where the sandbox is in its life."""
         ...
 
     async def close(self, handle: SandboxHandle) -> None:
@@ -296,7 +296,7 @@ class SupportsSandboxEndpoint(Protocol):
     """A provider whose sandboxes can be reached over the network."""
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Where `port` of the sandbox can be reached from here."""
+        """Return where `port` of the sandbox can be reached from here."""
         ...
 
 
@@ -334,7 +334,7 @@ class ConnectableProvider(Protocol):
         ...
 
 
-def env_as_text(env: Mapping[str, Any] | None) -> dict[str, str]:
+def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
     """Return `env` with its values as text, or refuse what no process environment can hold."""
     given = dict(env or {})
     bad = [name for name in given if not isinstance(name, str) or not name or "=" in name or "\0" in name]
@@ -349,7 +349,7 @@ def env_as_text(env: Mapping[str, Any] | None) -> dict[str, str]:
     return {name: str(value) for name, value in given.items()}
 
 
-def timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
+def make_timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
     """Return the result of a command that was killed at its deadline; what it had written stands in `stderr`."""
     written = (output.decode("utf-8", errors="replace") for output in (stderr, stdout))
     before, until_then = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)

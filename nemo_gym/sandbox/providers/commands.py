@@ -30,8 +30,8 @@ from nemo_gym.sandbox.providers.base import (
     SandboxPtySpec,
     SandboxTransferError,
     SandboxUnsupportedError,
-    env_as_text,
-    timeout_result,
+    make_timeout_result,
+    stringify_env,
 )
 from nemo_gym.sandbox.providers.processes import Completed
 from nemo_gym.sandbox.providers.terminals import TerminalSession
@@ -89,11 +89,11 @@ class CommandProvider(ABC):
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of a running sandbox that `_dump` described."""
 
-    def _path(self, handle: SandboxHandle, path: str) -> str:
+    def _translate_path(self, handle: SandboxHandle, path: str) -> str:
         """Return `path` as programs in the sandbox see it."""
         return path
 
-    def _shell(self, handle: SandboxHandle) -> Sequence[str]:
+    def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
         """Return the words that go before a command."""
         return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
@@ -108,8 +108,8 @@ class CommandProvider(ABC):
         user: str | int | None = None,
     ) -> SandboxExecResult:
         """Run a command; see `SandboxProvider.exec`."""
-        variables = env_as_text(env)
-        argv = [*self._shell(handle), command if isinstance(command, str) else shlex.join(command)]
+        variables = stringify_env(env)
+        argv = [*self._get_shell(handle), command if isinstance(command, str) else shlex.join(command)]
         limit_s = timeout_s if timeout_s is not None else self._default_timeout_s
         try:
             completed, cause = await self._run(handle, argv, cwd=cwd, env=variables, timeout_s=limit_s, user=user)
@@ -118,7 +118,7 @@ class CommandProvider(ABC):
         except (SandboxError, OSError) as error:
             return SandboxExecResult(None, str(error), FAILED_RETURN_CODE, "sandbox")
         if cause == "timeout":
-            return timeout_result(completed.stdout, completed.stderr)
+            return make_timeout_result(completed.stdout, completed.stderr)
         return SandboxExecResult(
             stdout=completed.stdout.decode("utf-8", errors="replace"),
             stderr=completed.stderr.decode("utf-8", errors="replace"),
@@ -128,7 +128,7 @@ class CommandProvider(ABC):
 
     async def upload_file(self, handle: SandboxHandle, source_path: str | Path, target_path: str) -> None:
         """Copy a local file or folder into the sandbox; see `SandboxProvider.upload_file`."""
-        source, target = Path(source_path), self._path(handle, target_path)
+        source, target = Path(source_path), self._translate_path(handle, target_path)
         what = f"upload {str(source)!r} to {target_path!r}"
         try:
             content, script, mode = await asyncio.to_thread(_open_source, source)
@@ -139,7 +139,7 @@ class CommandProvider(ABC):
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: str | Path) -> None:
         """Copy a file or folder out of the sandbox; see `SandboxProvider.download_file`."""
-        source, target = self._path(handle, source_path), Path(target_path)
+        source, target = self._translate_path(handle, source_path), Path(target_path)
         what = f"download {source_path!r} to {str(target)!r}"
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -162,8 +162,8 @@ class CommandProvider(ABC):
     async def create_pty(self, handle: SandboxHandle, spec: SandboxPtySpec) -> TerminalSession:
         """Start a program in a terminal; see `SupportsSandboxPty.create_pty`."""
         command = spec.command if spec.command is not None else INTERACTIVE_SHELL
-        argv = [*self._shell(handle), command if isinstance(command, str) else shlex.join(command)]
-        env = {**({"TERM": "xterm"} if spec.pty else {}), **env_as_text(spec.env)}
+        argv = [*self._get_shell(handle), command if isinstance(command, str) else shlex.join(command)]
+        env = {**({"TERM": "xterm"} if spec.pty else {}), **stringify_env(spec.env)}
         session = await self._open_terminal(handle, argv, spec, env)
         ended = [key for key, known in self._terminals.items() if known.has_ended]
         for key in ended:

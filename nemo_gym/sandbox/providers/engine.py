@@ -25,7 +25,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxPtySpec,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
-from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run
+from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run_program
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ class EngineProvider(CommandProvider):
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     @abstractmethod
-    def _enter(
+    def _build_entry(
         self,
         handle: SandboxHandle,
         argv: Sequence[str],
@@ -109,11 +109,11 @@ class EngineProvider(CommandProvider):
         interactive: bool,
         terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
-        """Arguments of the client that run `argv` inside, and what to add to the client's own environment."""
+        """Return arguments of the client that run `argv` inside, and what to add to the client's own environment."""
 
     @abstractmethod
-    async def _cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
-        """Why a command ended that nobody here ended; raises if the container is not there to ask."""
+    async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
+        """Return why a command ended that nobody here ended; raise if the container is not there to ask."""
 
     async def _run(
         self,
@@ -130,10 +130,10 @@ class EngineProvider(CommandProvider):
         mark = uuid4().hex
         marked = {**(env or {}), EXEC_MARK: mark}
         interactive = stdin is not None
-        arguments, client_env = self._enter(handle, argv, cwd=cwd, env=marked, user=user, interactive=interactive)
+        arguments, client_env = self._build_entry(handle, argv, cwd=cwd, env=marked, user=user, interactive=interactive)
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
         async with slots:
-            completed = await run(
+            completed = await run_program(
                 [self._executable, *arguments],
                 env={**os.environ, **client_env},
                 timeout_s=timeout_s,
@@ -142,13 +142,13 @@ class EngineProvider(CommandProvider):
                 max_output_bytes=self._max_output_bytes,
                 interrupt=lambda: self._kill_marked(handle, mark, user),
             )
-        return completed, completed.ended_by or await self._cause(handle, completed)
+        return completed, completed.ended_by or await self._find_cause(handle, completed)
 
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
         mark = uuid4().hex
-        arguments, client_env = self._enter(
+        arguments, client_env = self._build_entry(
             handle,
             argv,
             cwd=spec.cwd,
@@ -168,34 +168,34 @@ class EngineProvider(CommandProvider):
     async def _kill_marked(self, handle: SandboxHandle, mark: str, user: str | int | None) -> None:
         # As the same user: without the ptrace capability not even root may read the environment of somebody else.
         argv = [SHELL, "-c", KILL_MARKED, "sandbox", mark]
-        arguments, client_env = self._enter(handle, argv, cwd="/", env={}, user=user, interactive=False)
-        killed = await self._client(arguments, client_env)
+        arguments, client_env = self._build_entry(handle, argv, cwd="/", env={}, user=user, interactive=False)
+        killed = await self._run_client(arguments, client_env)
         if killed.return_code != 0:
             LOG.warning(
                 "processes of a command may still run in sandbox %r: killing them gave exit code %s %s",
                 handle.sandbox_id,
                 killed.return_code,
-                tail(killed.stderr),
+                quote_end(killed.stderr),
             )
 
-    async def _client(
+    async def _run_client(
         self, arguments: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = CONTROL_TIMEOUT_S
     ) -> Completed:
         """Run the client program for a purpose of our own."""
-        return await run([self._executable, *arguments], env={**os.environ, **(env or {})}, timeout_s=timeout_s)
+        return await run_program([self._executable, *arguments], env={**os.environ, **(env or {})}, timeout_s=timeout_s)
 
     async def _start(self, arguments: Sequence[str], env: Mapping[str, str], what: str, timeout_s: float) -> None:
         """Run the client to make something; the error says what to do if it cannot."""
-        completed = await self._client(arguments, env, timeout_s)
+        completed = await self._run_client(arguments, env, timeout_s)
         if completed.ended_by == "timeout":
             raise SandboxCreateError(
-                f"cannot make {what}: not ready after {timeout_s:g} s\n{tail(completed.stderr)}\n"
+                f"cannot make {what}: not ready after {timeout_s:g} s\n{quote_end(completed.stderr)}\n"
                 "hint: raise `ready_timeout_s` of the sandbox spec if the image is large, or pull it beforehand"
             )
         if completed.return_code != 0:
             failed = f"{self._executable} gave exit code {completed.return_code}"
             raise SandboxCreateError(
-                f"cannot make {what}: {failed}\n{tail(completed.stderr)}\n"
+                f"cannot make {what}: {failed}\n{quote_end(completed.stderr)}\n"
                 "hint: does the engine work here, and is the name of the image right?"
             )
 
@@ -253,6 +253,6 @@ def override(settings: Settings, options: Mapping[str, Any], provider: str) -> S
     return type(settings)(**{name: options.get(name, getattr(settings, name)) for name in names})
 
 
-def tail(output: bytes, last_bytes: int = 2000) -> str:
-    """The end of what a program wrote, for a message."""
+def quote_end(output: bytes, last_bytes: int = 2000) -> str:
+    """Return the end of what a program wrote, for a message."""
     return output[-last_bytes:].decode("utf-8", errors="replace").strip()

@@ -70,15 +70,15 @@ class Capture:
         if self._total > self._flood_bytes:
             self._flooded.set()
 
-    def content(self) -> bytes:
-        """What was kept, with a line in the middle that says how much was left out."""
+    def get_content(self) -> bytes:
+        """Return what was kept, with a line in the middle that says how much was left out."""
         tail = bytes(self._tail[-self._half :])
         left_out = self._total - len(self._head) - len(tail)
         gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
         return bytes(self._head) + gap + tail
 
 
-async def run(
+async def run_program(
     argv: Sequence[str],
     *,
     env: Mapping[str, str] | None = None,
@@ -102,13 +102,13 @@ async def run(
             process = await spawn(argv, env, streams, pass_fds, interrupt)
         ended_by: EndedBy | None = None
         try:
-            ended_by = await _first(process, flooded, timeout_s)
+            ended_by = await _wait_for_first(process, flooded, timeout_s)
         finally:
             if process.returncode is None:
-                await end(process, interrupt)
+                await end_process(process, interrupt)
         await _drain(out, err)
     code = process.returncode if process.returncode is not None else -signal.SIGKILL
-    return Completed(128 - code if code < 0 else code, out.content(), err.content(), ended_by)
+    return Completed(128 - code if code < 0 else code, out.get_content(), err.get_content(), ended_by)
 
 
 def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> int:
@@ -152,7 +152,7 @@ async def spawn(
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await end(await starting, interrupt)
+        await end_process(await starting, interrupt)
         raise
     except OSError as error:
         if error.errno != errno.E2BIG:
@@ -164,7 +164,7 @@ async def spawn(
         ) from error
 
 
-async def _first(process: Process, flooded: asyncio.Event, timeout_s: float | None) -> EndedBy | None:
+async def _wait_for_first(process: Process, flooded: asyncio.Event, timeout_s: float | None) -> EndedBy | None:
     """Wait for whichever comes first; None if the process ended by itself."""
     waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(flooded.wait())]
     try:
@@ -178,7 +178,7 @@ async def _first(process: Process, flooded: asyncio.Event, timeout_s: float | No
         await asyncio.gather(*waits, return_exceptions=True)
 
 
-async def end(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
+async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
     """End the process and its group: the gentle way first, then for good."""
     try:
         if interrupt is None:

@@ -14,7 +14,7 @@ from typing import IO, Literal
 from uuid import uuid4
 
 from nemo_gym.sandbox.providers.base import SandboxPtyError, SandboxPtySpec
-from nemo_gym.sandbox.providers.processes import READ_BYTES, end, spawn
+from nemo_gym.sandbox.providers.processes import READ_BYTES, end_process, spawn
 
 
 class TerminalSession:
@@ -92,7 +92,7 @@ class TerminalSession:
         self._closed = True
         try:
             if not self._exited.done():
-                await end(self._process, self._interrupt)
+                await end_process(self._process, self._interrupt)
             await self.wait()
         finally:
             for fd in {self._output_fd, self._input_fd}:

@@ -34,7 +34,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxNotRunningError,
     SandboxSpec,
     SandboxStatus,
-    env_as_text,
+    stringify_env,
 )
 from nemo_gym.sandbox.providers.commands import SHELL
 from nemo_gym.sandbox.providers.engine import (
@@ -43,8 +43,8 @@ from nemo_gym.sandbox.providers.engine import (
     ProbeConfig,
     find_program,
     override,
+    quote_end,
     read_settings,
-    tail,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Completed
 
@@ -156,17 +156,17 @@ class ApptainerProvider(EngineProvider):
         if not spec.image:
             raise SandboxCreateError("an apptainer sandbox needs an image\nhint: set `image` of the sandbox spec")
         options = override(ApptainerOptions(**vars(self._create_config)), spec.provider_options, self.name)
-        env = env_as_text(spec.env)
+        env = stringify_env(spec.env)
         expires_at = int(time.time() + spec.ttl_s) + 1 if spec.ttl_s else NEVER
         instance = f"{NAME_PREFIX}-{expires_at}-{uuid4().hex}"
         raw = ApptainerSandbox(spec.workdir, env, "--net" not in options.extra_start_args)
         handle = SandboxHandle(instance, self.name, raw)
         what = f"an apptainer sandbox from image {spec.image!r}"
         try:
-            os.mkdir(_staging(instance), mode=0o700)
+            os.mkdir(_locate_staging(instance), mode=0o700)
             with _env_file(env) as env_arguments:
-                arguments = [*self._start_arguments(instance, spec, options), *env_arguments]
-                arguments += [_image_reference(spec.image), instance]
+                arguments = [*self._build_start_arguments(instance, spec, options), *env_arguments]
+                arguments += [_build_image_reference(spec.image), instance]
                 await self._start(arguments, {}, what, spec.ready_timeout_s or options.start_timeout_s)
             await self._prepare(handle, spec, what)
             await self._verify(handle, what)
@@ -180,12 +180,12 @@ class ApptainerProvider(EngineProvider):
         return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Running if the engine lists the instance."""
-        return SandboxStatus.RUNNING if handle.sandbox_id in await self._instances() else SandboxStatus.STOPPED
+        """Return `RUNNING` if the engine lists the instance."""
+        return SandboxStatus.RUNNING if handle.sandbox_id in await self._list_instances() else SandboxStatus.STOPPED
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """The machine's own port, which the instance shares."""
-        if not _raw(handle).shares_network:
+        """Return the machine's own port, which the instance shares."""
+        if not _get_sandbox(handle).shares_network:
             raise SandboxError(
                 f"sandbox {handle.sandbox_id!r} has a network of its own, so port {port} cannot be reached from here\n"
                 "hint: leave `--net` out of `extra_start_args`"
@@ -199,10 +199,10 @@ class ApptainerProvider(EngineProvider):
         if timer is not None:
             timer.cancel()
         # Killed at once: what runs inside has nothing to say in how long this takes.
-        stopped = await self._client(["instance", "stop", "--signal", "SIGKILL", handle.sandbox_id])
-        if stopped.return_code != 0 and not any(phrase in tail(stopped.stderr).lower() for phrase in GONE):
-            raise SandboxError(f"cannot stop sandbox {handle.sandbox_id!r}: {tail(stopped.stderr)}")
-        staging = _staging(handle.sandbox_id)
+        stopped = await self._run_client(["instance", "stop", "--signal", "SIGKILL", handle.sandbox_id])
+        if stopped.return_code != 0 and not any(phrase in quote_end(stopped.stderr).lower() for phrase in GONE):
+            raise SandboxError(f"cannot stop sandbox {handle.sandbox_id!r}: {quote_end(stopped.stderr)}")
+        staging = _locate_staging(handle.sandbox_id)
         try:
             await asyncio.to_thread(remove_folder, str(staging))
         except OSError as error:  # files of another user of the mapping
@@ -214,7 +214,7 @@ class ApptainerProvider(EngineProvider):
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # All but the environment, which may hold secrets.
-        raw = _raw(handle)
+        raw = _get_sandbox(handle)
         return {"workdir": raw.workdir, "shares_network": raw.shares_network}
 
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
@@ -225,14 +225,14 @@ class ApptainerProvider(EngineProvider):
             raise SandboxNotRunningError(f"apptainer sandbox {sandbox_id!r} is not running")
         return handle
 
-    def _shell(self, handle: SandboxHandle) -> Sequence[str]:
+    def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
         return ("sh", "-c")
 
-    def _start_arguments(self, instance: str, spec: SandboxSpec, options: ApptainerOptions) -> list[str]:
+    def _build_start_arguments(self, instance: str, spec: SandboxSpec, options: ApptainerOptions) -> list[str]:
         arguments = ["instance", "start", "--containall"]
         if not set(WRITABLE) & {argument.partition("=")[0] for argument in options.extra_start_args}:
             arguments += ["--writable-tmpfs"]
-        own = f"{_staging(instance)}:{options.mount_point}"
+        own = f"{_locate_staging(instance)}:{options.mount_point}"
         for bind in (own, *self._exec_config.default_binds, *options.binds):
             arguments += ["--bind", bind]
         if options.apply_resource_limits:
@@ -241,7 +241,7 @@ class ApptainerProvider(EngineProvider):
         arguments += ["--nv"] if spec.resources.gpu else []
         return [*arguments, *options.extra_start_args]
 
-    def _enter(
+    def _build_entry(
         self,
         handle: SandboxHandle,
         argv: Sequence[str],
@@ -252,7 +252,7 @@ class ApptainerProvider(EngineProvider):
         interactive: bool,
         terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
-        raw = _raw(handle)
+        raw = _get_sandbox(handle)
         folder = cwd or raw.workdir
         arguments = ["exec", "--cleanenv", *(["--pwd", folder] if folder else [])]
         arguments += ["--fakeroot"] if self._needs_fakeroot(user) else []
@@ -287,10 +287,10 @@ class ApptainerProvider(EngineProvider):
             cwd = "/" if argv is steps[0] and spec.workdir else None
             completed, cause = await self._run(handle, argv, cwd=cwd, timeout_s=CONTROL_TIMEOUT_S)
             if cause is not None or completed.return_code != 0:
-                raise SandboxCreateError(f"cannot make {what}: it runs no commands\n{tail(completed.stderr)}")
+                raise SandboxCreateError(f"cannot make {what}: it runs no commands\n{quote_end(completed.stderr)}")
 
-    async def _cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
-        reason = tail(completed.stderr)
+    async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
+        reason = quote_end(completed.stderr)
         suspect = completed.return_code != 0 and any(phrase in reason.lower() for phrase in GONE)
         if suspect and await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(
@@ -298,17 +298,17 @@ class ApptainerProvider(EngineProvider):
             )
         return None
 
-    async def _instances(self) -> set[str]:
-        listed = await self._client(["instance", "list", "--json"])
+    async def _list_instances(self) -> set[str]:
+        listed = await self._run_client(["instance", "list", "--json"])
         if listed.return_code != 0:
-            raise SandboxError(f"cannot list apptainer instances: {tail(listed.stderr)}")
+            raise SandboxError(f"cannot list apptainer instances: {quote_end(listed.stderr)}")
         return {entry["instance"] for entry in json.loads(listed.stdout or b"{}").get("instances") or ()}
 
     async def _stop_expired(self) -> None:
         """Stop instances whose owner did not live to do it."""
         with contextlib.suppress(SandboxError):
-            for name in await self._instances():
-                if _expiry(name) != NEVER and _expiry(name) < time.time():
+            for name in await self._list_instances():
+                if _read_expiry(name) != NEVER and _read_expiry(name) < time.time():
                     LOG.warning("stopping apptainer sandbox %r: its time to live is over", name)
                     await self.close(SandboxHandle(name, self.name))
 
@@ -339,26 +339,26 @@ def _env_file(env: Mapping[str, str]) -> Iterator[list[str]]:
         yield ["--no-eval", "--env-file", file.name]
 
 
-def _staging(instance: str) -> Path:
-    """The folder on this machine that the commands of an instance find at the mount point."""
+def _locate_staging(instance: str) -> Path:
+    """Return the folder on this machine that the commands of an instance find at the mount point."""
     return Path(tempfile.gettempdir(), instance)
 
 
-def _image_reference(image: str) -> str:
-    """A file or a reference with a scheme as it is; a bare image name is one of a container registry."""
+def _build_image_reference(image: str) -> str:
+    """Return a file or a reference with a scheme as it is; a bare image name is one of a container registry."""
     if "://" in image or image.endswith(".sif") or image.startswith(("/", ".")):
         return image
     return f"docker://{image}"
 
 
-def _expiry(instance: str) -> int:
-    """Unix time at which an instance of ours is to end; NEVER for those of others."""
+def _read_expiry(instance: str) -> int:
+    """Return the Unix time at which an instance of ours is to end; NEVER for those of others."""
     prefix, _, rest = instance.partition(f"{NAME_PREFIX}-")
     number = rest.partition("-")[0]
     return int(number) if not prefix and number.isdigit() else NEVER
 
 
-def _raw(handle: SandboxHandle) -> ApptainerSandbox:
+def _get_sandbox(handle: SandboxHandle) -> ApptainerSandbox:
     if not isinstance(handle.raw, ApptainerSandbox):
         raise SandboxConfigError(f"{handle.sandbox_id!r} is not a sandbox of the apptainer provider")
     return handle.raw

@@ -22,7 +22,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxNotRunningError,
     SandboxSpec,
     SandboxStatus,
-    env_as_text,
+    stringify_env,
 )
 from nemo_gym.sandbox.providers.commands import SHELL
 from nemo_gym.sandbox.providers.engine import (
@@ -32,8 +32,8 @@ from nemo_gym.sandbox.providers.engine import (
     ProbeConfig,
     find_program,
     override,
+    quote_end,
     read_settings,
-    tail,
 )
 from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Completed
 
@@ -155,7 +155,7 @@ class DockerProvider(EngineProvider):
             raise SandboxCreateError("a docker sandbox needs an image\nhint: set `image` of the sandbox spec")
         options = override(DockerOptions(**vars(self._create_config)), spec.provider_options, self.name)
         handle = SandboxHandle(f"nemo-gym-{uuid4().hex}", self.name, self._exec_config.exec_shell or "sh")
-        arguments, client_env = _run_arguments(handle.sandbox_id, spec, options)
+        arguments, client_env = _build_run_arguments(handle.sandbox_id, spec, options)
         what = f"a docker sandbox from image {spec.image!r}"
         try:
             await self._start(arguments, client_env, what, spec.ready_timeout_s or options.start_timeout_s)
@@ -170,17 +170,17 @@ class DockerProvider(EngineProvider):
         return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """What the engine says about the container; one that is gone has stopped."""
+        """Return what the engine says about the container; one that is gone has stopped."""
         state = await self._inspect(handle, "{{.State.Status}}")
         return SandboxStatus.STOPPED if state is None else STATUSES.get(state, SandboxStatus.UNKNOWN)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """The loopback address to which `port` is published."""
-        shown = await self._client(["port", handle.sandbox_id, f"{port}/tcp"])
+        """Return the loopback address to which `port` is published."""
+        shown = await self._run_client(["port", handle.sandbox_id, f"{port}/tcp"])
         address = shown.stdout.decode(errors="replace").strip().partition("\n")[0]
         if shown.return_code != 0 or not address:
             raise SandboxError(
-                f"port {port} of sandbox {handle.sandbox_id!r} is not published: {tail(shown.stderr)}\n"
+                f"port {port} of sandbox {handle.sandbox_id!r} is not published: {quote_end(shown.stderr)}\n"
                 f"hint: name it when the sandbox is made, `ports: [{port}]` of the sandbox spec"
             )
         host, _, published = address.rpartition(":")
@@ -189,16 +189,16 @@ class DockerProvider(EngineProvider):
     async def close(self, handle: SandboxHandle) -> None:
         """Kill and remove the container."""
         await self._close_terminals(handle)
-        removed = await self._client(["rm", "--force", "--volumes", handle.sandbox_id])
+        removed = await self._run_client(["rm", "--force", "--volumes", handle.sandbox_id])
         if (
             removed.return_code != 0
             and not _mentions(removed, GONE)
-            and "already in progress" not in tail(removed.stderr)
+            and "already in progress" not in quote_end(removed.stderr)
         ):
-            raise SandboxError(f"cannot remove sandbox {handle.sandbox_id!r}: {tail(removed.stderr)}")
+            raise SandboxError(f"cannot remove sandbox {handle.sandbox_id!r}: {quote_end(removed.stderr)}")
 
     async def aclose(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is held between calls."""
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # The engine knows all else under the container's name.
@@ -210,7 +210,7 @@ class DockerProvider(EngineProvider):
             raise SandboxNotRunningError(f"docker sandbox {sandbox_id!r} is not running")
         return handle
 
-    def _shell(self, handle: SandboxHandle) -> Sequence[str]:
+    def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
         return (handle.raw or "sh", "-c")
 
     async def _find_shell(self, handle: SandboxHandle, shell: str, what: str) -> str:
@@ -218,12 +218,12 @@ class DockerProvider(EngineProvider):
         found = completed.stdout.decode(errors="replace").strip()
         if cause is not None or completed.return_code != 0 or found not in {"bash", "sh"}:
             raise SandboxCreateError(
-                f"cannot make {what}: it runs no commands\n{tail(completed.stderr)}\n"
+                f"cannot make {what}: it runs no commands\n{quote_end(completed.stderr)}\n"
                 "hint: does the image hold a shell? `create: {keepalive_shell: ...}` names another than /bin/sh"
             )
         return found
 
-    def _enter(
+    def _build_entry(
         self,
         handle: SandboxHandle,
         argv: Sequence[str],
@@ -234,7 +234,7 @@ class DockerProvider(EngineProvider):
         interactive: bool,
         terminal: bool = False,
     ) -> tuple[list[str], dict[str, str]]:
-        env_arguments, client_env = _env_arguments(env)
+        env_arguments, client_env = _build_env_arguments(env)
         arguments = [
             "exec",
             *(["-i"] if interactive else []),
@@ -245,7 +245,7 @@ class DockerProvider(EngineProvider):
         arguments += ["--user", str(user)] if user is not None else []
         return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *argv], client_env
 
-    async def _cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
+    async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         if completed.return_code == KILLED_RETURN_CODE:
             out_of_memory = await self._inspect(handle, "{{.State.OOMKilled}}")
             gone = out_of_memory is None
@@ -255,26 +255,26 @@ class DockerProvider(EngineProvider):
             gone = broken and await self.status(handle) is not SandboxStatus.RUNNING
         if gone:
             raise SandboxNotRunningError(
-                f"docker sandbox {handle.sandbox_id!r} is not running: {tail(completed.stderr)}\n"
+                f"docker sandbox {handle.sandbox_id!r} is not running: {quote_end(completed.stderr)}\n"
                 "hint: its time to live may be over, or its main process ended"
             )
         return "oom" if out_of_memory == "true" else None
 
     async def _inspect(self, handle: SandboxHandle, template: str) -> str | None:
-        """A property of the container; None if there is no such container."""
-        shown = await self._client(["inspect", "--type", "container", "--format", template, handle.sandbox_id])
+        """Return a property of the container; None if there is no such container."""
+        shown = await self._run_client(["inspect", "--type", "container", "--format", template, handle.sandbox_id])
         if shown.return_code == 0:
             return shown.stdout.decode(errors="replace").strip()
         if _mentions(shown, GONE):
             return None
         raise SandboxNotRunningError(
-            f"cannot ask about docker sandbox {handle.sandbox_id!r}: {tail(shown.stderr)}\n"
+            f"cannot ask about docker sandbox {handle.sandbox_id!r}: {quote_end(shown.stderr)}\n"
             "hint: is the engine running? `docker info` tells"
         )
 
 
-def _env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Arguments that name the variables, and the client's environment that holds their values.
+def _build_env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """Return arguments that name the variables, and the client's environment that holds their values.
 
     The client passes on what is only named, so that no value shows in the list of processes.
     """
@@ -289,9 +289,9 @@ def _env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
     return arguments, by_name
 
 
-def _run_arguments(container: str, spec: SandboxSpec, options: DockerOptions) -> tuple[list[str], dict[str, str]]:
-    """Arguments of the client that start a container, and what to add to the client's own environment."""
-    env_arguments, client_env = _env_arguments(env_as_text(spec.env))
+def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptions) -> tuple[list[str], dict[str, str]]:
+    """Return arguments of the client that start a container, and what to add to the client's own environment."""
+    env_arguments, client_env = _build_env_arguments(stringify_env(spec.env))
     arguments = ["run", "-d", "--name", container, "--label", f"{LABEL}=1"]
     for key, value in spec.metadata.items():
         arguments += ["--label", f"{LABEL}.{key}={value}"]
@@ -322,11 +322,11 @@ def _run_arguments(container: str, spec: SandboxSpec, options: DockerOptions) ->
         for value in values:
             arguments += [flag, value]
     arguments += [*options.extra_run_args, *options.run_args, "--rm"]
-    program, *rest = _main_process(spec, options)
+    program, *rest = _build_main_process(spec, options)
     return [*arguments, "--entrypoint", program, spec.image or "", *rest], client_env
 
 
-def _main_process(spec: SandboxSpec, options: DockerOptions) -> list[str]:
+def _build_main_process(spec: SandboxSpec, options: DockerOptions) -> list[str]:
     shell = options.keepalive_shell
     if spec.entrypoint is None or isinstance(spec.entrypoint, str):
         main = [shell, "-c", spec.entrypoint or options.keepalive_cmd]
@@ -338,4 +338,4 @@ def _main_process(spec: SandboxSpec, options: DockerOptions) -> list[str]:
 
 
 def _mentions(completed: Completed, phrases: Sequence[str]) -> bool:
-    return any(phrase in tail(completed.stderr) for phrase in phrases)
+    return any(phrase in quote_end(completed.stderr) for phrase in phrases)

@@ -32,7 +32,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxPtySpec,
     SandboxSpec,
     SandboxStatus,
-    env_as_text,
+    stringify_env,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
 from nemo_gym.sandbox.providers.local.sandbox import (
@@ -45,7 +45,7 @@ from nemo_gym.sandbox.providers.local.sandbox import (
     kill_marked,
     remove_expired,
 )
-from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run
+from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, DEVNULL, GRACE_S, Completed, run_program
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
 LOG = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class LocalProvider(CommandProvider):
                     f"cannot make a local sandbox in {sandbox.root!r}: it runs no commands: {problem}\n"
                     f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
                 )
-            _raw(handle).save()
+            _get_sandbox(handle).save()
         except BaseException:
             # Whatever stopped us, cancellation included: nobody will own this folder.
             await self.close(handle)
@@ -117,8 +117,8 @@ class LocalProvider(CommandProvider):
         return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Running while its folder is there and its time is not over."""
-        sandbox = _raw(handle)
+        """Return `RUNNING` while its folder is there and its time is not over."""
+        sandbox = _get_sandbox(handle)
         alive = sandbox.work.is_dir() and time.time() < sandbox.expires_at
         return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
 
@@ -129,16 +129,16 @@ class LocalProvider(CommandProvider):
         def end() -> None:
             while kill_marked(handle.sandbox_id):
                 time.sleep(0.005)
-            remove_folder(_raw(handle).root)
+            remove_folder(_get_sandbox(handle).root)
 
         await asyncio.to_thread(end)
 
     async def aclose(self) -> None:
-        """Nothing is held between calls."""
+        """Do nothing: nothing is held between calls."""
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
         # All else is written down in the folder, where only its owner can read.
-        return {"root": _raw(handle).root}
+        return {"root": _get_sandbox(handle).root}
 
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of a sandbox that another process on this machine made."""
@@ -149,8 +149,8 @@ class LocalProvider(CommandProvider):
             )
         return SandboxHandle(sandbox_id, self.name, LocalSandbox.load(root))
 
-    def _path(self, handle: SandboxHandle, path: str) -> str:
-        return _raw(handle).translate_path(path)
+    def _translate_path(self, handle: SandboxHandle, path: str) -> str:
+        return _get_sandbox(handle).translate_path(path)
 
     async def _run(
         self,
@@ -164,22 +164,24 @@ class LocalProvider(CommandProvider):
         stdin: IO[bytes] | None = None,
         stdout: IO[bytes] | None = None,
     ) -> tuple[Completed, str | None]:
-        left_s = await self._seconds_left(handle, user)
-        settings = self._settings(handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s))
+        left_s = await self._check_time_left(handle, user)
+        settings = self._build_settings(
+            handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s)
+        )
         return await self._supervise(handle, settings, stdin, stdout)
 
-    async def _seconds_left(self, handle: SandboxHandle, user: str | int | None) -> float:
+    async def _check_time_left(self, handle: SandboxHandle, user: str | int | None) -> float:
         """Return how long the sandbox lives, if it can run something for `user` at all."""
         _check_user(user)
         if await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
-        return _raw(handle).expires_at - time.time()
+        return _get_sandbox(handle).expires_at - time.time()
 
-    def _settings(
+    def _build_settings(
         self, handle: SandboxHandle, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float
     ) -> dict[str, Any]:
         """Return what the supervisor is told about one command."""
-        sandbox = _raw(handle)
+        sandbox = _get_sandbox(handle)
         folder = sandbox.translate_path(cwd or "")
         prefix: list[str] = []
         if sandbox.isolation == "bubblewrap":
@@ -203,10 +205,10 @@ class LocalProvider(CommandProvider):
         self, handle: SandboxHandle, settings: Mapping[str, Any], stdin: IO[bytes] | None, stdout: IO[bytes] | None
     ) -> tuple[Completed, str | None]:
         """Run the supervisor; return what the command wrote, and what cut it short, if something did."""
-        with _memory_file(json.dumps(settings).encode()) as settings_file, _memory_file() as report:
+        with _make_memory_file(json.dumps(settings).encode()) as settings_file, _make_memory_file() as report:
             fds = (settings_file.fileno(), report.fileno())
-            completed = await run(
-                _supervisor_argv(fds),
+            completed = await run_program(
+                _build_supervisor_argv(fds),
                 env={},
                 # The supervisor keeps the deadline; this one is for a supervisor that does not.
                 timeout_s=settings["timeout_s"] + supervisor.KILL_PATIENCE_S + GRACE_S,
@@ -221,14 +223,14 @@ class LocalProvider(CommandProvider):
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
-        left_s = await self._seconds_left(handle, spec.user)
-        settings = self._settings(handle, [SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], spec.cwd, env, left_s)
-        report = _memory_file()
-        with contextlib.ExitStack() as on_failure, _memory_file(json.dumps(settings).encode()) as settings_file:
+        left_s = await self._check_time_left(handle, spec.user)
+        settings = self._build_settings(handle, [SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], spec.cwd, env, left_s)
+        report = _make_memory_file()
+        with contextlib.ExitStack() as on_failure, _make_memory_file(json.dumps(settings).encode()) as settings_file:
             on_failure.enter_context(report)
             fds = (settings_file.fileno(), report.fileno())
             session = await open_terminal(
-                _supervisor_argv(fds), spec, env={}, controlling=False, pass_fds=fds, report=report
+                _build_supervisor_argv(fds), spec, env={}, controlling=False, pass_fds=fds, report=report
             )
             on_failure.pop_all()
         return session
@@ -260,7 +262,7 @@ class LocalProvider(CommandProvider):
             root=str(root),
             isolation="rlimits",
             workdir=os.path.normpath(os.path.join("/", spec.workdir or DEFAULT_WORKDIR)),
-            env=env_as_text(spec.env),
+            env=stringify_env(spec.env),
             memory_mib=spec.resources.memory_mib or self._memory_mib,
             expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
         )
@@ -302,7 +304,7 @@ class LocalProvider(CommandProvider):
         return cause or completed.stderr.decode(errors="replace").strip()
 
 
-def _memory_file(content: bytes = b"") -> IO[bytes]:
+def _make_memory_file(content: bytes = b"") -> IO[bytes]:
     """Return a file in memory; unlike arguments or environment, its content does not show in the list of processes."""
     file = os.fdopen(os.memfd_create("nemo-gym-sandbox"), "w+b", buffering=0)
     file.write(content)
@@ -310,7 +312,7 @@ def _memory_file(content: bytes = b"") -> IO[bytes]:
     return file
 
 
-def _supervisor_argv(fds: Sequence[int]) -> list[str]:
+def _build_supervisor_argv(fds: Sequence[int]) -> list[str]:
     return [sys.executable, "-I", "-S", supervisor.__file__, *map(str, fds)]
 
 
@@ -335,7 +337,7 @@ def _check_user(user: str | int | None) -> None:
 
 def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:
     # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
-    return replace(handle, raw=replace(_raw(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
+    return replace(handle, raw=replace(_get_sandbox(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
 
 
 def _refuse_unsupported(spec: SandboxSpec) -> None:
@@ -351,7 +353,7 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
         LOG.info("a local sandbox makes no use of %s: commands see this machine's programs", " and ".join(unused))
 
 
-def _raw(handle: SandboxHandle) -> LocalSandbox:
+def _get_sandbox(handle: SandboxHandle) -> LocalSandbox:
     if not isinstance(handle.raw, LocalSandbox):
         raise SandboxConfigError(f"{handle.sandbox_id!r} is not a sandbox of the local provider")
     return handle.raw
