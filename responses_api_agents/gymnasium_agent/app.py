@@ -32,7 +32,7 @@ from responses_api_agents.simple_agent.app import (
     SimpleAgentVerifyResponse,
     task_fields,
 )
-from responses_api_agents.simple_agent.loop import CookieJar, ModelT, as_items, parsed, user_message
+from responses_api_agents.simple_agent.loop import CookieJar, ModelT, make_user_message, parse_reply, to_items
 
 LOG = logging.getLogger(__name__)
 
@@ -68,12 +68,12 @@ class Episode:
     reward: float = 0.0
 
     def add_reply(self, reply: NeMoGymResponse) -> None:
-        """The model's turn."""
+        """Add the model's turn."""
         self.said.extend(reply.output)
         self.usage = accumulate_response_usage(self.usage, reply.usage)
 
     def add_step(self, step: EnvStepResponse) -> None:
-        """The environment's turn: its reward, and the outputs of the tools that the model called."""
+        """Add the environment's turn: its reward, and the outputs of the tools that the model called."""
         self.reward += step.reward
         self.said.extend(
             NeMoGymFunctionCallOutput(type="function_call_output", call_id=one["call_id"], output=one["output"])
@@ -81,7 +81,7 @@ class Episode:
         )
 
     def conversation(self) -> list[Any]:
-        """What the model is shown."""
+        """Return what the model is shown."""
         return [*self.asked, *self.said]
 
 
@@ -133,7 +133,7 @@ class Environment:
         )
         await raise_for_status(reply)
         self._cookies.add(reply.cookies)
-        return await parsed(kind, reply, self._server, path)
+        return await parse_reply(kind, reply, self._server, path)
 
 
 class GymnasiumAgent(ModelAgent):
@@ -142,7 +142,7 @@ class GymnasiumAgent(ModelAgent):
     config: GymnasiumAgentConfig
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> GymnasiumAgentVerifyResponse:  # type: ignore[override]
-        """One rollout: reset, then reply and step in turn until the episode is over."""
+        """Play one rollout: reset, then reply and step in turn until the episode is over."""
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
         environment = Environment(self.server_client, self.config.resources_server.name, task, cookies)
@@ -160,7 +160,7 @@ class GymnasiumAgent(ModelAgent):
             self.url_path_for_run("/v1/responses", body),
             CookieJar(),
         )
-        episode = Episode([*as_items(params.input), *_observed(begun.observation)])
+        episode = Episode([*to_items(params.input), *_to_messages(begun.observation)])
         further: dict[str, Any] = {}
         notes = self._open_notes(body, self.rollout_id_from_run(body))
         for number in range(1, self.config.max_steps + 1):
@@ -174,7 +174,7 @@ class GymnasiumAgent(ModelAgent):
             if number == self.config.max_steps:
                 further[NG_CUT_OFF_KEY] = "max_steps"
                 break
-            episode.said.extend(_observed(step.observation))
+            episode.said.extend(_to_messages(step.observation))
         reply.output, reply.usage = episode.said, episode.usage
         if notes is not None:
             further.update(notes.as_row_fields(episode.asked, reply))
@@ -192,8 +192,8 @@ class GymnasiumAgent(ModelAgent):
         )
 
 
-def _observed(observation: str | None) -> list[Any]:
-    return [user_message(observation)] if observation else []
+def _to_messages(observation: str | None) -> list[Any]:
+    return [make_user_message(observation)] if observation else []
 
 
 if __name__ == "__main__":

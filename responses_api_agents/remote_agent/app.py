@@ -26,10 +26,10 @@ from responses_api_agents.simple_agent.app import (
     EnvironmentAgentConfig,
     SimpleAgentRunRequest,
     SimpleAgentVerifyResponse,
-    notes_of,
+    find_notes,
     task_fields,
 )
-from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, ToolErrors, model_reply, play
+from responses_api_agents.simple_agent.loop import CookieJar, Toolbox, ToolErrors, play, read_model_reply
 
 LOG = logging.getLogger(__name__)
 
@@ -68,10 +68,10 @@ class RemoteAgent(EnvironmentAgent):
     async def responses(  # type: ignore[override]
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """Everything the remote agent said and the tools answered."""
+        """Return everything the remote agent said and the tools answered."""
         tool_cookies, remote_cookies = CookieJar(self._resources_cookies(request.cookies)), CookieJar()
         server, tool_errors = self.config.resources_server.name, self.config.tool_errors
-        notes = notes_of(response)
+        notes = find_notes(response)
         toolbox = Toolbox(
             self.server_client,
             server,
@@ -83,11 +83,11 @@ class RemoteAgent(EnvironmentAgent):
         ask = functools.partial(self._ask_remote, remote_cookies, toolbox)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)
-        tool_cookies.put_on(response)
+        tool_cookies.set_on(response)
         return answer
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """One rollout. Whatever goes wrong in it becomes its result."""
+        """Play one rollout. Whatever goes wrong in it becomes its result."""
         async with self._slots:
             try:
                 async with asyncio.timeout(self.config.run_timeout_secs):
@@ -95,24 +95,26 @@ class RemoteAgent(EnvironmentAgent):
             except Exception as error:
                 LOG.warning("a rollout of %r failed", self.config.agent_base_url, exc_info=error)
                 # A deadline of our own says nothing by itself.
-                return failed(body, error, str(error) or f"no result within {self.config.run_timeout_secs:g} s")
+                return make_failure_row(
+                    body, error, str(error) or f"no result within {self.config.run_timeout_secs:g} s"
+                )
 
     async def _ask_remote(
         self, cookies: CookieJar, toolbox: Toolbox, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        """One call of the remote agent."""
+        """Call the remote agent once."""
         server, path = self.config.agent_base_url.rstrip("/").removesuffix("/v1"), "/v1/responses"
         deadline = ClientTimeout(total=self.config.remote_responses_timeout_secs)
         reply = await request("POST", f"{server}{path}", json=body, cookies=cookies.current, timeout=deadline)
         await raise_for_status(reply)
         cookies.add(reply.cookies)
-        answer = await model_reply(reply, server, path)
-        toolbox.take_crashes_of(answer)
+        answer = await read_model_reply(reply, server, path)
+        toolbox.collect_crashes(answer)
         return answer
 
 
-def failed(body: SimpleAgentRunRequest, error: Exception, reason: str) -> SimpleAgentVerifyResponse:
-    """The result of a rollout that ended with `error`."""
+def make_failure_row(body: SimpleAgentRunRequest, error: Exception, reason: str) -> SimpleAgentVerifyResponse:
+    """Return the result of a rollout that ended with `error`."""
     named, message = REMOTE_AGENT_ERROR, f"{type(error).__name__}: {reason}"
     if isinstance(error, RolloutFailure):  # the environment's failure, not the remote side's
         named, message = error.kind, error.message
@@ -120,7 +122,7 @@ def failed(body: SimpleAgentRunRequest, error: Exception, reason: str) -> Simple
     if is_terminal(error):
         routing[NG_TERMINAL_KEY] = True
     return SimpleAgentVerifyResponse.model_validate(
-        {**task_fields(body), "response": _no_response(message), "reward": 0.0, **routing}
+        {**task_fields(body), "response": _make_empty_response(message), "reward": 0.0, **routing}
     )
 
 
@@ -131,7 +133,7 @@ def is_terminal(error: Exception) -> bool:
     return 400 <= error.status < 500 and error.status not in _WORTH_ANOTHER_TRY
 
 
-def _no_response(message: str) -> dict[str, Any]:
+def _make_empty_response(message: str) -> dict[str, Any]:
     return {
         "id": f"resp_{uuid4().hex}",
         "created_at": time.time(),

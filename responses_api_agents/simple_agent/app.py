@@ -24,13 +24,13 @@ from responses_api_agents.simple_agent.loop import (
     CookieJar,
     Toolbox,
     ToolErrors,
-    as_items,
     is_session_of,
-    model_reply,
     note_on,
-    parsed,
+    parse_reply,
     play,
+    read_model_reply,
     take_notes,
+    to_items,
 )
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
     _metrics_by_resources_server: ClassVar[bool] = True
 
     async def run(self, request: Request, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """One rollout: seed the session, play, verify."""
+        """Play one rollout: seed the session, play, verify."""
         task = task_fields(body, as_models=takes_models(self.server_client))
         cookies = CookieJar(self._resources_cookies(request.cookies))
         seeded = await self.server_client.post(
@@ -111,22 +111,22 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         )
         await raise_for_status(seeded)
         cookies.add(seeded.cookies)
-        response = await self._own_response(request, body, cookies)
-        return await self._verified(task, response, cookies)
+        response = await self._call_own_responses(request, body, cookies)
+        return await self._verify_response(task, response, cookies)
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
-        """Metrics over many rollouts, as the resources server computes them."""
+        """Return metrics over many rollouts, as the resources server computes them."""
         if self.config.skip_verification:
             return await super().aggregate_metrics(body)
         server, path = self.config.resources_server.name, "/aggregate_metrics"
         reply = await self.server_client.post(server_name=server, url_path=path, json=body)
         await raise_for_status(reply)
-        return await parsed(AggregateMetrics, reply, server, path)
+        return await parse_reply(AggregateMetrics, reply, server, path)
 
-    async def _own_response(
+    async def _call_own_responses(
         self, request: Request | None, body: SimpleAgentRunRequest, cookies: CookieJar
     ) -> NeMoGymResponse:
-        """What `responses` makes of the task: the call a client would make, without the way over HTTP."""
+        """Return what `responses` makes of the task: the call a client would make, without the way over HTTP."""
         rollout_id = self.rollout_id_from_run(body)
         own_request = OwnRequest(
             # A test's stand-in for a request may have cookies and nothing else.
@@ -137,11 +137,11 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         )
         own_response = OwnResponse(self._open_notes(body, rollout_id))
         given = {"request": own_request, "response": own_response, "body": body.responses_create_params}
-        answer = await self.responses(**_wanted(type(self).responses, given))
+        answer = await self.responses(**_select_arguments(type(self).responses, given))
         cookies.add(self._resources_cookies(own_response.cookies))
         response = NeMoGymResponse.model_validate(answer)
         if own_response.notes is not None:
-            asked = as_items(body.responses_create_params.input)
+            asked = to_items(body.responses_create_params.input)
             for key, value in own_response.notes.as_row_fields(asked, response).items():
                 note_on(response, key, value)
         return response
@@ -154,19 +154,19 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
 
         return RolloutNotes(self.config.name, task_id_from_run_body(body) or rollout_id, rollout_id)
 
-    async def _verified(
+    async def _verify_response(
         self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
     ) -> SimpleAgentVerifyResponse:
-        """The response with its reward."""
+        """Return the response with its reward."""
         # Not for the verifier, and not left to it either: it may return a response of its own.
         notes = take_notes(response)
-        result = await self._scored(task, response, cookies)
+        result = await self._request_reward(task, response, cookies)
         if notes:
             assert result.model_extra is not None
             result.model_extra.update(notes)
         return result
 
-    async def _scored(
+    async def _request_reward(
         self, task: dict[str, Any], response: NeMoGymResponse, cookies: CookieJar
     ) -> SimpleAgentVerifyResponse:
         # Every field of the response, set or not: an agent may have built items that rely on their defaults.
@@ -178,10 +178,10 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         server, path = self.config.resources_server.name, "/verify"
         reply = await self.server_client.post(server_name=server, url_path=path, json=answered, cookies=cookies.current)
         await raise_for_status(reply)
-        return await parsed(SimpleAgentVerifyResponse, reply, server, path)
+        return await parse_reply(SimpleAgentVerifyResponse, reply, server, path)
 
     def _resources_cookies(self, cookies: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Those of `cookies` that are the resources server's: neither this agent's own nor another server's."""
+        """Return those of `cookies` that are the resources server's: neither this agent's own nor another server's."""
         if not cookies:
             return cookies
         others = self._other_servers()
@@ -189,7 +189,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         return cookies if len(mine) == len(cookies) else mine
 
     def _other_servers(self) -> tuple[str, ...]:
-        """The servers whose session cookies the resources server must not see."""
+        """Return the servers whose session cookies the resources server must not see."""
         return (self.config.name,)
 
 
@@ -201,13 +201,13 @@ class ModelAgent(EnvironmentAgent):
     async def responses(  # type: ignore[override]
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """One reply of the model."""
-        tool_cookies, model_cookies = self._cookies_of(request)
-        notes = notes_of(response)
+        """Return one reply of the model."""
+        tool_cookies, model_cookies = self._split_cookies(request)
+        notes = find_notes(response)
         answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, notes, body)
-        tool_cookies.put_on(response)
+        tool_cookies.set_on(response)
         if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
-            model_cookies.put_on(response)
+            model_cookies.set_on(response)
         return answer
 
     async def _ask(
@@ -217,18 +217,18 @@ class ModelAgent(EnvironmentAgent):
         notes: "RolloutNotes | None",
         body: NeMoGymResponseCreateParamsNonStreaming,
     ) -> NeMoGymResponse:
-        """One call of the model."""
+        """Call the model once."""
         server = self.config.model_server.name
         reply = await self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies.current)
         await raise_for_status(reply)
-        cookies.add_of(reply)
-        answer = await model_reply(reply, server, path)
+        cookies.add_later(reply)
+        answer = await read_model_reply(reply, server, path)
         if notes is not None:
             notes.note_model_call(self.config.model_server, answer)
         return answer
 
-    def _cookies_of(self, request: Request) -> tuple[CookieJar, CookieJar]:
-        """The caller's cookies for the resources server and for the model server."""
+    def _split_cookies(self, request: Request) -> tuple[CookieJar, CookieJar]:
+        """Return the caller's cookies for the resources server and for the model server."""
         model = self.config.model_server.name
         for_model = {name: value for name, value in request.cookies.items() if is_session_of(name, model)}
         return CookieJar(self._resources_cookies(request.cookies)), CookieJar(for_model or None)
@@ -245,9 +245,9 @@ class SimpleAgent(ModelAgent):
     async def responses(  # type: ignore[override]
         self, request: Request, response: Response, body: NeMoGymResponseCreateParamsNonStreaming = Body()
     ) -> NeMoGymResponse:
-        """Everything the model said and the tools answered."""
-        tool_cookies, model_cookies = self._cookies_of(request)
-        notes = notes_of(response)
+        """Return everything the model said and the tools answered."""
+        tool_cookies, model_cookies = self._split_cookies(request)
+        notes = find_notes(response)
         toolbox = Toolbox(
             self.server_client,
             self.config.resources_server.name,
@@ -260,14 +260,14 @@ class SimpleAgent(ModelAgent):
         ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies, notes)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)
-        tool_cookies.put_on(response)
+        tool_cookies.set_on(response)
         if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
-            model_cookies.put_on(response)
+            model_cookies.set_on(response)
         return answer
 
 
 def task_fields(body: BaseRunRequest, *, as_models: bool = False) -> dict[str, Any]:
-    """What the resources server is sent of a task: its own fields in full, the create params as they were set."""
+    """Return what the resources server is sent of a task: its own fields in full, the create params as set."""
     params: Any = body.responses_create_params
     own = body.model_dump(exclude={"responses_create_params"})
     return {**own, "responses_create_params": params if as_models else params.model_dump(exclude_unset=True)}
@@ -298,19 +298,19 @@ class OwnResponse(Response):
         self.cookies[key] = value
 
 
-def notes_of(response: Response) -> "RolloutNotes | None":
+def find_notes(response: Response) -> "RolloutNotes | None":
     """Return where to note what is observed of a rollout; None for a call from outside, or if nobody asks for it."""
     return response.notes if isinstance(response, OwnResponse) else None
 
 
-def _wanted(method: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Those of `given` that `method` takes: authors choose among `request`, `response` and `body`."""
-    names = _parameter_names(method)
+def _select_arguments(method: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return those of `given` that `method` takes: authors choose among `request`, `response` and `body`."""
+    names = _list_parameters(method)
     return given if names is None else {name: value for name, value in given.items() if name in names}
 
 
 @functools.lru_cache(maxsize=256)
-def _parameter_names(method: Callable[..., Any]) -> frozenset[str] | None:
+def _list_parameters(method: Callable[..., Any]) -> frozenset[str] | None:
     parameters = inspect.signature(method).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return None

@@ -33,8 +33,8 @@ GET_WEATHER: dict[str, Any] = {
 }
 
 
-def weather_question(question: str) -> NeMoGymResponseCreateParamsNonStreaming:
-    """The request: the question, and the tool that helps to answer it."""
+def make_weather_question(question: str) -> NeMoGymResponseCreateParamsNonStreaming:
+    """Return the request: the question, and the tool that helps to answer it."""
     return NeMoGymResponseCreateParamsNonStreaming(
         input=[
             {"role": "developer", "content": "Look up the weather before you give advice.", "type": "message"},
@@ -57,8 +57,8 @@ def find_only_agent(client: ServerClient) -> str:
 
 
 async def ask(client: ServerClient, agent: str, question: str) -> list[dict[str, Any]]:
-    """The output items of the agent's response."""
-    reply = await client.post(server_name=agent, url_path="/v1/responses", json=weather_question(question))
+    """Return the output items of the agent's response."""
+    reply = await client.post(server_name=agent, url_path="/v1/responses", json=make_weather_question(question))
     await raise_for_status(reply)
     response = NeMoGymResponse.model_validate(await get_response_json(reply))
     return [item.model_dump(mode="json") for item in response.output]

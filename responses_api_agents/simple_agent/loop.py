@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop that plays a model against tools, and what it needs: replies parsed, cookies kept, tools called.
+"""The loop that plays a model against tools, and what it needs: parse replies, keep cookies, call tools.
 
 Nothing here is a server or reads a config: agents pass in how to ask the model. How a rollout begins (its session) and
 ends (its reward) is in `app`.
@@ -76,14 +76,14 @@ async def play(
     Returns the last reply with everything that came after the input as its output, and the usage of all turns. It says
     so if `max_steps` ended it.
     """
-    given, said = as_items(body.input), list[Any]()
+    given, said = to_items(body.input), list[Any]()
     usage: NeMoGymResponseUsage | None = None
     silent_replies = 0
     for step in itertools.count(1):
         reply = await ask(body.model_copy(update={"input": [*given, *said]}))
         said.extend(reply.output)
         usage = accumulate_response_usage(usage, reply.usage) if usage is not None else reply.usage
-        calls = unanswered_calls(reply.output)
+        calls = find_unanswered_calls(reply.output)
         silent_replies = 0 if calls or has_message(reply.output) else silent_replies + 1
         has_answered = not calls and not silent_replies
         if reply.incomplete_details is not None or has_answered or silent_replies == MAX_SILENT_REPLIES:
@@ -108,18 +108,18 @@ def take_notes(reply: NeMoGymResponse) -> dict[str, Any]:
     return {key: extra.pop(key) for key in _NOTED_KEYS if key in extra} if extra else {}
 
 
-def as_items(given: str | list[Any]) -> list[Any]:
-    """The input of a request as items."""
-    return [user_message(given)] if isinstance(given, str) else given
+def to_items(given: str | list[Any]) -> list[Any]:
+    """Return the input of a request as items."""
+    return [make_user_message(given)] if isinstance(given, str) else given
 
 
-def user_message(text: str) -> NeMoGymEasyInputMessage:
-    """A message to the model."""
+def make_user_message(text: str) -> NeMoGymEasyInputMessage:
+    """Return a message to the model."""
     return NeMoGymEasyInputMessage(role="user", content=text, type="message")
 
 
-def unanswered_calls(items: Iterable[Any]) -> list[NeMoGymResponseFunctionToolCall]:
-    """The function calls among `items` whose output is not among them."""
+def find_unanswered_calls(items: Iterable[Any]) -> list[NeMoGymResponseFunctionToolCall]:
+    """Return the function calls among `items` whose output is not among them."""
     items = list(items)
     answered = {item.call_id for item in items if item.type == "function_call_output"}
     return [item for item in items if item.type == "function_call" and item.call_id not in answered]
@@ -133,23 +133,23 @@ def has_message(items: Iterable[Any]) -> bool:
 # --- replies of servers -----------------------------------------------------------------------------------------------
 
 
-async def parsed(kind: type[ModelT], reply: ClientResponse, server: str, path: str) -> ModelT:
-    """The body of `reply` as a `kind`."""
+async def parse_reply(kind: type[ModelT], reply: ClientResponse, server: str, path: str) -> ModelT:
+    """Return the body of `reply` as a `kind`."""
     try:
         return await get_response_model(reply, kind)
     except ValueError as error:
-        raise InvalidReply(server, path, _reason(error), _start_of(await reply.read())) from error
+        raise InvalidReply(server, path, _explain_error(error), _quote_start(await reply.read())) from error
 
 
-async def model_reply(reply: ClientResponse, server: str, path: str) -> NeMoGymResponse:
+async def read_model_reply(reply: ClientResponse, server: str, path: str) -> NeMoGymResponse:
     """Return what a model answered; InvalidReply if the reply is no answer, such as one that reports an error."""
-    answer = await parsed(NeMoGymResponse, reply, server, path)
+    answer = await parse_reply(NeMoGymResponse, reply, server, path)
     if reason := explain_unanswered_response(answer):
-        raise InvalidReply(server, path, f"it is no answer: {reason}", _start_of(await reply.read()))
+        raise InvalidReply(server, path, f"it is no answer: {reason}", _quote_start(await reply.read()))
     return answer
 
 
-def _reason(error: ValueError) -> str:
+def _explain_error(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return f"not JSON ({error})"
     problems = [
@@ -158,7 +158,7 @@ def _reason(error: ValueError) -> str:
     return "; ".join(problems[:3])
 
 
-def _start_of(raw: Any) -> str:
+def _quote_start(raw: Any) -> str:
     text = raw[: _SHOWN_CHARACTERS * 4].decode(errors="replace") if isinstance(raw, bytes) else str(raw)
     return text[:_SHOWN_CHARACTERS]
 
@@ -193,17 +193,17 @@ class CookieJar:
         elif cookies and cookies is not current:
             self._known = {**dict(current.items()), **dict(cookies.items())}
 
-    def add_of(self, reply: ClientResponse) -> None:
+    def add_later(self, reply: ClientResponse) -> None:
         """Keep what `reply` set; to make a cookie takes the server some work, which nobody may ever ask for."""
         _ = self.current
         self._last = reply
 
     def texts(self) -> dict[str, str]:
-        """The values by name."""
+        """Return the values by name."""
         pairs = self.current.items() if self.current else ()
         return {name: value.value if isinstance(value, Morsel) else value for name, value in pairs}
 
-    def put_on(self, response: Response) -> None:
+    def set_on(self, response: Response) -> None:
         """Set these cookies on a response."""
         for name, value in self.texts().items():
             response.set_cookie(name, value)
@@ -243,9 +243,9 @@ class Toolbox:
         self._offered = {tool["name"] for tool in tools if tool["type"] == "function"}
 
     async def run(self, calls: Sequence[NeMoGymResponseFunctionToolCall]) -> list[NeMoGymFunctionCallOutput]:
-        """The outputs of `calls`, in their order."""
+        """Return the outputs of `calls`, in their order."""
         if self._in_parallel and len(calls) > 1:
-            return await _all(self._run_one(call) for call in calls)
+            return await _gather_in_order(self._run_one(call) for call in calls)
         return [await self._run_one(call) for call in calls]
 
     def note_crashes_on(self, reply: NeMoGymResponse) -> None:
@@ -253,34 +253,34 @@ class Toolbox:
         if self._crashes:
             note_on(reply, NG_TOOL_ERRORS_KEY, self._crashes)
 
-    def take_crashes_of(self, reply: NeMoGymResponse) -> None:
+    def collect_crashes(self, reply: NeMoGymResponse) -> None:
         """Keep what an agent in the model's place says of the tools that it ran itself."""
         known = (reply.model_extra or {}).pop(NG_TOOL_ERRORS_KEY, None)
         self._crashes += known if isinstance(known, list) else ()
 
     async def _run_one(self, call: NeMoGymResponseFunctionToolCall) -> NeMoGymFunctionCallOutput:
         if self._note_call is None:
-            output, _ = await self._output_of(call)
+            output, _ = await self._call_tool(call)
         else:
             started_at, started = time.time(), time.perf_counter()
-            output, error_type = await self._output_of(call)
+            output, error_type = await self._call_tool(call)
             self._note_call(call, started_at, time.perf_counter() - started, error_type)
         return NeMoGymFunctionCallOutput(type="function_call_output", call_id=call.call_id, output=output)
 
-    async def _output_of(self, call: NeMoGymResponseFunctionToolCall) -> tuple[str, str | None]:
+    async def _call_tool(self, call: NeMoGymResponseFunctionToolCall) -> tuple[str, str | None]:
         """Return what the model is told of the call, and the kind of error if it is one."""
         if not self._may_call(call.name):
             offered = ", ".join(sorted(self._offered)) or "none"
-            return error_text(f"Unknown tool {call.name!r}. Available tools: {offered}"), "unknown_tool"
+            return format_error(f"Unknown tool {call.name!r}. Available tools: {offered}"), "unknown_tool"
         try:
-            arguments = _parsed_arguments(call.arguments)
+            arguments = _parse_arguments(call.arguments)
         except ValueError as error:
-            return error_text(f"Invalid tool call arguments: {error}"), "invalid_arguments"
+            return format_error(f"Invalid tool call arguments: {error}"), "invalid_arguments"
         reply = await self._client.post(
             server_name=self._server, url_path=f"/{call.name}", json=arguments, cookies=self._cookies.current
         )
         self._cookies.add(reply.cookies)
-        text = await _text_of(reply)
+        text = await _read_text(reply)
         if not reply.ok and reply.status >= 500:
             self._note_crash(call.name, reply, text)
         return text, None if reply.ok else f"http_{reply.status}"
@@ -303,12 +303,12 @@ class Toolbox:
         return name not in RESERVED_TOOL_NAMES and _ONE_PATH_SEGMENT.fullmatch(name) is not None
 
 
-def error_text(message: str) -> str:
-    """An error as tools report it to a model."""
+def format_error(message: str) -> str:
+    """Return an error as tools report it to a model."""
     return orjson.dumps({"error": message}).decode()
 
 
-def _parsed_arguments(text: str) -> dict[str, Any]:
+def _parse_arguments(text: str) -> dict[str, Any]:
     # Models call a tool without parameters with an empty text as well as with an empty object.
     arguments = orjson.loads(text) if text.strip() else {}
     if not isinstance(arguments, dict):
@@ -321,14 +321,14 @@ def _parsed_arguments(text: str) -> dict[str, Any]:
     return arguments
 
 
-async def _text_of(reply: ClientResponse) -> str:
+async def _read_text(reply: ClientResponse) -> str:
     # What comes over a socket is bounded in size by `read` alone.
     raw = await (reply.read() if isinstance(reply, ClientResponse) else reply.content.read())
     text = raw.decode(errors="replace") if isinstance(raw, bytes) else str(raw)
-    return text if text or reply.ok else error_text(f"The tool answered with status {reply.status} and no text")
+    return text if text or reply.ok else format_error(f"The tool answered with status {reply.status} and no text")
 
 
-async def _all(work: Iterable[Awaitable[NeMoGymFunctionCallOutput]]) -> list[NeMoGymFunctionCallOutput]:
+async def _gather_in_order(work: Iterable[Awaitable[NeMoGymFunctionCallOutput]]) -> list[NeMoGymFunctionCallOutput]:
     async def one(awaitable: Awaitable[NeMoGymFunctionCallOutput]) -> NeMoGymFunctionCallOutput:
         return await awaitable
 

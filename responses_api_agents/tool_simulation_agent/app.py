@@ -17,10 +17,10 @@ class ToolSimulationAgent(ModelAgent):
     """Asks the model once and has the reply verified."""
 
     async def run(self, body: SimpleAgentRunRequest) -> SimpleAgentVerifyResponse:  # type: ignore[override]
-        """One rollout: play, verify."""
+        """Play one rollout, and have it verified."""
         task = task_fields(body)
-        response = await self._own_response(None, body, CookieJar())
-        return await self._verified(task, response, CookieJar())
+        response = await self._call_own_responses(None, body, CookieJar())
+        return await self._verify_response(task, response, CookieJar())
 
 
 if __name__ == "__main__":
