@@ -16,16 +16,15 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from types import TracebackType
 from typing import Any, Literal
 
 from nemo_gym._execution.isolation import Isolation
 from nemo_gym._execution.sandbox_workers import SandboxSetup, SandboxWorker, choose_code_isolation, compute_patience
+from nemo_gym._execution.workers import ClosablePool, Slots, WorkerDied
 from nemo_gym._execution.workers import PoolClosed as PoolClosed
 from nemo_gym._execution.workers import PoolFull as PoolFull
 from nemo_gym._execution.workers import SandboxLost as SandboxLost
 from nemo_gym._execution.workers import SandboxUnavailable as SandboxUnavailable
-from nemo_gym._execution.workers import Slots, WorkerDied, close_with_app
 
 LOG = logging.getLogger(__name__)
 
@@ -111,7 +110,7 @@ class Harness:
 _SANDBOXES_FOR_ONE = 2
 
 
-class CodePool:
+class CodePool(ClosablePool):
     """`await pool.run(source, stdin=…)` runs a program; `call` calls a function of it; `session` keeps its variables.
 
     Sandboxes start with the first use and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
@@ -135,6 +134,7 @@ class CodePool:
         `timeout_s` is for each run or call, and does not count the time for which other processes had the processors.
         `import_paths` are folders that code may import from, beside the standard library; see `installed_packages`.
         """
+        super().__init__("code pool")
         self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
         self._timeout_s, self._choice = timeout_s, isolation
         self._setup = SandboxSetup(
@@ -149,7 +149,6 @@ class CodePool:
         self._programs: Slots[SandboxWorker] | None = None
         self._sessions: Slots[SandboxWorker] | None = None
         self._deciding: asyncio.Lock | None = None
-        self._is_closed = False
 
     @property
     def isolation(self) -> Isolation | None:
@@ -207,23 +206,11 @@ class CodePool:
         finally:
             await session.aclose()
 
-    def close_with(self, app: Any) -> None:
-        """Close the pool when `app` (FastAPI, Starlette) shuts down."""
-        close_with_app(app, self.aclose)
-
     async def aclose(self) -> None:
         """End all sandboxes; what runs in them is killed."""
         self._is_closed = True
         for worker in self._end():
             await asyncio.to_thread(worker.wait_until_gone)
-
-    async def __aenter__(self) -> "CodePool":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     async def _run_once(
         self, request: dict[str, Any], timeout_s: float | None, task: dict[str, Any] | None = None
@@ -239,10 +226,6 @@ class CodePool:
                     cause = str(error)
         self._refuse_if_closed()
         raise SandboxLost(f"{cause}, twice")
-
-    def _refuse_if_closed(self) -> None:
-        if self._is_closed:
-            raise PoolClosed("the code pool is closed: nothing can run any more")
 
     def _slots(self) -> tuple[Slots[SandboxWorker], Slots[SandboxWorker]]:
         self._refuse_if_closed()

@@ -8,20 +8,19 @@ wrote belongs in `nemo_gym.code_execution`, which contains it.
 import asyncio
 import os
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from nemo_gym._execution.cpu_workers import CpuWorker, Template, pack_call
+from nemo_gym._execution.workers import ClosablePool, Slots
 from nemo_gym._execution.workers import PoolClosed as PoolClosed
 from nemo_gym._execution.workers import PoolFull as PoolFull
-from nemo_gym._execution.workers import Slots, close_with_app
 from nemo_gym._execution.workers import WorkerDied as WorkerDied
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class CpuPool:
+class CpuPool(ClosablePool):
     """`await pool.run(fn, *args)` runs `fn` in one of a few worker processes.
 
     Workers start with the first call and end with `aclose`, `close_with(app)`, or this process, whatever ends it.
@@ -37,13 +36,13 @@ class CpuPool:
         """`workers` is the number of processes, by default that of the CPUs this process may use. `timeout_s` bounds
         the time a call runs, not the time it waits; up to `max_queue` calls wait. `preload` names modules to import
         once, so that a worker that replaces a killed one has them at once."""
+        super().__init__("CPU pool")
         self._size = workers or usable_cpus()
         self._max_queue, self._timeout_s = max_queue, timeout_s
         self._preload = tuple(preload)
         self._template: Template | None = None
         self._slots: Slots[CpuWorker] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._is_closed = False
 
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn(*args, **kwargs)` in a worker process; `fn`, its arguments and its result must be picklable.
@@ -64,24 +63,12 @@ class CpuPool:
                 raise
             return result
 
-    def close_with(self, app: Any) -> None:
-        """Close the pool when `app` (FastAPI, Starlette) shuts down."""
-        close_with_app(app, self.aclose)
-
     async def aclose(self) -> None:
         """End all workers; calls under way fail."""
         self._is_closed = True
         template = self._end_workers()
         if template is not None:
             await asyncio.to_thread(template.end)
-
-    async def __aenter__(self) -> "CpuPool":
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
     def _slots_of_this_loop(self) -> Slots[CpuWorker]:
         self._refuse_if_closed()
@@ -97,10 +84,6 @@ class CpuPool:
             self._template = template
             self._slots = Slots("CPU pool", start, size=self._size, max_queue=self._max_queue)
         return self._slots
-
-    def _refuse_if_closed(self) -> None:
-        if self._is_closed:
-            raise PoolClosed("the CPU pool is closed: calls cannot run any more")
 
     def _end_workers(self) -> Template | None:
         """Kill all workers; what is left to end is the process that forked them, which may take a moment."""

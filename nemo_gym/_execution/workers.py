@@ -10,9 +10,11 @@ import contextlib
 import socket
 import struct
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from nemo_gym.errors import GymError, RolloutFailure
 
@@ -249,6 +251,33 @@ async def _receive_exactly(sock: socket.socket, size: int) -> bytes:
             raise EOFError(f"the stream ended after {filled} of {size} bytes")
         filled += count
     return bytes(buffer)
+
+
+class ClosablePool(ABC):
+    """A pool that is closed by `aclose`, at the end of `async with`, or with an app."""
+
+    def __init__(self, what: str) -> None:
+        self._what, self._is_closed = what, False
+
+    @abstractmethod
+    async def aclose(self) -> None:
+        """End all that the pool has started; what runs in it is killed."""
+
+    def close_with(self, app: Any) -> None:
+        """Close the pool when `app` (FastAPI, Starlette) shuts down."""
+        close_with_app(app, self.aclose)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:
+            raise PoolClosed(f"the {self._what} is closed: nothing can run any more")
 
 
 def close_with_app(app: Any, close: Callable[[], Awaitable[None]]) -> None:

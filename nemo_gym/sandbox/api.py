@@ -7,14 +7,15 @@ result, also when the sandbox could not run it; all else that goes wrong with th
 
 import asyncio
 import contextlib
+import functools
 import inspect
 import tempfile
 import threading
 import weakref
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
@@ -34,6 +35,7 @@ from nemo_gym.sandbox.providers.base import (
 from nemo_gym.sandbox.providers.registry import create_provider
 from nemo_gym.sandbox.pty import SandboxPty
 
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -190,6 +192,18 @@ def _write_file(path: Path, content: str | bytes) -> None:
     path.chmod(0o644)
 
 
+def _block_on(
+    method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, Result]],
+) -> Callable[Concatenate["Sandbox", P], Result]:
+    """Return a method of `Sandbox` that does what `method` does, and waits for it."""
+
+    @functools.wraps(method)
+    def wait(self: "Sandbox", /, *args: P.args, **kwargs: P.kwargs) -> Result:
+        return self._wait(method(self._sandbox, *args, **kwargs))
+
+    return wait
+
+
 class Sandbox:
     """The same for code outside of any event loop: its work happens on a loop in a thread of its own."""
 
@@ -223,33 +237,12 @@ class Sandbox:
         self._wait(self._sandbox.start(spec))
         return self
 
-    def exec(
-        self,
-        command: str | Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, Any] | None = None,
-        timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S,
-        user: str | int | None = None,
-    ) -> SandboxExecResult:
-        """See `AsyncSandbox.exec`."""
-        return self._wait(self._sandbox.exec(command, cwd=cwd, env=env, timeout_s=timeout_s, user=user))
-
-    def upload(self, source_path: str | Path, target_path: str) -> None:
-        """See `AsyncSandbox.upload`."""
-        self._wait(self._sandbox.upload(source_path, target_path))
-
-    def download(self, source_path: str, target_path: str | Path) -> None:
-        """See `AsyncSandbox.download`."""
-        self._wait(self._sandbox.download(source_path, target_path))
-
-    def status(self) -> SandboxStatus:
-        """See `AsyncSandbox.status`."""
-        return self._wait(self._sandbox.status())
-
-    def endpoint(self, port: int) -> SandboxEndpoint:
-        """See `AsyncSandbox.endpoint`."""
-        return self._wait(self._sandbox.endpoint(port))
+    exec = _block_on(AsyncSandbox.exec)
+    upload = _block_on(AsyncSandbox.upload)
+    download = _block_on(AsyncSandbox.download)
+    status = _block_on(AsyncSandbox.status)
+    endpoint = _block_on(AsyncSandbox.endpoint)
+    serialize = _block_on(AsyncSandbox.serialize)
 
     def stop(self) -> None:
         """See `AsyncSandbox.stop`."""
@@ -259,10 +252,6 @@ class Sandbox:
             loop, self._loop = self._loop, None
             if loop is not None:
                 loop.close()
-
-    def serialize(self, *, scope: str | None = None) -> Mapping[str, Any]:
-        """See `AsyncSandbox.serialize`."""
-        return self._wait(self._sandbox.serialize(scope=scope))
 
     @classmethod
     def connect(cls, descriptor: Mapping[str, Any], *, provider: Mapping[str, Any] | SandboxProvider) -> Self:

@@ -222,23 +222,18 @@ class SandboxPtySession(Protocol):
 
     async def read(self, timeout_s: float | None = None) -> bytes:
         """Return output as soon as there is some; empty when the program has ended, `TimeoutError` if none comes."""
-        ...
 
     async def write(self, data: str | bytes) -> None:
         """Type `data`."""
-        ...
 
     async def resize(self, rows: int, cols: int) -> None:
         """Change the size of the terminal."""
-        ...
 
     async def wait(self, timeout_s: float | None = None) -> int:
         """Wait for the program to end and return its return code."""
-        ...
 
     async def close(self) -> None:
         """End the program and all that it started; more than once does no harm."""
-        ...
 
 
 class SandboxProvider(Protocol):
@@ -252,7 +247,6 @@ class SandboxProvider(Protocol):
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         """Make a sandbox that is ready for commands; leave nothing behind if that fails."""
-        ...
 
     async def exec(
         self,
@@ -265,30 +259,24 @@ class SandboxProvider(Protocol):
         user: str | int | None = None,
     ) -> SandboxExecResult:
         """Run a command (a string goes through a shell); after `timeout_s` it is killed inside the sandbox."""
-        ...
 
     async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
         """Copy a local file or folder to `target_path`, making the folders above it."""
-        ...
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: Path) -> None:
         """Copy a file or folder of the sandbox to the local `target_path`, complete or not at all."""
-        ...
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return where the sandbox is in its life."""
-        ...
 
     async def close(self, handle: SandboxHandle) -> None:
         """End the sandbox and all it holds; ending it twice is not an error."""
-        ...
 
     async def aclose(self) -> None:
         """Release what the provider itself holds (connections and the like), not its sandboxes.
 
         Every sandbox that stops calls this, also while others of the same provider run.
         """
-        ...
 
 
 @runtime_checkable
@@ -297,7 +285,6 @@ class SupportsSandboxEndpoint(Protocol):
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
         """Return where `port` of the sandbox can be reached from here."""
-        ...
 
 
 @runtime_checkable
@@ -306,7 +293,6 @@ class SupportsSandboxPty(Protocol):
 
     async def create_pty(self, handle: SandboxHandle, spec: SandboxPtySpec) -> SandboxPtySession:
         """Start a program in a terminal."""
-        ...
 
 
 @runtime_checkable
@@ -315,7 +301,6 @@ class SupportsSandboxPtyAttach(Protocol):
 
     async def attach_pty(self, handle: SandboxHandle, pty_id: str) -> SandboxPtySession:
         """Return the terminal that `create_pty` opened."""
-        ...
 
 
 @runtime_checkable
@@ -327,11 +312,9 @@ class ConnectableProvider(Protocol):
 
         `scope` narrows what the holder of the description may do, where the provider can enforce that.
         """
-        ...
 
     async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of the running sandbox that `serialize_handle` described."""
-        ...
 
 
 def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:

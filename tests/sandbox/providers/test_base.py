@@ -45,19 +45,19 @@ def test_ports_that_no_sandbox_can_have_are_refused(ports):
 
 def test_a_spec_takes_any_value_and_a_provider_makes_text_of_it():
     spec = base.SandboxSpec(env={"A": 1, "B": True}, metadata={"n": 2})
-    assert base.env_as_text(spec.env) == {"A": "1", "B": "True"}
-    assert base.env_as_text(None) == {}
+    assert base.stringify_env(spec.env) == {"A": "1", "B": "True"}
+    assert base.stringify_env(None) == {}
 
 
 @pytest.mark.parametrize("env", [{"": "x"}, {"A=B": "x"}, {"A": None}, {"A": "x\0y"}, {3: "x"}])
 def test_an_environment_that_no_process_can_have_is_refused(env):
     with pytest.raises(ValueError, match="environment variables"):
-        base.env_as_text(env)
+        base.stringify_env(env)
 
 
 def test_the_message_about_a_bad_variable_does_not_show_its_value():
     with pytest.raises(base.SandboxConfigError) as caught:
-        base.env_as_text({"MY_TOKEN": "se\0cret"})
+        base.stringify_env({"MY_TOKEN": "se\0cret"})
     assert "cret" not in str(caught.value)
 
 
