@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import gc
 import itertools
 import re
 from pathlib import Path
@@ -6,6 +7,7 @@ from pathlib import Path
 import pytest
 
 _NUMBERS = itertools.count()
+_full_collections = list[dict[str, int]]()
 _NAME_LENGTH = 24  # the path of a socket in the folder has to be short
 
 
@@ -15,6 +17,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.is_relative_to(item.config.rootpath / "tests"):
             # A library that is compiled for the first time may warn of its own syntax, in whichever test that happens.
             item.add_marker(pytest.mark.filterwarnings("error", "ignore::SyntaxWarning"), append=False)
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage look at modules and tests, which stay to the end: each look takes up to 0.5 s."""
+    gc.collect()
+    gc.freeze()
+    gc.callbacks.append(_note_full_collection)
+
+
+def _note_full_collection(phase: str, info: dict[str, int]) -> None:
+    if phase == "stop" and info["generation"] == 2:
+        _full_collections.append(info)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Freeze again what a run has thawed in this process: it has collected all garbage before."""
+    if _full_collections:
+        _full_collections.clear()
+        gc.collect(1)
+        gc.freeze()
 
 
 @pytest.fixture
