@@ -4,27 +4,12 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import PARENT_DIR
 from tests.support.fake_openai import FakeOpenAI, response
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """The content of the wheel, unpacked as pip would."""
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=PARENT_DIR, check=True, capture_output=True)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
 
 
 async def gym(folder: Path, installed: Path, *words: str) -> str:

@@ -5,12 +5,9 @@ import os
 import signal
 import subprocess
 import sys
-import zipfile
-from pathlib import Path
 
 import pytest
 
-from nemo_gym import PARENT_DIR
 from tests.support.gym_process import gym_env_start
 
 PLAY = """
@@ -26,22 +23,6 @@ async def main():
 client = ServerClient.load_from_global_config(BaseServerConfig(host="127.0.0.1", port=int(sys.argv[1])))
 asyncio.run(main())
 """
-
-
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory) -> Path:
-    """The content of the wheel, unpacked as pip would."""
-    folder = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=PARENT_DIR,
-        check=True,
-        capture_output=True,
-    )
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "site")
-    return folder / "site"
 
 
 @pytest.mark.slow
