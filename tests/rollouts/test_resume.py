@@ -5,7 +5,6 @@ import json
 import random
 import signal
 import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,8 @@ from nemo_gym._rollouts.manifest import Counts, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
 from nemo_gym._rollouts.types import key_of
+from tests.support import warm_start
+from tests.support.warm_start import WarmProcess
 
 ALL = [(task, rollout) for task in range(4) for rollout in range(3)]
 AS_PLAYED = sorted(ALL, key=lambda key: key[1])
@@ -159,7 +160,7 @@ def test_done_given_up_and_left_make_up_the_plan(tmp_path_factory, data):
 
 
 PLAYER = """
-import random, sys
+import random, signal, sys
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.manifest import InputIdentity, Manifest
 from nemo_gym._rollouts.paths import RunPaths
@@ -179,7 +180,7 @@ with Journal.resume(paths, manifest, sync_every_s=0.01) as journal:
         else:
             journal.record(Scored(row, {"reward": 1.0, "text": "y" * chance.randrange(20_000)}, 1, 0.0))
     if tell_after >= 0:
-        sys.stdin.read()
+        signal.pause()
 """
 
 
@@ -187,13 +188,15 @@ def test_a_run_that_is_killed_again_and_again_ends_with_exactly_its_plan(tmp_pat
     plan = [(task, rollout) for task in range(1500) for rollout in range(2)]
     paths = run_files(tmp_path, plan=plan)
     for seed in range(5):
-        command = [sys.executable, "-c", PLAYER, str(paths.output), str(seed), str(random.Random(seed).randrange(50))]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as player:
-            assert player.stdout.readline() == b"kill me\n"
-            player.send_signal(signal.SIGKILL)
-        assert player.returncode == -signal.SIGKILL
+        arguments = [str(paths.output), str(seed), str(random.Random(seed).randrange(50))]
+        player = WarmProcess(arguments, cwd=tmp_path, program=PLAYER, stdout=subprocess.PIPE)
+        with player.stdout:
+            assert player.stdout.readline() == "kill me\n"
+            player.kill()
+            assert player.wait(60) == -signal.SIGKILL
         assert what_is_left(paths, 1000).left > 0
-    subprocess.run([sys.executable, "-c", PLAYER, str(paths.output), "5", "-1"], check=True, timeout=60)
+    done = warm_start.run([str(paths.output), "5", "-1"], cwd=tmp_path, program=PLAYER, timeout=60)
+    assert done.returncode == 0, done.stderr
     found = [key_of(json.loads(line)) for line in paths.output.read_text().splitlines()]
     assert sorted(found) == plan
     assert read_manifest(paths.manifest).counts == Counts(requested=3000, scored=3000)
