@@ -42,13 +42,13 @@ def rollout(task, reward, text="Paris", index=0):
 
 @pytest.mark.slow
 def test_a_real_model_plays_and_is_scored(tmp_path):
-    done = gym_demo(tmp_path, "--limit", "5", "--num-repeats", "2")
+    done = gym_demo(tmp_path, "--limit", "3", "--num-repeats", "2")
     assert done.returncode == 0, done.stderr
-    for text in ("mean/reward ", "pass@2/accuracy", "95 % interval", "10 scored of 10 requested", "→ model", "next:"):
+    for text in ("mean/reward ", "pass@2/accuracy", "95 % interval", "6 scored of 6 requested", "→ model", "next:"):
         assert text in done.stdout
     answers = said(tmp_path / "results/demo/rollouts.jsonl")
-    assert set(answers) == {(task, index) for task in range(5) for index in range(2)}
-    assert len(set(answers.values())) > 3, "a model that reads the question does not always say the same"
+    assert set(answers) == {(task, index) for task in range(3) for index in range(2)}
+    assert len(set(answers.values())) > 2, "a model that reads the question does not always say the same"
 
 
 @pytest.mark.slow

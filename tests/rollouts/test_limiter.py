@@ -213,4 +213,4 @@ def test_the_limit_recovers_after_an_outage():
     simulation.endpoint = lambda n: (failed(REFUSED), 0.05)
     assert simulation.run_until(8.0) <= 2
     simulation.endpoint = lambda n: (SCORED, 0.5)
-    assert simulation.run_until(240.0) >= 200
+    assert simulation.run_until(60.0) >= 200
