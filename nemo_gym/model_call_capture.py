@@ -14,11 +14,15 @@ from typing import TYPE_CHECKING, Any, Self
 from omegaconf import DictConfig
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
-from nemo_gym._capture.asgi import CaptureMiddleware as _CaptureMiddleware
-from nemo_gym._capture.metrics import aggregate_model_call_records
-from nemo_gym._capture.records import PAYLOAD_FIELDS, ModelCallRecord, build_model_call_record
+from nemo_gym._capture.middleware import CaptureMiddleware as _CaptureMiddleware
+from nemo_gym._capture.records import (
+    PAYLOAD_FIELDS,
+    ModelCallRecord,
+    aggregate_model_call_records,
+    build_model_call_record,
+    extract_token_stats,
+)
 from nemo_gym._capture.store import CaptureStore
-from nemo_gym._capture.usage import extract_token_stats
 from nemo_gym._execution.workers import close_with_app
 from nemo_gym._util.row_keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError

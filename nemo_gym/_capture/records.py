@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call to a model endpoint, as it is told from a captured exchange.
+"""One call to a model endpoint, as it is told from a captured exchange, and numbers over the calls of a rollout.
 
 An exchange is the JSON object that the middleware writes: request and response as they crossed the wire, times, status.
 Bodies come from other people's servers, so every look inside tolerates another shape and then finds nothing.
 """
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from nemo_gym._capture.usage import cached_tokens_of, extract_token_stats
 from nemo_gym._config.server_types import ModelServerRef
 from nemo_gym._util.json_shapes import as_list, as_mapping
 
@@ -67,7 +67,7 @@ class ModelCallRecord(BaseModel):
     cached_tokens: int | None = None
     cache_creation_tokens: int | None = None
     error_category: str | None = None
-    """None for a success; otherwise see `nemo_gym._capture.exchange`."""
+    """None for a success; otherwise see `nemo_gym._capture.middleware`."""
     latency_total_ms: float | None = None
     latency_ttft_ms: float | None = None
     """From the arrival of the request to the first byte of the response body."""
@@ -77,7 +77,7 @@ def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> 
     """Tell one call from its captured exchange."""
     response, request = as_mapping(exchange.get("response")), as_mapping(exchange.get("request"))
     usage = as_mapping(response.get("usage"))
-    cached = cached_tokens_of(usage)
+    cached = read_cached_tokens(usage)
     return ModelCallRecord(
         **{
             name: exchange.get(name)
@@ -88,33 +88,33 @@ def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> 
         },
         **extract_token_stats(usage),
         call_index=call_index,
-        response_id=_text(response.get("id")),
-        model=_text(response.get("model")) or _text(request.get("model")),
-        response_status=_text(response.get("status")),
-        finish_reason=finish_reason_of(response),
-        tool_calls=list(_tool_calls(response)),
-        reasoning_content="\n".join(_reasoning_texts(response)) or None,
+        response_id=_text_or_none(response.get("id")),
+        model=_text_or_none(response.get("model")) or _text_or_none(request.get("model")),
+        response_status=_text_or_none(response.get("status")),
+        finish_reason=_read_finish_reason(response),
+        tool_calls=list(_find_tool_calls(response)),
+        reasoning_content="\n".join(_find_reasoning(response)) or None,
         cache_hit=None if cached is None else cached > 0,
         cached_tokens=cached,
         latency_total_ms=exchange.get("latency_ms"),
     )
 
 
-def finish_reason_of(response: Mapping[str, Any]) -> str | None:
+def _read_finish_reason(response: Mapping[str, Any]) -> str | None:
     """Return why the model stopped, in the words of its dialect."""
     first_choice = as_mapping(next(iter(as_list(response.get("choices"))), None))
     return (
-        _text(response.get("stop_reason"))
-        or _text(first_choice.get("finish_reason"))
-        or _text(as_mapping(response.get("incomplete_details")).get("reason"))
+        _text_or_none(response.get("stop_reason"))
+        or _text_or_none(first_choice.get("finish_reason"))
+        or _text_or_none(as_mapping(response.get("incomplete_details")).get("reason"))
     )
 
 
-def _tool_calls(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _find_tool_calls(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for item in map(as_mapping, as_list(response.get("output"))):
         if item.get("type") == "function_call":
             yield _tool_call(item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments"))
-    for message in _messages(response):
+    for message in _list_messages(response):
         for call in map(as_mapping, as_list(message.get("tool_calls"))):
             function = as_mapping(call.get("function"))
             yield _tool_call(call.get("id"), function.get("name"), function.get("arguments"))
@@ -139,23 +139,114 @@ def _parse_arguments(given: Any) -> dict[str, Any]:
     return parsed if isinstance(parsed, dict) else {"_raw": given if isinstance(given, str) else str(given)}
 
 
-def _reasoning_texts(response: Mapping[str, Any]) -> Iterator[str]:
+def _find_reasoning(response: Mapping[str, Any]) -> Iterator[str]:
     for item in map(as_mapping, as_list(response.get("output"))):
         if item.get("type") == "reasoning":
             for part in map(as_mapping, (*as_list(item.get("summary")), *as_list(item.get("content")))):
-                if text := _text(part.get("text")):
+                if text := _text_or_none(part.get("text")):
                     yield text
-    for message in _messages(response):
-        if text := _text(message.get("reasoning_content")) or _text(message.get("reasoning")):
+    for message in _list_messages(response):
+        if text := _text_or_none(message.get("reasoning_content")) or _text_or_none(message.get("reasoning")):
             yield text
     for block in map(as_mapping, as_list(response.get("content"))):
-        if block.get("type") == "thinking" and (text := _text(block.get("thinking"))):
+        if block.get("type") == "thinking" and (text := _text_or_none(block.get("thinking"))):
             yield text
 
 
-def _messages(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _list_messages(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [as_mapping(as_mapping(choice).get("message")) for choice in as_list(response.get("choices"))]
 
 
-def _text(value: Any) -> str | None:
+def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
+
+
+_INPUT_DETAILS = ("input_tokens_details", "prompt_tokens_details")
+_OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
+
+
+def extract_token_stats(usage: Any) -> dict[str, int | None]:
+    """Return the token counts of a `usage` object; None for what it does not tell.
+
+    Anthropic counts what it reads from and writes to its cache apart from the input; here the input is all of it.
+    """
+    told = as_mapping(usage)
+    tokens_in = _read_first_count(told, ("input_tokens", "prompt_tokens"))
+    tokens_out = _read_first_count(told, ("output_tokens", "completion_tokens"))
+    total = _read_first_count(told, ("total_tokens",))
+    created = _read_first_count(told, ("cache_creation_input_tokens",))
+    if tokens_in is not None and total is None and _counts_cache_apart(told):
+        tokens_in += (_read_first_count(told, ("cache_read_input_tokens",)) or 0) + (created or 0)
+    if total is None and tokens_in is not None and tokens_out is not None:
+        total = tokens_in + tokens_out
+    reasoning_names = ("reasoning_tokens", "reasoning_output_tokens")
+    return {
+        "tokens_in": tokens_in,
+        "tokens_out": tokens_out,
+        "tokens_reasoning": _read_first_detail(told, _OUTPUT_DETAILS, reasoning_names, ("reasoning_output_tokens",)),
+        "tokens_total": total,
+        "cache_creation_tokens": created,
+    }
+
+
+def read_cached_tokens(usage: Any) -> int | None:
+    """Return how much of the input a model read from its cache."""
+    nested, top = ("cached_tokens", "cached_input_tokens"), ("cache_read_input_tokens", "cached_input_tokens")
+    return _read_first_detail(as_mapping(usage), _INPUT_DETAILS, nested, top)
+
+
+def _counts_cache_apart(usage: Mapping[str, Any]) -> bool:
+    """Whether the input is told without the cache: OpenAI's two dialects include it, and say so in details."""
+    return "input_tokens" in usage and not any(isinstance(usage.get(name), dict) for name in _INPUT_DETAILS)
+
+
+def _read_first_detail(
+    usage: Mapping[str, Any], groups: tuple[str, ...], nested: tuple[str, ...], top: tuple[str, ...]
+) -> int | None:
+    for group in groups:
+        if (count := _read_first_count(as_mapping(usage.get(group)), nested)) is not None:
+            return count
+    return _read_first_count(usage, top)
+
+
+def _read_first_count(values: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((values[name] for name in names if type(values.get(name)) is int and values[name] >= 0), None)
+
+
+def list_answer_items(response: Any) -> list[dict[str, Any]]:
+    """Return the output items of a Responses answer, or the messages of a chat completion."""
+    answer = as_mapping(response)
+    if isinstance(output := answer.get("output"), list):
+        return [item for item in output if isinstance(item, dict)]
+    messages = [as_mapping(choice).get("message") for choice in as_list(answer.get("choices"))]
+    return [message for message in messages if isinstance(message, dict)]
+
+
+def identify_item(item: Mapping[str, Any]) -> set[str]:
+    """Return what tells a generated item from the others: its ids, and for plain text a digest of the text."""
+    calls = item.get("tool_calls")
+    named = [item.get("call_id"), item.get("id")]
+    # An agent's loop turns the last tool call of a chat message into the item that ends the turn.
+    named += [as_mapping(call).get("id") for call in as_list(calls)[-1:]]
+    keys = {f"id:{name}" for name in named if isinstance(name, str) and name}
+    text = "" if calls else _join_text(item.get("content")).strip()
+    return keys | {f"text:{hashlib.sha256(text.encode()).hexdigest()}"} if text else keys
+
+
+def _join_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts = [as_mapping(part).get("text") for part in as_list(content)]
+    return "".join(part for part in parts if isinstance(part, str))
+
+
+_SUMS = ("tokens_in", "tokens_out", "tokens_reasoning", "tokens_total", "cached_tokens", "latency_total_ms")
+
+
+def aggregate_model_call_records(records: Sequence[ModelCallRecord]) -> dict[str, Any]:
+    """Return the number of calls and what they took together. A number that no call reported is None, not zero."""
+    metrics: dict[str, Any] = {"num_calls": len(records)}
+    for name in _SUMS:
+        known = [value for record in records if (value := getattr(record, name)) is not None]
+        metrics[name] = sum(known) if known else None
+    return metrics

@@ -33,23 +33,23 @@ class StreamedResponse:
 
 def read_stream(text: str, dialect: str) -> StreamedResponse:
     """Put the response together that the events of `text` describe."""
-    events = list(stream_events(text))
-    kinds = {_kind_of(event) for event in events}
+    events = list(_parse_events(text))
+    kinds = {_read_kind(event) for event in events}
     has_failed = bool(kinds & {"error", "response.failed"}) or any(event.get("error") for event in events)
     if dialect == "chat":
-        response = _chat_completion(events)
+        response = _assemble_completion(events)
         choices = as_list(as_mapping(response).get("choices"))
-        has_ended = _DONE in _data_of(text) or any(as_mapping(choice).get("finish_reason") for choice in choices)
+        has_ended = _DONE in _split_data(text) or any(as_mapping(choice).get("finish_reason") for choice in choices)
     elif dialect == "messages":
-        response, has_ended = _message(events), "message_stop" in kinds
+        response, has_ended = _assemble_message(events), "message_stop" in kinds
     else:
-        response, has_ended = _response(events), bool(kinds & _RESPONSE_ENDS)
+        response, has_ended = _assemble_response(events), bool(kinds & _RESPONSE_ENDS)
     return StreamedResponse(response, has_ended, has_failed, "response.incomplete" in kinds)
 
 
-def stream_events(text: str) -> Iterator[dict[str, Any]]:
+def _parse_events(text: str) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of a server-sent-events body."""
-    for data in _data_of(text):
+    for data in _split_data(text):
         try:
             event = orjson.loads(data)
         except orjson.JSONDecodeError:
@@ -58,33 +58,33 @@ def stream_events(text: str) -> Iterator[dict[str, Any]]:
             yield event
 
 
-def _kind_of(event: dict[str, Any]) -> str | None:
+def _read_kind(event: dict[str, Any]) -> str | None:
     kind = event.get("type")
     return kind if isinstance(kind, str) else None
 
 
-def _data_of(text: str) -> Iterator[str]:
+def _split_data(text: str) -> Iterator[str]:
     # Not splitlines: JSON text may hold other characters that end a line for Python.
     return (line[5:].strip() for line in text.split("\n") if line.startswith("data:"))
 
 
-def _response(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def _assemble_response(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     """Return the last response object; if the stream broke off, with the items that had been finished by then."""
     latest: dict[str, Any] | None = None
     items: list[Any] = []
     for event in events:
         if isinstance(event.get("response"), dict):
             latest = event["response"]
-            if _kind_of(event) in _RESPONSE_ENDS:
+            if _read_kind(event) in _RESPONSE_ENDS:
                 return latest
-        elif _kind_of(event) == "response.output_item.done":
+        elif _read_kind(event) == "response.output_item.done":
             items.append(event.get("item"))
     if items:
         return {**(latest or {}), "output": items}
     return latest
 
 
-def _chat_completion(chunks: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def _assemble_completion(chunks: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     completion: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
@@ -128,11 +128,11 @@ def _add_tool_call(calls: list[dict[str, Any]], part: Any) -> None:
     call.update({name: value for name, value in part.items() if name != "function" and value is not None})
 
 
-def _message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
     message: dict[str, Any] | None = None
     blocks: dict[Any, dict[str, Any]] = {}
     for event in events:
-        kind, index = _kind_of(event), event.get("index") if isinstance(event.get("index"), int) else None
+        kind, index = _read_kind(event), event.get("index") if isinstance(event.get("index"), int) else None
         if kind == "message_start":
             message = dict(as_mapping(event.get("message")))
         elif kind == "content_block_start":

@@ -1,89 +1,56 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What MCP changes at the REST endpoints of a session: `/seed_session` says how to reach the tools over MCP, and
-`/verify` sees their plain names. MCP clients call a tool `mcp__<server>__<tool>`; verifiers are written for `<tool>`.
+"""Run a tool: a request to the same app, within the session of the caller, so that it is the REST call in all but name.
+
+Middleware, validation and errors are those of the route. No socket is involved.
 """
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from nemo_gym._mcp.asgi import dumped_json
+from nemo_gym._mcp.protocol import ToolResult
+from nemo_gym._mcp.types import MCPTool
+from nemo_gym._serving.session import SessionCookie as SessionCookie
+from nemo_gym._transport import local
+from nemo_gym._transport.errors import ServerDeadlineExceeded
+from nemo_gym._util.keys import SESSION_ID_KEY as SESSION_ID_KEY
+from nemo_gym._util.known_secrets import describe_error
 
-from nemo_gym._mcp.asgi import (
-    Reply,
-    dumped_json,
-    held_reply,
-    parsed_json,
-    read_body,
-    replaying,
-    send_reply,
-    set_body_length,
-)
-from nemo_gym._mcp.calls import SESSION_ID_KEY
-from nemo_gym._mcp.types import METADATA_KEY
+LOG = logging.getLogger(__name__)
 
 
-class SessionEndpoints:
-    """Innermost middleware: it needs the session in place, and the path as the routes know it."""
+@dataclass(frozen=True)
+class ToolRunner:
+    """Runs the tools of `app`."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        metadata: Callable[[str, Mapping[str, Any]], dict[str, Any]],
-        tool_name: Callable[[str], str],
-    ) -> None:
-        self._app, self._metadata, self._tool_name = app, metadata, tool_name
+    app: Any
+    server: tuple[str, int]
+    cookie: SessionCookie
+    timeout_s: float
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] == "POST":
-            if scope["path"] == "/seed_session":
-                return await self._seed_session(scope, receive, send)
-            if scope["path"] == "/verify":
-                return await self._verify(scope, receive, send)
-        return await self._app(scope, receive, send)
-
-    async def _seed_session(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = await read_body(receive)
-        reply = await held_reply(self._app, scope, replaying(body, receive))
-        if 200 <= reply.status < 300:
-            reply = self._with_metadata(reply, scope["session"][SESSION_ID_KEY], body)
-        await send_reply(reply, send)
-
-    def _with_metadata(self, reply: Reply, session_id: str, body: bytes) -> Reply:
-        answered = parsed_json(reply.body or b"null")
-        if not isinstance(answered, dict | None):
-            raise TypeError(f"/seed_session must answer with an object for MCP's session token, not {answered!r}")
-        asked = parsed_json(body or b"null")
-        metadata = self._metadata(session_id, asked if isinstance(asked, dict) else {})
-        return Reply(reply.status, reply.headers, dumped_json({**(answered or {}), METADATA_KEY: metadata}))
-
-    async def _verify(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = with_plain_tool_names(await read_body(receive), self._tool_name)
-        set_body_length(scope, body)
-        await self._app(scope, replaying(body, receive), send)
-
-
-def with_plain_tool_names(body: bytes, tool_name: Callable[[str], str]) -> bytes:
-    """A verify request whose function calls are named as `tool_name` says; anything else about it is left alone."""
-    if b"mcp__" not in body:
-        return body
-    try:
-        content = parsed_json(body)
-    except ValueError:
-        return body  # the route says what is wrong with it
-    changed = False
-    for call in _function_calls(content):
-        plain = tool_name(call["name"])
-        changed = changed or plain != call["name"]
-        call["name"] = plain
-    return dumped_json(content) if changed else body
-
-
-def _function_calls(content: Any) -> list[dict[str, Any]]:
-    response = content.get("response") if isinstance(content, dict) else None
-    output = response.get("output") if isinstance(response, dict) else None
-    return [
-        item
-        for item in (output if isinstance(output, list) else ())
-        if isinstance(item, dict) and item.get("type") == "function_call" and isinstance(item.get("name"), str)
-    ]
+    async def run(self, session_id: str, tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
+        """What the route of `tool` answers in session `session_id`; a status other than 2xx is an error."""
+        try:
+            response = await local.call(
+                self.app,
+                "POST",
+                f"http://{self.server[0]}:{self.server[1]}{tool.path}",
+                tool.path,
+                server=self.server,
+                body=dumped_json(arguments),
+                headers={"content-type": "application/json"},
+                cookies={self.cookie.name: self.cookie.sign(dumped_json({SESSION_ID_KEY: session_id}))},
+                timeout_s=self.timeout_s,
+            )
+        except ServerDeadlineExceeded as error:
+            LOG.warning("tool %r: %s", tool.name, error)
+            return ToolResult(str(error), is_error=True)
+        except Exception as error:
+            LOG.exception("tool %r failed", tool.name)
+            return ToolResult(describe_error(error), is_error=True)
+        text = await response.text(errors="replace")
+        if 200 <= response.status < 300:
+            return ToolResult(text)
+        return ToolResult(text or f"HTTP {response.status} {response.reason}", is_error=True)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import orjson
 
-from nemo_gym._capture.payloads import answer_items
+from nemo_gym._capture.records import list_answer_items
 from nemo_gym._reports.row_facts import is_tool_call, iter_texts, read_tool_name
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY
@@ -259,7 +259,7 @@ def read_captured_items(row: Item) -> list[dict[str, Any]]:
                 if answer["call_id"] not in answered:
                     answered.add(answer["call_id"])
                     items.append(answer)
-        for item in answer_items(call.get("response")):
+        for item in list_answer_items(call.get("response")):
             items += _split_chat_message(item)
     return items
 

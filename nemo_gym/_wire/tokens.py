@@ -27,10 +27,10 @@ __all__ = [
 RoutedExperts = str | list[list[list[int]]]
 
 # In this order they are dumped and named, in every run: the order of a set changes from process to process.
-_REQUIRED = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
-_ALL = (*_REQUIRED, "routed_experts")
-REQUIRED_TOKEN_METADATA_FIELDS = frozenset(_REQUIRED)
-TOKEN_METADATA_FIELDS = frozenset(_ALL)
+REQUIRED_TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
+ALL_TOKEN_FIELDS = (*REQUIRED_TOKEN_FIELDS, "routed_experts")
+REQUIRED_TOKEN_METADATA_FIELDS = frozenset(REQUIRED_TOKEN_FIELDS)
+TOKEN_METADATA_FIELDS = frozenset(ALL_TOKEN_FIELDS)
 
 
 class TokenIDLogProbMixin(BaseModel):
@@ -51,16 +51,16 @@ def has_token_fields(value: Mapping[str, Any]) -> bool:
     """Whether any token field is there; one that is None counts as absent."""
     if TOKEN_METADATA_FIELDS.isdisjoint(value):
         return False
-    return any(value.get(field) is not None for field in _ALL)
+    return any(value.get(field) is not None for field in ALL_TOKEN_FIELDS)
 
 
 def pick_token_fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token fields that `value` has."""
-    return {field: value[field] for field in _ALL if value.get(field) is not None}
+    return {field: value[field] for field in ALL_TOKEN_FIELDS if value.get(field) is not None}
 
 
 def list_missing_token_fields(value: Mapping[str, Any]) -> list[str]:
-    return [field for field in _REQUIRED if value.get(field) is None]
+    return [field for field in REQUIRED_TOKEN_FIELDS if value.get(field) is None]
 
 
 def refuse_partial_tokens(value: Mapping[str, Any]) -> NoReturn:

@@ -4,17 +4,17 @@
 This keeps long arrays out of every hop between servers. Which calls are captured is said by their URL
 (`nemo_gym._util.rollout_paths`).
 
-config     the block `token_id_capture`, and the sink and source that it stands for
+config     the block `token_id_capture`, the sink and source that it stands for, and the limit that it sets
 protocols  what a sink and a source of one's own have to offer
-records    one captured call, and all calls of a rollout
+records    one captured call, all calls of a rollout, and what a result row gets of them
 store      both ends as files in a folder
 delivery   the way of a call's tokens from the model server to its sink
-rows       what a result row gets
 """
 
-from nemo_gym._capture.payloads import TOKEN_FIELDS
 from nemo_gym.token_id_capture.config import (
+    MaskFractionGuard,
     TokenIdCaptureConfig,
+    TooManyMaskedSamples,
     open_token_delivery,
     open_token_sink,
     open_token_source,
@@ -35,16 +35,13 @@ from nemo_gym.token_id_capture.delivery import (
 )
 from nemo_gym.token_id_capture.protocols import RestartableTokenSource, TokenSink, TokenSource
 from nemo_gym.token_id_capture.records import (
+    MASK_SAMPLE_KEY,
+    TOKEN_CAPTURE_KEY,
     TOKEN_ENTRY_RECORD_SCHEMA_VERSION,
+    TOKEN_FIELDS,
     TokenCaptureSnapshot,
     TokenEntry,
     extract_token_fields,
-)
-from nemo_gym.token_id_capture.rows import (
-    MASK_SAMPLE_KEY,
-    TOKEN_CAPTURE_KEY,
-    MaskFractionGuard,
-    TooManyMaskedSamples,
     merge_token_capture_into_record,
 )
 from nemo_gym.token_id_capture.store import TokenCaptureStore, clear_token_captures_for_rollouts

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The block `token_id_capture` of the config, and the sink and the source that it stands for."""
+"""The block `token_id_capture` of the config: the sink and source that it stands for, and the limit that it sets."""
 
 import importlib
 import logging
@@ -10,9 +10,10 @@ from typing import Any, Self
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nemo_gym.errors import ConfigError
+from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.token_id_capture.delivery import TokenDelivery, installed_token_source
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
+from nemo_gym.token_id_capture.records import TOKEN_CAPTURE_KEY
 from nemo_gym.token_id_capture.store import TokenCaptureStore
 
 LOG = logging.getLogger(__name__)
@@ -119,3 +120,29 @@ def _load_class(spec: str) -> Any:
             f"token_id_capture.sink {spec!r} cannot be loaded: {error}\n"
             "hint: the module has to be importable in the environment of every model server"
         ) from error
+
+
+class TooManyMaskedSamples(GymError):
+    """So many rollouts lack token ids that training on the rest would be a different experiment."""
+
+
+class MaskFractionGuard:
+    """Watches how many samples of a run are masked."""
+
+    def __init__(self, config: TokenIdCaptureConfig) -> None:
+        self.config = config
+        self.samples = 0
+        self.masked = 0
+
+    def observe(self, masked: bool) -> None:
+        """Count one sample; raises TooManyMaskedSamples once the share is above what the config allows."""
+        self.samples += 1
+        self.masked += masked
+        limit = self.config.max_mask_fraction
+        if limit is None or self.samples < self.config.mask_fraction_min_samples:
+            return
+        if self.masked > limit * self.samples:
+            raise TooManyMaskedSamples(
+                f"{self.masked} of {self.samples} rollouts lack token ids; max_mask_fraction is {limit}.\n"
+                f"hint: look at {TOKEN_CAPTURE_KEY!r} in the results for the reasons"
+            )

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from nemo_gym._capture.asgi import RecordedAnswer
+from nemo_gym._capture.middleware import RecordedAnswer
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
@@ -77,7 +77,7 @@ class CaptureContext:
     sink: TokenSink
     rollout_id: str
     model_call_id: str
-    is_settled: bool = field(default=False, compare=False)
+    is_done: bool = field(default=False, compare=False)
     """Its tokens were put, or the rollout was marked incomplete."""
 
 
@@ -142,13 +142,13 @@ async def commit_entry(entry: TokenEntry, context: CaptureContext | None = None)
     if failure is not None:
         await _mark(context, f"put of the token sink failed: {failure}")
         return False
-    context.is_settled = True
+    context.is_done = True
     return True
 
 
 async def _mark(context: CaptureContext, reason: str) -> None:
     """Mark the rollout of a call incomplete, with the reason where the sink takes one."""
-    context.is_settled = True
+    context.is_done = True
     sink, rollout_id, call_id = context.sink, context.rollout_id, context.model_call_id
     LOG.info("the tokens of rollout %r are incomplete: call %s: %s", rollout_id, call_id, reason)
     explain = getattr(sink, "explain_incomplete", None)
@@ -223,5 +223,5 @@ class TokenDelivery:
         answer = await asyncio.wrap_future(call)
         if answer.failure is not None:
             await _mark(context, answer.failure)
-        elif not context.is_settled:
+        elif not context.is_done:
             await capture_tokens(answer.response, context)

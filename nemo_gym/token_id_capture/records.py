@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The token ids and log-probs of one model call, and those of all calls of a rollout.
+"""The token ids and log-probs of one model call, those of all calls of a rollout, and how they get into a result row.
 
-How an answer is read, in each dialect and streamed or not, is in `nemo_gym._capture.payloads`.
+How an answer is read, in each dialect and streamed or not, is in `nemo_gym._capture.records`.
 """
 
 import time
@@ -11,11 +11,13 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from nemo_gym._capture.payloads import OPTIONAL_TOKEN_FIELDS, TOKEN_FIELDS, answer_items
+from nemo_gym._capture.records import identify_item, list_answer_items
+from nemo_gym._wire.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
 TOKEN_ENTRY_RECORD_SCHEMA_VERSION = 1
-
-ALL_TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
+TOKEN_FIELDS = REQUIRED_TOKEN_FIELDS
+TOKEN_CAPTURE_KEY = "_ng_token_capture"
+MASK_SAMPLE_KEY = "mask_sample"
 
 
 class TokenEntry(BaseModel):
@@ -83,7 +85,7 @@ def extract_token_fields(item: Any) -> dict[str, Any] | None:
     """
     if isinstance(item, BaseModel):
         item = item.model_dump()
-    for holder in (*([item] if isinstance(item, Mapping) else []), *reversed(answer_items(item))):
+    for holder in (*([item] if isinstance(item, Mapping) else []), *reversed(list_answer_items(item))):
         if all(isinstance(holder.get(name), list) for name in TOKEN_FIELDS):
             return {name: holder[name] for name in ALL_TOKEN_FIELDS if holder.get(name) is not None}
     return None
@@ -93,7 +95,7 @@ def read_token_entries(answer: Any, rollout_id: str, model_call_id: str) -> list
     """Return one entry for each item of a model's answer that carries tokens. Raises ValidationError for bad ones."""
     if isinstance(answer, BaseModel):
         answer = answer.model_dump()
-    items = answer_items(answer)
+    items = list_answer_items(answer)
     model = answer.get("model") if isinstance(answer, dict) else None
     output_items = [{name: item[name] for name in item if name not in ALL_TOKEN_FIELDS} for item in items]
     return [
@@ -109,3 +111,31 @@ def read_token_entries(answer: Any, rollout_id: str, model_call_id: str) -> list
         for index, item in enumerate(items)
         if (fields := extract_token_fields(item)) is not None
     ]
+
+
+def merge_token_capture_into_record(
+    record: dict[str, Any], tokens: TokenCaptureSnapshot, *, rebuild_response: bool = True
+) -> dict[str, Any]:
+    """Put a rollout's tokens into its result row; `mask_sample` says that it must not be trained on."""
+    record[TOKEN_CAPTURE_KEY] = {
+        "rollout_id": tokens.rollout_id,
+        "records": [entry.model_dump(exclude_none=True) for entry in tokens.entries],
+        "incomplete_reasons": tokens.incomplete_reasons or ["unknown"] * bool(tokens.incomplete),
+    }
+    rebuilt = not rebuild_response or _put_tokens_back(record.get("response"), tokens.entries)
+    record[MASK_SAMPLE_KEY] = not (tokens.complete and rebuilt)
+    return record
+
+
+def _put_tokens_back(response: Any, entries: list[TokenEntry]) -> bool:
+    """Give each captured item of `response` its tokens, in order; False if one of them is not there."""
+    output = response.get("output") if isinstance(response, dict) else None
+    items = iter([item for item in output if isinstance(item, dict)] if isinstance(output, list) else [])
+    for entry in entries:
+        index = -1 if entry.token_item_index is None else entry.token_item_index
+        keys = identify_item(entry.output_items[index]) if -1 <= index < len(entry.output_items) > 0 else set()
+        item = next((item for item in items if keys & identify_item(item)), None)
+        if item is None:
+            return False
+        item.update({name: value for name in ALL_TOKEN_FIELDS if (value := getattr(entry, name)) is not None})
+    return True

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
-from nemo_gym._capture.journal import append_object, read_objects
+from nemo_gym._capture.store import append_object, read_objects
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.rollout_paths import check_rollout_id
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body

@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 import pytest
 
-from nemo_gym._capture.exchange import Exchange
+from nemo_gym._capture.middleware import CapturedExchange
 
 COMPLETED = b'data: {"type": "response.completed", "response": {"id": "r"}}\n\n'
 INCOMPLETE = b'data: {"type": "response.incomplete", "response": {"id": "r"}}\n\n'
@@ -15,7 +15,7 @@ CREATED = b'data: {"type": "response.created", "response": {"id": "r"}}\n\n'
 
 
 def kept(status: int | None, body: bytes, *, stream: bool = False, request: bytes = b"{}") -> dict[str, Any]:
-    exchange = Exchange("0-0", "responses", False)
+    exchange = CapturedExchange("0-0", "responses", False)
     exchange.note_received({"type": "http.request", "body": request})
     if status is not None:
         kind = b"text/event-stream; charset=utf-8" if stream else b"application/json"

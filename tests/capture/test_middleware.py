@@ -16,7 +16,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
-from nemo_gym._capture.asgi import _WRITERS, CaptureMiddleware
+from nemo_gym._capture.middleware import _WRITERS, CaptureMiddleware
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym.token_id_capture import TokenCaptureStore, TokenDelivery, current_capture_context, delivery
 
@@ -260,13 +260,13 @@ def held(middleware: CaptureMiddleware) -> Iterator[None]:
 async def test_a_request_cancelled_while_its_write_waits_in_the_queue_is_still_written_once(store: CaptureStore):
     middleware = CaptureMiddleware(model_app(), store=store)
     queued = asyncio.Event()
-    submit = middleware._submit
+    start_writing = middleware._start_writing
 
-    def submit_and_tell(exchange: Any) -> Any:
+    def start_and_tell(exchange: Any) -> Any:
         queued.set()
-        return submit(exchange)
+        return start_writing(exchange)
 
-    middleware._submit = submit_and_tell  # type: ignore[method-assign]
+    middleware._start_writing = start_and_tell  # type: ignore[method-assign]
     with held(middleware):
         task = asyncio.create_task(exchange(middleware, [{"type": "http.request", "body": b"{}"}]))
         async with asyncio.timeout(30):
