@@ -14,12 +14,10 @@ from fastapi import FastAPI
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from nemo_gym._mcp.calls import ToolRunner
-from nemo_gym._mcp.endpoint import McpEndpoint
-from nemo_gym._mcp.harvest import check_tools, harvest, tool_of_route
+from nemo_gym._mcp.harvest import check_tools, harvest_tools, read_tool
+from nemo_gym._mcp.http import McpEndpoint, SessionEndpoints
 from nemo_gym._mcp.protocol import ToolResult, ToolSession
-from nemo_gym._mcp.session import SessionEndpoints
-from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._mcp.session import Grant, GrantSigner, ToolRunner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
 from nemo_gym._mcp.types import MCPCatchall as MCPCatchall
 from nemo_gym._mcp.types import MCPTool as MCPTool
@@ -68,10 +66,10 @@ def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
         return dict(installed)
     if app.middleware_stack is not None:
         raise RuntimeError("tools can be offered over MCP only before the app has served its first request")
-    tools = _tools(server, app)
+    tools = _list_tools(server, app)
     app.state.nemo_gym_mcp_tools = {tool.name: tool for tool in tools}
     server.setup_session_middleware(app)
-    signer = _grant_signer(server)
+    signer = _make_signer(server)
     _add_endpoint(server, app, signer, tools)
     _add_session_endpoints(server, app, signer)
     return dict(app.state.nemo_gym_mcp_tools)
@@ -79,30 +77,30 @@ def install_auto_exposure(server: Any, app: FastAPI) -> dict[str, MCPTool]:
 
 def bind_route(route: Any) -> MCPTool:
     """Return the tool that calls `route`; raises ConfigError for a route that cannot be called as one."""
-    return tool_of_route(route)
+    return read_tool(route)
 
 
 def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]:
-    """The header by which MCP requests to `server` name their session, and how to read it."""
-    signer = _grant_signer(server)
+    """Return the header by which MCP requests to `server` name their session, and how to read it."""
+    signer = _make_signer(server)
 
     def session_id(token: bytes) -> str | None:
-        grant = signer.grant(token.decode("latin-1"))
+        grant = signer.read(token.decode("latin-1"))
         return grant.session_id if grant else None
 
     return {SESSION_TOKEN_HEADER.lower().encode(): session_id}
 
 
-def _grant_signer(server: _ResourcesServer) -> GrantSigner:
-    """Return what signs grants: with a secret of the run, as the name of the server is none."""
+def _make_signer(server: _ResourcesServer) -> GrantSigner:
+    """Make what signs grants: with a secret of the run, as the name of the server is none."""
     name = f"mcp {server.get_session_middleware_key()}"
     return GrantSigner(derive_run_secret(name) or f"{name} {own_secret()}")
 
 
-def _tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:
+def _list_tools(server: _ResourcesServer, app: FastAPI) -> list[MCPTool]:
     name = server.config.name
     try:
-        found = harvest(app)
+        found = harvest_tools(app)
         tools = server.mcp_tools(found.tools, found.catchall)
         check_tools(tools)
     except ConfigError as error:
@@ -142,7 +140,7 @@ def _add_endpoint(server: _ResourcesServer, app: FastAPI, signer: GrantSigner, t
 def _add_session_endpoints(server: _ResourcesServer, app: FastAPI, signer: GrantSigner) -> None:
     def metadata(session_id: str, seed_body: Mapping[str, Any]) -> dict[str, Any]:
         allowed = server.mcp_allowed_tools_for_session(seed_body)
-        token = signer.token(Grant(session_id, None if allowed is None else frozenset(allowed)))
+        token = signer.sign(Grant(session_id, None if allowed is None else frozenset(allowed)))
         return MCPServerMetadata(server_name=server.config.name, headers={SESSION_TOKEN_HEADER: token}).model_dump()
 
     # Last in the list is next to the routes, where the session is known.

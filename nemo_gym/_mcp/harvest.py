@@ -17,7 +17,7 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.errors import PydanticUserError
 
-from nemo_gym._mcp.schema import NotAnObject, object_schema
+from nemo_gym._mcp.schema import NotAnObject, build_object_schema
 from nemo_gym._mcp.types import ANY_ARGUMENTS, RESERVED_TOOL_NAMES, MCPCatchall, MCPTool
 from nemo_gym.errors import ConfigError
 
@@ -48,12 +48,12 @@ class _NotExposable(Exception):
     """Why a route cannot be a tool."""
 
 
-def harvest(app: FastAPI) -> Harvest:
-    """The tools that the routes of `app` stand for; raises ConfigError with every route that cannot be one."""
+def harvest_tools(app: FastAPI) -> Harvest:
+    """Return the tools that the routes of `app` stand for; raises ConfigError with every route that cannot be one."""
     tools, problems = list[MCPTool](), list[str]()
     for route in app.routes:
         try:
-            tools.extend(_tools_of(route))
+            tools.extend(_read_tools(route))
         except _NotExposable as problem:
             problems.append(str(problem))
     if problems:
@@ -62,13 +62,13 @@ def harvest(app: FastAPI) -> Harvest:
             + "\n".join(f"- {problem}" for problem in problems)
             + "\nhint: let these handlers take one pydantic model as body, or set `expose_tools_over_mcp: false`"
         )
-    return Harvest(tools, next((found for route in reversed(app.routes) if (found := _catchall(route))), None))
+    return Harvest(tools, next((found for route in reversed(app.routes) if (found := _read_catchall(route))), None))
 
 
-def tool_of_route(route: Any) -> MCPTool:
+def read_tool(route: Any) -> MCPTool:
     """Return the tool that a single route stands for; raises ConfigError if it stands for none or for several."""
     try:
-        tools = list(_tools_of(route))
+        tools = list(_read_tools(route))
     except _NotExposable as problem:
         raise ConfigError(
             f"a route cannot be offered over MCP: {problem}\nhint: let its handler take one pydantic model as body"
@@ -104,16 +104,16 @@ def check_tools(tools: Sequence[MCPTool]) -> None:
         paths[tool.name] = tool.path
 
 
-def _tools_of(route: Any) -> Iterator[MCPTool]:
+def _read_tools(route: Any) -> Iterator[MCPTool]:
     if getattr(route, "path", None) in _RESERVED_PATHS:  # spares the long schemas of verify
         return
-    for operation in _operations(route):
+    for operation in _read_operations(route):
         if _may_be_tool(operation.path) and _has_arguments_only(operation):
             yield MCPTool(
                 name=operation.path.strip("/").replace("/", "_"),
                 path=operation.path,
                 description=operation.content.get("description", ""),
-                input_schema=_input_schema(operation),
+                input_schema=_build_input_schema(operation),
             )
 
 
@@ -121,8 +121,8 @@ def _may_be_tool(path: str) -> bool:
     return path not in _RESERVED_PATHS and not path.startswith("/v1/") and "{" not in path
 
 
-def _operations(route: Any) -> Iterator[_Operation]:
-    """The POST endpoints of `route`, which may be a router that was included."""
+def _read_operations(route: Any) -> Iterator[_Operation]:
+    """Yield the POST endpoints of `route`, which may be a router that was included."""
     if isinstance(route, APIRoute) and not route.include_in_schema:
         route = copy.copy(route)
         route.include_in_schema = True
@@ -147,19 +147,19 @@ def _has_arguments_only(operation: _Operation) -> bool:
     return True
 
 
-def _input_schema(operation: _Operation) -> Mapping[str, Any]:
+def _build_input_schema(operation: _Operation) -> Mapping[str, Any]:
     body = operation.content.get("requestBody")
     if body is None:
         return ANY_ARGUMENTS  # the handler may read the body by itself
     if "application/json" not in body["content"]:
         raise _NotExposable(f"POST {operation.path!r}: its body is {', '.join(body['content'])}, not JSON")
     try:
-        return object_schema(body["content"]["application/json"]["schema"], operation.components)
+        return build_object_schema(body["content"]["application/json"]["schema"], operation.components)
     except NotAnObject as error:
         raise _NotExposable(f"POST {operation.path!r}: its body is not a JSON object but {error}") from error
 
 
-def _catchall(route: Any) -> MCPCatchall | None:
+def _read_catchall(route: Any) -> MCPCatchall | None:
     if isinstance(route, APIRoute) and "POST" in (route.methods or ()) and _CATCHALL.fullmatch(route.path_format):
         return MCPCatchall(route.path, route.description)
     return None

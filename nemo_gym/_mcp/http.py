@@ -1,20 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MCP's streamable HTTP transport as an ASGI app, in its stateless form: every tool call carries its session's token.
+"""The HTTP side of MCP: the endpoint `/mcp`, and what changes at the REST endpoints of a session.
 
-What belongs to no session (the handshake, the list of tools) is answered to anyone. Replies are plain JSON. There is no
+`/mcp` is MCP's streamable HTTP transport in its stateless form: every tool call carries its session's token. What
+belongs to no session (the handshake, the list of tools) is answered to anyone. Replies are plain JSON. There is no
 stream from the server, so GET is refused, and nothing to end on DELETE.
+
+`/seed_session` says how to reach the tools over MCP, and `/verify` sees their plain names: MCP clients call a tool
+`mcp__<server>__<tool>`; verifiers are written for `<tool>`.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.route import require_json
-from nemo_gym._mcp.asgi import Reply, json_reply, parsed_json, read_body, send_reply
 from nemo_gym._mcp.protocol import (
     INVALID_REQUEST,
     PARSE_ERROR,
@@ -23,13 +26,25 @@ from nemo_gym._mcp.protocol import (
     RpcError,
     ToolResult,
     ToolSession,
-    answer,
-    error_reply,
+    answer_message,
+    build_error,
+    dump_json,
+    parse_json,
 )
-from nemo_gym._mcp.token import Grant, GrantSigner
-from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, MCPTool
+from nemo_gym._mcp.session import Grant, GrantSigner
+from nemo_gym._mcp.types import METADATA_KEY, SESSION_TOKEN_HEADER, MCPTool
+from nemo_gym._util.keys import SESSION_ID_KEY
 
 _ALLOW = (b"allow", b"POST, DELETE")
+
+
+@dataclass(frozen=True)
+class HeldReply:
+    """A reply that was not sent yet."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: bytes
 
 
 class McpEndpoint:
@@ -41,27 +56,28 @@ class McpEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send_reply(await self._reply(scope, receive), send)
 
-    async def _reply(self, scope: Scope, receive: Receive) -> Reply:
+    async def _reply(self, scope: Scope, receive: Receive) -> HeldReply:
         if scope["method"] == "DELETE":
-            return Reply(200, (), b"")
+            return HeldReply(200, (), b"")
         if scope["method"] != "POST":
             refusal = RpcError(INVALID_REQUEST, "this server sends no events of its own: POST each message")
-            return json_reply(405, error_reply(None, refusal), _ALLOW)
+            return build_json_reply(405, build_error(None, refusal), _ALLOW)
         headers = Headers(scope=scope)
         try:
             require_json(scope)
         except HTTPException as error:
-            return json_reply(error.status_code, error_reply(None, RpcError(INVALID_REQUEST, str(error.detail))))
+            return build_json_reply(error.status_code, build_error(None, RpcError(INVALID_REQUEST, str(error.detail))))
         try:
-            content = parsed_json(await read_body(receive))
+            content = parse_json(await read_body(receive))
         except ValueError as error:
-            return json_reply(400, error_reply(None, RpcError(PARSE_ERROR, f"the body is not JSON: {error}")))
-        if problem := _version_problem(headers.get("mcp-protocol-version"), content):
-            return json_reply(400, error_reply(_id_of(content), problem))
+            return build_json_reply(400, build_error(None, RpcError(PARSE_ERROR, f"the body is not JSON: {error}")))
+        asked = content if isinstance(content, dict) else {}
+        if problem := _check_version(headers.get("mcp-protocol-version"), asked.get("method")):
+            return build_json_reply(400, build_error(asked.get("id"), problem))
         token = headers.get(SESSION_TOKEN_HEADER)
-        grant = self._signer.grant(token) if token else None
+        grant = self._signer.read(token) if token else None
         session = self._open_session(grant)
-        return await _answered(content, session if grant else replace(session, run=_refuse_call))
+        return await _answer_all(content, session if grant else replace(session, run=_refuse_call))
 
 
 async def _refuse_call(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
@@ -73,20 +89,20 @@ async def _refuse_call(tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResul
     )
 
 
-async def _answered(content: Any, session: ToolSession) -> Reply:
+async def _answer_all(content: Any, session: ToolSession) -> HeldReply:
     if isinstance(content, list) and content:
-        replies = [reply for message in content if (reply := await answer(message, session)) is not None]
-        return json_reply(200, replies) if replies else Reply(202, (), b"")
-    reply = await answer(content, session)
+        replies = [reply for message in content if (reply := await answer_message(message, session)) is not None]
+        return build_json_reply(200, replies) if replies else HeldReply(202, (), b"")
+    reply = await answer_message(content, session)
     if reply is None:
-        return Reply(202, (), b"")
+        return HeldReply(202, (), b"")
     malformed = "error" in reply and reply["id"] is None
-    return json_reply(400 if malformed else 200, reply)
+    return build_json_reply(400 if malformed else 200, reply)
 
 
-def _version_problem(version: str | None, content: Any) -> RpcError | None:
-    """Why a request cannot be served in the protocol version of its header. `initialize` is what agrees on one."""
-    if version is None or version in PROTOCOL_VERSIONS or _method_of(content) == "initialize":
+def _check_version(version: str | None, method: Any) -> RpcError | None:
+    """Return why a request cannot be served in the protocol version of its header. `initialize` agrees on one."""
+    if version is None or version in PROTOCOL_VERSIONS or method == "initialize":
         return None
     return RpcError(
         UNSUPPORTED_PROTOCOL_VERSION,
@@ -95,9 +111,126 @@ def _version_problem(version: str | None, content: Any) -> RpcError | None:
     )
 
 
-def _method_of(content: Any) -> Any:
-    return content.get("method") if isinstance(content, dict) else None
+class SessionEndpoints:
+    """Innermost middleware: it needs the session in place, and the path as the routes know it."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metadata: Callable[[str, Mapping[str, Any]], dict[str, Any]],
+        tool_name: Callable[[str], str],
+    ) -> None:
+        self._app, self._metadata, self._tool_name = app, metadata, tool_name
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["method"] == "POST":
+            if scope["path"] == "/seed_session":
+                return await self._seed_session(scope, receive, send)
+            if scope["path"] == "/verify":
+                return await self._verify(scope, receive, send)
+        return await self._app(scope, receive, send)
+
+    async def _seed_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = await read_body(receive)
+        reply = await hold_reply(self._app, scope, replay_body(body, receive))
+        if 200 <= reply.status < 300:
+            reply = self._add_metadata(reply, scope["session"][SESSION_ID_KEY], body)
+        await send_reply(reply, send)
+
+    def _add_metadata(self, reply: HeldReply, session_id: str, body: bytes) -> HeldReply:
+        answered = parse_json(reply.body or b"null")
+        if not isinstance(answered, dict | None):
+            raise TypeError(f"/seed_session must answer with an object for MCP's session token, not {answered!r}")
+        asked = parse_json(body or b"null")
+        metadata = self._metadata(session_id, asked if isinstance(asked, dict) else {})
+        return HeldReply(reply.status, reply.headers, dump_json({**(answered or {}), METADATA_KEY: metadata}))
+
+    async def _verify(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = restore_tool_names(await read_body(receive), self._tool_name)
+        set_body_length(scope, body)
+        await self._app(scope, replay_body(body, receive), send)
 
 
-def _id_of(content: Any) -> Any:
-    return content.get("id") if isinstance(content, dict) else None
+def restore_tool_names(body: bytes, tool_name: Callable[[str], str]) -> bytes:
+    """Name the function calls of a verify request as `tool_name` says; anything else about it is left alone."""
+    if b"mcp__" not in body:
+        return body
+    try:
+        content = parse_json(body)
+    except ValueError:
+        return body  # the route says what is wrong with it
+    changed = False
+    for call in _list_function_calls(content):
+        plain = tool_name(call["name"])
+        changed = changed or plain != call["name"]
+        call["name"] = plain
+    return dump_json(content) if changed else body
+
+
+def _list_function_calls(content: Any) -> list[dict[str, Any]]:
+    response = content.get("response") if isinstance(content, dict) else None
+    output = response.get("output") if isinstance(response, dict) else None
+    return [
+        item
+        for item in (output if isinstance(output, list) else ())
+        if isinstance(item, dict) and item.get("type") == "function_call" and isinstance(item.get("name"), str)
+    ]
+
+
+async def read_body(receive: Receive) -> bytes:
+    """Read the whole body of a request."""
+    parts = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if message["type"] != "http.request" or not message.get("more_body", False):
+            return b"".join(parts)
+
+
+def replay_body(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives `body` first; what comes after it is the client's own."""
+    given = False
+
+    async def receive_again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again
+
+
+def set_body_length(scope: Scope, body: bytes) -> None:
+    """Make the headers of a request fit `body`, in place: copies of a scope would part from its session."""
+    kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"transfer-encoding")]
+    scope["headers"] = [*kept, (b"content-length", b"%d" % len(body))]
+
+
+async def hold_reply(app: ASGIApp, scope: Scope, receive: Receive) -> HeldReply:
+    """Return what `app` answers, without sending it."""
+    status, headers, parts = 500, list[tuple[bytes, bytes]](), list[bytes]()
+
+    async def hold(message: Message) -> None:
+        nonlocal status, headers
+        if message["type"] == "http.response.start":
+            status, headers = message["status"], list(message.get("headers", ()))
+        elif message["type"] == "http.response.body":
+            parts.append(message.get("body", b""))
+
+    await app(scope, receive, hold)
+    return HeldReply(status, tuple(headers), b"".join(parts))
+
+
+async def send_reply(reply: HeldReply, send: Send) -> None:
+    """Send `reply`, with a content-length that fits its body."""
+    headers = [(name, value) for name, value in reply.headers if name != b"content-length"]
+    headers.append((b"content-length", b"%d" % len(reply.body)))
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def build_json_reply(status: int, content: Any, *headers: tuple[bytes, bytes]) -> HeldReply:
+    """Return a reply with `content` as JSON."""
+    return HeldReply(status, ((b"content-type", b"application/json"), *headers), dump_json(content))

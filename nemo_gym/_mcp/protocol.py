@@ -5,14 +5,15 @@ A tool that fails or is not there gives a result with `isError`, for the model t
 gives a JSON-RPC error, for the client.
 """
 
-import logging
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._mcp.types import MCPTool
+import orjson
 
-LOG = logging.getLogger(__name__)
+from nemo_gym._mcp.types import MCPTool
+from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 
 PROTOCOL_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -49,39 +50,35 @@ class RpcError(Exception):
         self.code, self.message, self.data = code, message, data
 
 
-async def answer(message: Any, session: ToolSession) -> dict[str, Any] | None:
-    """The reply to one message; None for a notification or a response, which get none."""
+async def answer_message(message: Any, session: ToolSession) -> dict[str, Any] | None:
+    """Return the reply to one message; None for a notification or a response, which get none."""
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-        return error_reply(None, RpcError(INVALID_REQUEST, 'not a JSON-RPC 2.0 message: "jsonrpc" must be "2.0"'))
+        return build_error(None, RpcError(INVALID_REQUEST, 'not a JSON-RPC 2.0 message: "jsonrpc" must be "2.0"'))
     if "method" not in message and ("result" in message or "error" in message):
         return None
     if "id" not in message:
         return None
     request_id = message["id"]
-    if not _is_request_id(request_id):
-        return error_reply(
+    if not isinstance(request_id, str | int) or isinstance(request_id, bool):
+        return build_error(
             None, RpcError(INVALID_REQUEST, f"a request id is a string or an integer, not {request_id!r}")
         )
     try:
-        result = await _result(message, session)
+        result = await _serve(message, session)
     except RpcError as error:
-        return error_reply(request_id, error)
+        return build_error(request_id, error)
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
-def error_reply(request_id: str | int | None, error: RpcError) -> dict[str, Any]:
-    """`error` as a JSON-RPC message."""
+def build_error(request_id: str | int | None, error: RpcError) -> dict[str, Any]:
+    """Return `error` as a JSON-RPC message."""
     content: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.data is not None:
         content["data"] = error.data
     return {"jsonrpc": "2.0", "id": request_id, "error": content}
 
 
-def _is_request_id(value: Any) -> bool:
-    return isinstance(value, str | int) and not isinstance(value, bool)
-
-
-async def _result(message: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
+async def _serve(message: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
     method, params = message.get("method"), message.get("params")
     if not isinstance(method, str):
         raise RpcError(INVALID_REQUEST, f"a request names its method with a string, not {method!r}")
@@ -89,30 +86,27 @@ async def _result(message: Mapping[str, Any], session: ToolSession) -> dict[str,
         raise RpcError(INVALID_PARAMS, f"the params of {method!r} must be an object")
     match method:
         case "initialize":
-            return _initialize(params or {}, session)
+            asked = (params or {}).get("protocolVersion")
+            return {
+                "protocolVersion": asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[-1],
+                "capabilities": {"tools": {"listChanged": False}},
+                "serverInfo": {"name": session.server_name, "version": session.server_version},
+            }
         case "ping":
             return {}
         case "tools/list":
-            return {"tools": [_listed(tool) for tool in session.tools]}
+            return {
+                "tools": [
+                    {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
+                    for tool in session.tools
+                ]
+            }
         case "tools/call":
-            return await _call(params or {}, session)
+            return await _call_tool(params or {}, session)
     raise RpcError(METHOD_NOT_FOUND, f"unknown method {method!r}: this server offers tools only")
 
 
-def _initialize(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
-    asked = params.get("protocolVersion")
-    return {
-        "protocolVersion": asked if asked in PROTOCOL_VERSIONS else PROTOCOL_VERSIONS[-1],
-        "capabilities": {"tools": {"listChanged": False}},
-        "serverInfo": {"name": session.server_name, "version": session.server_version},
-    }
-
-
-def _listed(tool: MCPTool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "inputSchema": dict(tool.input_schema)}
-
-
-async def _call(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
+async def _call_tool(params: Mapping[str, Any], session: ToolSession) -> dict[str, Any]:
     name, arguments = params.get("name"), params.get("arguments")
     if not isinstance(arguments, dict | None):
         raise RpcError(INVALID_PARAMS, f"the arguments of tool {name!r} must be an object")
@@ -123,3 +117,25 @@ async def _call(params: Mapping[str, Any], session: ToolSession) -> dict[str, An
     else:
         outcome = await session.run(tool, arguments or {})
     return {"content": [{"type": "text", "text": outcome.text}], "isError": outcome.is_error}
+
+
+def parse_json(raw: bytes) -> Any:
+    """Return the value of `raw`. NaN and Infinity are taken, as handlers take them; ValueError for what is not JSON."""
+    try:
+        value = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        try:
+            return json.loads(raw)
+        except RecursionError as error:
+            raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep") from error
+    if is_too_deep(raw, value):
+        raise ValueError(f"it is nested more than {MAX_DEPTH} levels deep")
+    return value
+
+
+def dump_json(value: Any) -> bytes:
+    """Return `value` as JSON, integers of any size included."""
+    try:
+        return orjson.dumps(value)
+    except TypeError:
+        return json.dumps(value).encode()

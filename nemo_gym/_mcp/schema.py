@@ -12,32 +12,32 @@ class NotAnObject(Exception):
     """A body that is no JSON object, which is all that a tool can be given."""
 
 
-def object_schema(body: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
-    """`body` with what it refers to in `components` inside of it; raises NotAnObject."""
-    top = _without_null(body, components)
+def build_object_schema(body: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `body` with what it refers to in `components` inside of it; raises NotAnObject."""
+    top = _strip_null(body, components)
     kind = top.get("type")
     if kind is None and any(key in top for key in ("anyOf", "oneOf", "allOf")):
         for choice in _alternatives(top):
-            if _resolved(choice, components).get("type", "object") != "object":
-                raise NotAnObject(_summary(choice))
+            if _resolve(choice, components).get("type", "object") != "object":
+                raise NotAnObject(_summarize(choice))
     elif kind not in (None, "object"):
-        raise NotAnObject(_summary(top))
-    schema: dict[str, Any] = {"type": "object", **_relocated(top)}
-    if needed := _reachable(top, components):
-        schema["$defs"] = {name: _relocated(components[name]) for name in sorted(needed)}
+        raise NotAnObject(_summarize(top))
+    schema: dict[str, Any] = {"type": "object", **_relocate(top)}
+    if needed := _find_reachable(top, components):
+        schema["$defs"] = {name: _relocate(components[name]) for name in sorted(needed)}
     return schema
 
 
-def _without_null(body: Mapping[str, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema of a body that may be left out is that of the body."""
+def _strip_null(body: Mapping[str, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the schema of the body itself where the body may be left out."""
     choices = body.get("anyOf", [])
     present = [choice for choice in choices if choice.get("type") != "null"]
     if len(present) == 1 and len(choices) > 1:
-        return _resolved(present[0], components)
-    return _resolved(body if not choices else {**body, "anyOf": present}, components)
+        return _resolve(present[0], components)
+    return _resolve(body if not choices else {**body, "anyOf": present}, components)
 
 
-def _resolved(schema: Mapping[str, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
+def _resolve(schema: Mapping[str, Any], components: Mapping[str, Any]) -> Mapping[str, Any]:
     reference = schema.get("$ref")
     if reference is None:
         return schema
@@ -50,38 +50,38 @@ def _alternatives(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         yield from schema.get(key, [])
 
 
-def _summary(schema: Mapping[str, Any]) -> str:
+def _summarize(schema: Mapping[str, Any]) -> str:
     return str(schema.get("type") or schema.get("title") or dict(schema))
 
 
-def _relocated(node: Any) -> Any:
-    """`node` with references that point into its own `$defs`."""
+def _relocate(node: Any) -> Any:
+    """Return `node` with references that point into its own `$defs`."""
     if isinstance(node, Mapping):
-        return {key: _relocated(value) for key, value in node.items()}
+        return {key: _relocate(value) for key, value in node.items()}
     if isinstance(node, list):
-        return [_relocated(item) for item in node]
+        return [_relocate(item) for item in node]
     # Not only under `$ref`: a discriminator maps names to references as well.
     return node.replace(_COMPONENTS, _DEFS) if isinstance(node, str) and node.startswith(_COMPONENTS) else node
 
 
-def _reachable(node: Any, components: Mapping[str, Any]) -> set[str]:
-    """The names of the components that `node` needs, directly or through others."""
+def _find_reachable(node: Any, components: Mapping[str, Any]) -> set[str]:
+    """Return the names of the components that `node` needs, directly or through others."""
     found: set[str] = set()
     open_nodes = [node]
     while open_nodes:
-        for name in _references(open_nodes.pop()):
+        for name in _find_references(open_nodes.pop()):
             if name not in found:
                 found.add(name)
                 open_nodes.append(components[name])
     return found
 
 
-def _references(node: Any) -> Iterator[str]:
+def _find_references(node: Any) -> Iterator[str]:
     if isinstance(node, Mapping):
         for value in node.values():
-            yield from _references(value)
+            yield from _find_references(value)
     elif isinstance(node, list):
         for item in node:
-            yield from _references(item)
+            yield from _find_references(item)
     elif isinstance(node, str) and node.startswith(_COMPONENTS):
         yield node.removeprefix(_COMPONENTS)

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from starlette.middleware.sessions import SessionMiddleware
 
-from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._mcp.session import Grant, GrantSigner
 from nemo_gym._process import environment
 from nemo_gym._serving import run_token
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
@@ -112,7 +112,7 @@ def test_a_grant_that_is_signed_with_the_name_of_a_server_opens_no_tool(is_run, 
     (metadata,) = [value for value in seeded.values() if isinstance(value, dict) and "headers" in value]
     session_id = client.post("/read_diary").json()["diary of"]
     assert session_id in call_tool(client, metadata["headers"][TOKEN_HEADER]).text
-    forged = call_tool(client, GrantSigner(key).token(Grant(session_id, None)))
+    forged = call_tool(client, GrantSigner(key).sign(Grant(session_id, None)))
     assert session_id not in forged.text
 
 

@@ -9,7 +9,7 @@ import pytest
 from fastapi import Body, Cookie, Depends, FastAPI, Form, Header, Request
 from pydantic import BaseModel, Field
 
-from nemo_gym._mcp.harvest import check_tools, harvest
+from nemo_gym._mcp.harvest import check_tools, harvest_tools
 from nemo_gym._mcp.types import MCPCatchall, MCPTool
 from nemo_gym.errors import ConfigError
 
@@ -38,7 +38,7 @@ def app_with(handler: Callable[..., Any], path: str = "/tool", **options: Any) -
 
 
 def only_tool(handler: Callable[..., Any], **options: Any) -> MCPTool:
-    (tool,) = harvest(app_with(handler, **options)).tools
+    (tool,) = harvest_tools(app_with(handler, **options)).tools
     return tool
 
 
@@ -54,14 +54,14 @@ def test_a_tool_has_the_name_of_its_route_and_the_docstring_of_its_handler():
 
 @pytest.mark.parametrize("path", ["/verify", "/seed_session", "/aggregate_metrics", "/v1/responses", "/tool/{name}"])
 def test_reserved_and_parameterised_routes_are_no_tools(path: str):
-    assert harvest(app_with(nothing, path)).tools == []
+    assert harvest_tools(app_with(nothing, path)).tools == []
 
 
 def test_only_post_makes_a_tool():
     app = FastAPI()
     app.get("/state")(nothing)
     app.put("/state")(nothing)
-    assert harvest(app).tools == []
+    assert harvest_tools(app).tools == []
 
 
 def test_a_route_that_is_not_in_the_documentation_is_a_tool_all_the_same():
@@ -70,7 +70,7 @@ def test_a_route_that_is_not_in_the_documentation_is_a_tool_all_the_same():
 
 def test_looking_for_tools_leaves_the_documentation_as_it_was():
     app = app_with(nothing, include_in_schema=False)
-    harvest(app)
+    harvest_tools(app)
     assert app.openapi()["paths"] == {}
 
 
@@ -132,7 +132,7 @@ def test_a_route_with_query_parameters_is_left_out_and_the_log_says_so(caplog: p
     async def search(text: str) -> None: ...
 
     with caplog.at_level(logging.WARNING):
-        assert harvest(app_with(search)).tools == []
+        assert harvest_tools(app_with(search)).tools == []
     assert "POST /tool is not offered over MCP: it takes query parameters" in caplog.text
 
 
@@ -155,14 +155,14 @@ async def needs_a_cookie(tenant: Annotated[str, Cookie()]) -> None: ...
 )
 def test_a_route_that_cannot_be_called_as_a_tool_is_an_error(handler: Callable[..., Any], reason: str):
     with pytest.raises(ConfigError, match=f"POST '/tool': {reason}"):
-        harvest(app_with(handler))
+        harvest_tools(app_with(handler))
 
 
 def test_all_routes_that_cannot_be_tools_are_reported_at_once():
     app = app_with(takes_a_list, "/first")
     app.post("/second")(takes_a_form)
     with pytest.raises(ConfigError, match=r"(?s)'/first'.*'/second'.*hint: "):
-        harvest(app)
+        harvest_tools(app)
 
 
 @pytest.mark.parametrize("path", ["/{path}", "/{path:path}"])
@@ -170,7 +170,7 @@ def test_a_catch_all_route_is_found_and_makes_tools(path: str):
     async def any_tool(path: str) -> None:
         """Runs any tool."""
 
-    found = harvest(app_with(any_tool, path))
+    found = harvest_tools(app_with(any_tool, path))
     assert found.tools == []
     assert found.catchall == MCPCatchall(path, "Runs any tool.")
     assert found.catchall.tool("mail", "Send it.").path == "/mail"
@@ -180,7 +180,7 @@ def test_one_path_registered_twice_is_two_tools_of_one_name():
     app = app_with(nothing)
     app.post("/tool")(takes_nothing_either)
     with pytest.raises(ConfigError, match="tool 'tool': POST '/tool' and POST '/tool'"):
-        check_tools(harvest(app).tools)
+        check_tools(harvest_tools(app).tools)
 
 
 async def takes_nothing_either() -> None: ...

@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from nemo_gym._mcp.endpoint import McpEndpoint
+from nemo_gym._mcp.http import McpEndpoint
 from nemo_gym._mcp.protocol import ToolResult, ToolSession
-from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._mcp.session import Grant, GrantSigner
 from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, MCPTool
 
 SIGNER = GrantSigner("secret")
@@ -28,7 +28,7 @@ def open_session(grant: Grant | None) -> ToolSession:
     return ToolSession(grant.session_id if grant else "nobody", "1.0", [ECHO], run)
 
 
-def client(token: str | None = SIGNER.token(Grant("the session", None))) -> httpx.AsyncClient:
+def client(token: str | None = SIGNER.sign(Grant("the session", None))) -> httpx.AsyncClient:
     headers = {} if token is None else {SESSION_TOKEN_HEADER: token}
     transport = httpx.ASGITransport(McpEndpoint(SIGNER, open_session))
     return httpx.AsyncClient(transport=transport, base_url="http://mcp", headers=headers)
@@ -72,7 +72,7 @@ async def test_there_is_nothing_to_end_so_delete_succeeds():
         assert (await http.delete("/mcp")).status_code == 200
 
 
-@pytest.mark.parametrize("token", [None, "", "made-up", GrantSigner("another").token(Grant("the session", None))])
+@pytest.mark.parametrize("token", [None, "", "made-up", GrantSigner("another").sign(Grant("the session", None))])
 async def test_without_a_valid_token_everything_but_a_call_is_answered(token: str | None):
     async with client(token) as http:
         greeted = await http.post("/mcp", json={**PING, "method": "initialize"})

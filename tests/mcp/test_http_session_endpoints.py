@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from nemo_gym._mcp.session import SessionEndpoints, with_plain_tool_names
+from nemo_gym._mcp.http import SessionEndpoints, restore_tool_names
 
 
 def plain(name: str) -> str:
@@ -26,7 +26,7 @@ def function_call(name: str) -> dict[str, Any]:
 
 def test_function_calls_lose_the_namespace_of_the_server():
     body = verify_request(function_call("mcp__weather__now"), function_call("mcp__other__now"))
-    output = orjson.loads(with_plain_tool_names(body, plain))["response"]["output"]
+    output = orjson.loads(restore_tool_names(body, plain))["response"]["output"]
     assert [item["name"] for item in output] == ["now", "mcp__other__now"]
 
 
@@ -43,12 +43,12 @@ def test_function_calls_lose_the_namespace_of_the_server():
     ],
 )
 def test_what_holds_no_call_of_ours_stays_byte_for_byte(body: bytes):
-    assert with_plain_tool_names(body, plain) is body
+    assert restore_tool_names(body, plain) is body
 
 
 def test_numbers_that_plain_json_cannot_hold_survive():
     body = b'{"gold": 1e400, "nan": NaN, ' + verify_request(function_call("mcp__weather__now"))[1:]
-    changed = orjson.loads(with_plain_tool_names(body, plain))
+    changed = orjson.loads(restore_tool_names(body, plain))
     assert changed["response"]["output"][0]["name"] == "now"
 
 
@@ -56,7 +56,7 @@ def test_numbers_that_plain_json_cannot_hold_survive():
 @given(st.lists(st.sampled_from(["mcp__weather__", "mcp__other__", ""]).flatmap(lambda p: st.text().map(p.__add__))))
 def test_names_are_plain_after_one_pass_and_nothing_else_changes(names: list[str]):
     body = verify_request(*map(function_call, names), task={"name": "mcp__weather__kept"})
-    assert orjson.loads(with_plain_tool_names(body, plain)) == orjson.loads(
+    assert orjson.loads(restore_tool_names(body, plain)) == orjson.loads(
         verify_request(*(function_call(plain(name)) for name in names), task={"name": "mcp__weather__kept"})
     )
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._mcp.protocol import PROTOCOL_VERSIONS, ToolResult, ToolSession, answer
+from nemo_gym._mcp.protocol import PROTOCOL_VERSIONS, ToolResult, ToolSession, answer_message
 from nemo_gym._mcp.types import MCPTool
 
 ECHO = MCPTool("echo", "/echo", "Say it again.", {"type": "object", "properties": {"text": {"type": "string"}}})
@@ -26,14 +26,14 @@ def request(method: str, **params: Any) -> dict[str, Any]:
 
 
 async def result(method: str, **params: Any) -> Any:
-    reply = await answer(request(method, **params), SESSION)
+    reply = await answer_message(request(method, **params), SESSION)
     assert reply is not None
     assert (reply["jsonrpc"], reply["id"]) == ("2.0", 7)
     return reply["result"]
 
 
 async def error(message: Any) -> Any:
-    reply = await answer(message, SESSION)
+    reply = await answer_message(message, SESSION)
     assert reply is not None
     return reply["error"]
 
@@ -110,7 +110,7 @@ async def test_the_model_is_told_of_a_tool_that_is_not_there(params: dict[str, A
     ],
 )
 async def test_notifications_and_responses_get_no_reply(message: dict[str, Any]):
-    assert await answer(message, SESSION) is None
+    assert await answer_message(message, SESSION) is None
 
 
 json_values = st.recursive(
@@ -128,7 +128,7 @@ methods = st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "ot
     params=st.dictionaries(st.sampled_from(["name", "arguments", "protocolVersion"]), json_values) | json_values,
 )
 async def test_every_request_with_an_id_gets_one_reply_with_that_id(request_id: Any, method: Any, params: Any):
-    reply = await answer({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, SESSION)
+    reply = await answer_message({"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}, SESSION)
     assert reply is not None
     assert reply["id"] == request_id
     assert ("result" in reply) != ("error" in reply)

@@ -8,9 +8,9 @@ import pytest
 from fastapi import FastAPI, Request, Response
 from starlette.middleware.sessions import SessionMiddleware
 
-from nemo_gym._mcp.calls import SessionCookie, ToolRunner
+from nemo_gym._mcp.session import ToolRunner
 from nemo_gym._mcp.types import MCPTool
-from nemo_gym._serving.session import SessionCookieMiddleware
+from nemo_gym._serving.session import SessionCookie, SessionCookieMiddleware
 
 COOKIE = SessionCookie("gym", "secret")
 

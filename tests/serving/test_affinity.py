@@ -19,9 +19,9 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._mcp.token import Grant, GrantSigner
+from nemo_gym._mcp.session import Grant, GrantSigner
 from nemo_gym._serving.affinity import Peers, SessionAffinity
-from nemo_gym.mcp_auto_exposure import _grant_signer, session_by_header
+from nemo_gym.mcp_auto_exposure import _make_signer, session_by_header
 
 HERE, OWNER = 0, 1
 OWNERS = b"a session of the owner"
@@ -190,8 +190,8 @@ def test_an_mcp_request_names_its_session_by_its_token():
     server = SimpleNamespace(get_session_middleware_key=lambda: "key")
     ((header, read),) = session_by_header(server).items()
     assert header == b"x-nemo-gym-session-token"
-    assert read(_grant_signer(server).token(Grant("the session", None)).encode()) == "the session"
-    assert read(GrantSigner("other").token(Grant("the session", None)).encode()) is None
+    assert read(_make_signer(server).sign(Grant("the session", None)).encode()) == "the session"
+    assert read(GrantSigner("other").sign(Grant("the session", None)).encode()) is None
 
 
 async def test_headers_that_name_no_session_are_not_remembered():
