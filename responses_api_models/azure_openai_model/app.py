@@ -4,23 +4,21 @@
 Azure is asked by Chat Completions; Responses requests are converted, with usage and tool choice kept.
 """
 
-from asyncio import Semaphore
 from typing import TYPE_CHECKING, Any
 
 from pydantic import PositiveInt, PrivateAttr
 
-from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
+from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig
 from nemo_gym.config_types import ConfigError
-from nemo_gym.openai_utils import (
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
+from nemo_gym.openai_utils import NeMoGymChatCompletion
+from nemo_gym.responses_converter import InvalidModelReply
+from responses_api_models.openai_model.endpoint import (
+    EXTRA_BODY,
+    ChatOnlyModel,
+    parse_completion,
+    parse_json_object,
+    strip_metadata,
 )
-from nemo_gym.responses_converter import InvalidModelReply, ResponsesConverter
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from responses_api_models.openai_model import replies
-from responses_api_models.vllm_model.overrides import EXTRA_BODY, json_object, without_metadata
 
 if TYPE_CHECKING:
     from openai import AsyncAzureOpenAI
@@ -43,21 +41,18 @@ class AzureOpenAIModelServerConfig(BaseResponsesAPIModelConfig):
     """Most requests under way at once."""
 
 
-class AzureOpenAIModelServer(SimpleResponsesAPIModel):
+class AzureOpenAIModelServer(ChatOnlyModel):
     """Answers with an Azure OpenAI deployment."""
 
     config: AzureOpenAIModelServerConfig
     _client: "AsyncAzureOpenAI" = PrivateAttr()
-    _converter: ResponsesConverter = PrivateAttr()
-    _slots: Semaphore = PrivateAttr()
 
     def model_post_init(self, context: Any) -> None:
-        self._client = self._azure_client()
-        self._converter = ResponsesConverter(return_token_id_information=False, uses_reasoning_parser=False)
-        self._slots = Semaphore(self.config.num_concurrent_requests)
+        self._client = self._make_client()
+        self._set_up(self.config.openai_model, self.config.num_concurrent_requests)
         return super().model_post_init(context)
 
-    def _azure_client(self) -> "AsyncAzureOpenAI":
+    def _make_client(self) -> "AsyncAzureOpenAI":
         try:
             from openai import AsyncAzureOpenAI, DefaultAsyncHttpxClient  # takes most of a second to import
         except ImportError as error:
@@ -80,27 +75,15 @@ class AzureOpenAIModelServer(SimpleResponsesAPIModel):
             http_client=DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        chat_params = self._converter.responses_to_chat_completion_create_params(body)
-        chat_completion = await self.chat_completions(chat_params)
-        asked = body.model_copy(update={"model": self.config.openai_model})
-        return self._converter.chat_completion_to_response(asked, chat_completion)
-
-    async def chat_completions(
-        self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
-    ) -> NeMoGymChatCompletion:
-        asked = {name: value for name, value in body if name in body.model_fields_set}
-        extra_body = json_object(asked.get("metadata") or {}, EXTRA_BODY)
-        params = without_metadata({**asked, "model": self.config.openai_model}, EXTRA_BODY)
-        async with self._slots:
-            reply = await self._client.chat.completions.create(**params, extra_body=extra_body or None)
+    async def _complete(self, params: dict[str, Any]) -> NeMoGymChatCompletion:
+        extra_body = parse_json_object(params.get("metadata") or {}, EXTRA_BODY)
+        asked = strip_metadata(params, EXTRA_BODY)
+        reply = await self._client.chat.completions.create(**asked, extra_body=extra_body or None)
         endpoint = f"{self.config.openai_base_url} (deployment {self.config.openai_model!r})"
         if isinstance(reply, str):  # what the SDK makes of a body that is not JSON
             raise InvalidModelReply(f"the endpoint {endpoint} reported success but sent no JSON", reply[:2000])
-        return replies.chat_completion(reply.model_dump(exclude_unset=True), endpoint)
+        return parse_completion(reply.model_dump(exclude_unset=True), endpoint)
 
 
 if __name__ == "__main__":
     AzureOpenAIModelServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = AzureOpenAIModelServer.run_webserver()

@@ -26,7 +26,6 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from nemo_gym.responses_converter import ResponsesConverter
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
 from responses_api_models.local_model import chat, exact, grammars, shared
 from responses_api_models.local_model.engine import (
     Engine,
@@ -41,7 +40,7 @@ from responses_api_models.local_model.forecast import ExpectedWork, Forecast, Fo
 from responses_api_models.local_model.gate import GateFull
 from responses_api_models.local_model.seeds import Seeds
 from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
-from responses_api_models.vllm_model import overrides
+from responses_api_models.openai_model.endpoint import apply_overrides
 
 T = TypeVar("T")
 _BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
@@ -232,7 +231,7 @@ class LocalModel(SimpleResponsesAPIModel):
     ) -> NeMoGymChatCompletion:
         asked = {name: value for name, value in body if name in body.model_fields_set}
         try:
-            params = overrides.with_overrides(asked, self.config.extra_body, None)
+            params = apply_overrides(asked, self.config.extra_body, None)
         except ValueError as error:
             raise HTTPException(_BAD_REQUEST, str(error)) from error
         ask = chat.ask_of(params, self.config.sampling.model_dump())
@@ -328,5 +327,3 @@ async def _hung_up(request: Request) -> None:
 
 if __name__ == "__main__":
     LocalModel.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = LocalModel.run_webserver()

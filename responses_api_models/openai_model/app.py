@@ -19,8 +19,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
-from nemo_gym.server_utils import is_nemo_gym_fastapi_entrypoint
-from responses_api_models.openai_model import replies
+from responses_api_models.openai_model import endpoint
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
@@ -59,26 +58,24 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         return super().model_post_init(context)
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        params = self._params(body)
+        params = self._build_params(body)
         if self.config.drop_input_reasoning_items and isinstance(params["input"], list):
             params["input"] = [item for item in params["input"] if item.get("type") != "reasoning"]
         async with self._slots:
             reply = await self._client.create_response(**params)
-        return replies.response(reply, f"{self.config.openai_base_url}/responses")
+        return endpoint.parse_response(reply, f"{self.config.openai_base_url}/responses")
 
     async def chat_completions(
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         async with self._slots:
-            reply = await self._client.create_chat_completion(**self._params(body))
-        return replies.chat_completion(reply, f"{self.config.openai_base_url}/chat/completions")
+            reply = await self._client.create_chat_completion(**self._build_params(body))
+        return endpoint.parse_completion(reply, f"{self.config.openai_base_url}/chat/completions")
 
-    def _params(self, body: BaseModel) -> dict[str, Any]:
+    def _build_params(self, body: BaseModel) -> dict[str, Any]:
         asked = body.model_dump(exclude_unset=True)
         return {**self.config.extra_body, **asked, "model": self.config.openai_model}
 
 
 if __name__ == "__main__":
     SimpleModelServer.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = SimpleModelServer.run_webserver()

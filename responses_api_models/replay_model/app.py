@@ -20,16 +20,17 @@ from nemo_gym.openai_utils import (
     NeMoGymChatCompletionCreateParamsNonStreaming,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
+    NeMoGymResponseUsage,
 )
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.rollout_correlation import current_rollout_id, rollout_context
-from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
-from responses_api_models.replay_model.chat import as_chat_completion
+from nemo_gym.server_utils import SESSION_ID_KEY
+from responses_api_models.replay_model.forms import ReplayMiss
 from responses_api_models.replay_model.recordings import Asked, Recordings
 from responses_api_models.replay_model.script import Script
-from responses_api_models.replay_model.walk import ReplayMiss
 
 _NOT_FOUND = 404
+_FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 _SOURCES = ("rollouts_jsonl_fpath", "script", "replies")
 
 
@@ -88,7 +89,7 @@ class ReplayModel(SimpleResponsesAPIModel):
         if self.config.latency_ms:
             await asyncio.sleep(self.config.latency_ms / 1000)
         try:
-            return self._replayed(request, body)
+            return self._replay(request, body)
         except ReplayMiss as miss:
             raise HTTPException(_NOT_FOUND, str(miss)) from miss
 
@@ -96,9 +97,9 @@ class ReplayModel(SimpleResponsesAPIModel):
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         params = self._converter.chat_completion_to_responses_create_params(body)
-        return as_chat_completion(await self.responses(request, params))
+        return to_chat_completion(await self.responses(request, params))
 
-    def _replayed(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
+    def _replay(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         if self._script is not None:
             return self._script.next_turn(body, self.config.model or "replay")
         assert self._recordings is not None
@@ -126,7 +127,46 @@ class _KnowsRollout:
             return await self._app(scope, receive, send)
 
 
+def to_chat_completion(response: NeMoGymResponse) -> NeMoGymChatCompletion:
+    """The chat completion that says the same as `response`."""
+    message = _build_message(response)
+    choice = {"index": 0, "finish_reason": _choose_finish_reason(response, message), "message": message}
+    return NeMoGymChatCompletion.model_validate(
+        {
+            "id": response.id,
+            "object": "chat.completion",
+            "created": int(response.created_at),
+            "model": response.model,
+            "choices": [choice],
+            "usage": None if response.usage is None else _build_usage(response.usage),
+        }
+    )
+
+
+def _build_message(response: NeMoGymResponse) -> dict[str, Any]:
+    params = NeMoGymResponseCreateParamsNonStreaming.model_construct(input=response.output)
+    for with_tokens in (True, False):  # the tokens of several model calls do not fit on one message
+        converter = ResponsesConverter(return_token_id_information=with_tokens)
+        messages = converter.responses_to_chat_completion_create_params(params).messages
+        if len(messages) == 1:
+            break
+    return dict(messages[0])
+
+
+def _choose_finish_reason(response: NeMoGymResponse, message: dict[str, Any]) -> str:
+    reason = response.incomplete_details.reason if response.incomplete_details else None
+    return _FINISH_REASONS.get(reason or "", "tool_calls" if message.get("tool_calls") else "stop")
+
+
+def _build_usage(usage: NeMoGymResponseUsage) -> dict[str, Any]:
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.input_tokens_details.cached_tokens},
+        "completion_tokens": usage.output_tokens,
+        "completion_tokens_details": {"reasoning_tokens": usage.output_tokens_details.reasoning_tokens},
+        "total_tokens": usage.total_tokens,
+    }
+
+
 if __name__ == "__main__":
     ReplayModel.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = ReplayModel.run_webserver()

@@ -3,14 +3,19 @@
 
 Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, and that between
 system and developer do not count. Neither does reasoning, which many agents leave out of the history.
+
+How far a conversation has come along a list of replies is told by the replies it already holds. That needs no session
+and no memory, so it is the same in every worker and for a request that is sent twice.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
 from typing import Any
 
 import orjson
 from pydantic import BaseModel
+
+from nemo_gym.errors import GymError
 
 Form = tuple[Any, ...]
 Key = bytes
@@ -18,34 +23,42 @@ _IGNORED = frozenset({"id", "status", "annotations", "logprobs", "detail"})
 _NEW_RUN = b"|"
 
 
-def field(value: Any, name: str) -> Any:
+class ReplayMiss(GymError):
+    """A request that nothing recorded or scripted answers."""
+
+
+def get_field(value: Any, name: str) -> Any:
     """One field of an object or a dict; None where it has none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def is_models(item: Any) -> bool:
+def is_from_model(item: Any) -> bool:
     """Whether the model wrote `item`."""
-    kind = field(item, "type") or "message"
+    kind = get_field(item, "type") or "message"
     if kind == "message":
-        return (field(item, "role") or "assistant") == "assistant"
+        return (get_field(item, "role") or "assistant") == "assistant"
     return not kind.endswith("_output") and kind != "mcp_approval_response"
 
 
-def form(item: Any) -> Form:
+def make_form(item: Any) -> Form:
     """What makes `item` the item it is."""
-    match field(item, "type") or "message":
+    match get_field(item, "type") or "message":
         case "message":
-            role = field(item, "role") or "assistant"
-            return ("message", "system" if role == "developer" else role, _content(field(item, "content")))
+            role = get_field(item, "role") or "assistant"
+            return (
+                "message",
+                "system" if role == "developer" else role,
+                _normalize_content(get_field(item, "content")),
+            )
         case "function_call":
-            return ("function_call", field(item, "call_id"), field(item, "name"), field(item, "arguments"))
+            return ("function_call", get_field(item, "call_id"), get_field(item, "name"), get_field(item, "arguments"))
         case "function_call_output":
-            return ("function_call_output", field(item, "call_id"), _content(field(item, "output")))
+            return ("function_call_output", get_field(item, "call_id"), _normalize_content(get_field(item, "output")))
         case "reasoning":
-            thoughts = field(item, "summary") or field(item, "content") or []
-            return ("reasoning", "".join(field(thought, "text") or "" for thought in thoughts))
+            thoughts = get_field(item, "summary") or get_field(item, "content") or []
+            return ("reasoning", "".join(get_field(thought, "text") or "" for thought in thoughts))
         case kind:
-            return (kind, _plain(item))
+            return (kind, _normalize_part(item))
 
 
 def is_silent(shape: Form) -> bool:
@@ -53,33 +66,33 @@ def is_silent(shape: Form) -> bool:
     return shape[0] == "reasoning" or shape == ("message", "assistant", "")
 
 
-def text_of(shape: Form) -> str:
+def describe_form(shape: Form) -> str:
     """An item of this form as a line for people."""
     return " ".join(part if isinstance(part, str) else orjson.dumps(part).decode() for part in shape[1:] if part)
 
 
-def _content(content: Any) -> Any:
+def _normalize_content(content: Any) -> Any:
     if content is None or isinstance(content, str):
         return content or ""
-    texts = [field(part, "text") for part in content]
+    texts = [get_field(part, "text") for part in content]
     if all(isinstance(text, str) for text in texts):
         return "".join(texts)
-    return [_plain(part) for part in content]
+    return [_normalize_part(part) for part in content]
 
 
-def _plain(value: Any) -> Any:
+def _normalize_part(value: Any) -> Any:
     fields = value.model_dump() if isinstance(value, BaseModel) else value
     kept = {name: held for name, held in fields.items() if held is not None and name not in _IGNORED}
     return dict(sorted(kept.items()))
 
 
-def conversation(items: Any, instructions: str | None) -> list[Any]:
+def list_items(items: Any, instructions: str | None) -> list[Any]:
     """The items of a request. Instructions are a first system message; a text is one user message."""
     listed = [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
     return [{"role": "system", "content": instructions}, *listed] if instructions else listed
 
 
-def prefix_keys(forms: Iterable[Form]) -> dict[Key, int]:
+def hash_beginnings(forms: Iterable[Form]) -> dict[Key, int]:
     """The key of every beginning of a conversation, and how many items it has."""
     state, keys = blake2b(digest_size=16), {}
     keys[state.digest()] = 0
@@ -91,12 +104,12 @@ def prefix_keys(forms: Iterable[Form]) -> dict[Key, int]:
     return keys
 
 
-def prompt_key(forms: Iterable[Form]) -> Key:
+def hash_prompt(forms: Iterable[Form]) -> Key:
     """The key of a whole prompt."""
-    return list(prefix_keys(forms))[-1]
+    return list(hash_beginnings(forms))[-1]
 
 
-def said_key(runs: Iterable[Iterable[Form]]) -> Key:
+def hash_said(runs: Iterable[Iterable[Form]]) -> Key:
     """The key of what the model has said, turn by turn. What it heard in between does not count."""
     state = blake2b(digest_size=16)
     for run in runs:
@@ -107,12 +120,12 @@ def said_key(runs: Iterable[Iterable[Form]]) -> Key:
     return state.digest()
 
 
-def turns(items: Iterable[Any]) -> list[list[Any]]:
+def split_turns(items: Iterable[Any]) -> list[list[Any]]:
     """The model's turns in `items`: what it wrote between two things that it was told."""
     found: list[list[Any]] = []
     is_open = False
     for item in items:
-        if not is_models(item):
+        if not is_from_model(item):
             is_open = False
             continue
         if not is_open:
@@ -120,3 +133,23 @@ def turns(items: Iterable[Any]) -> list[list[Any]]:
             is_open = True
         found[-1].append(item)
     return found
+
+
+def list_spoken_forms(items: Iterable[Any]) -> list[Form]:
+    """The forms by which a reply is recognised in a history: without its reasoning, if it has more than that."""
+    forms = [make_form(item) for item in items]
+    return [shape for shape in forms if not is_silent(shape)] or forms
+
+
+def count_replies(reply: Callable[[int], list[Form]], items: Iterable[Any]) -> int:
+    """How many replies the history `items` holds, in order; `reply(n)` is the n-th. Other items are passed over."""
+    position, matched = 0, 0
+    expected = reply(position)
+    for item in items:
+        if not is_from_model(item) or make_form(item) != expected[matched]:
+            continue
+        matched += 1
+        if matched == len(expected):
+            position, matched = position + 1, 0
+            expected = reply(position)
+    return position

@@ -23,16 +23,18 @@ from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from responses_api_models.replay_model.forms import (
     Form,
     Key,
-    conversation,
-    form,
-    is_models,
-    prefix_keys,
-    prompt_key,
-    said_key,
-    text_of,
-    turns,
+    ReplayMiss,
+    count_replies,
+    describe_form,
+    hash_beginnings,
+    hash_prompt,
+    hash_said,
+    is_from_model,
+    list_items,
+    list_spoken_forms,
+    make_form,
+    split_turns,
 )
-from responses_api_models.replay_model.walk import ReplayMiss, position_in, spoken
 
 LOG = logging.getLogger(__name__)
 
@@ -78,43 +80,43 @@ class Recordings:
 
     @classmethod
     def load(cls, path: Path) -> "Recordings":
-        return cls([recording_of(row, path, line) for line, row in _rows(path)], str(path))
+        return cls([read_recording(row, path, line) for line, row in _read_rows(path)], str(path))
 
     def _add(self, recording: Recording) -> None:
         self._prompts.setdefault(recording.key, []).append(recording)
-        runs = [[form(item) for item in turn.output] for turn in recording.turns]
+        runs = [[make_form(item) for item in turn.output] for turn in recording.turns]
         for number in range(len(runs)):
-            said = said_key(runs[:number])
+            said = hash_said(runs[:number])
             self._next_turn.setdefault((recording.key, said), []).append((recording, number))
 
     def next_turn(self, items: Any, instructions: str | None, asked: Asked) -> NeMoGymResponse:
         """The recorded answer to a request with these input items."""
-        listed = conversation(items, instructions)
-        forms = [form(item) for item in listed]
-        beginnings = [(key, count) for key, count in prefix_keys(forms).items() if key in self._prompts]
+        listed = list_items(items, instructions)
+        forms = [make_form(item) for item in listed]
+        beginnings = [(key, count) for key, count in hash_beginnings(forms).items() if key in self._prompts]
         for key, count in reversed(beginnings):  # the longest recorded prompt first
-            said = said_key([form(item) for item in turn] for turn in turns(listed[count:]))
+            said = hash_said([make_form(item) for item in turn] for turn in split_turns(listed[count:]))
             if found := self._next_turn.get((key, said)):
-                recording, number = self._chosen(found, asked)
+                recording, number = self._choose(found, asked)
                 return recording.turns[number]
-        raise ReplayMiss(self._why_not(forms, beginnings))
+        raise ReplayMiss(self._explain_miss(forms, beginnings))
 
     def any_turn(self, items: Any, instructions: str | None) -> NeMoGymResponse:
         """A turn of some recording, the same one whenever this conversation comes to this point."""
-        listed = conversation(items, instructions)
-        first_turn = next((i for i, item in enumerate(listed) if is_models(item)), len(listed))
-        key = prompt_key(form(item) for item in listed[:first_turn])
+        listed = list_items(items, instructions)
+        first_turn = next((i for i, item in enumerate(listed) if is_from_model(item)), len(listed))
+        key = hash_prompt(make_form(item) for item in listed[:first_turn])
         recording = self._all[int.from_bytes(key) % len(self._all)]
-        spoken_turns = [spoken(turn.output) for turn in recording.turns]
-        position = position_in(lambda number: spoken_turns[number % len(spoken_turns)], listed)
+        spoken_turns = [list_spoken_forms(turn.output) for turn in recording.turns]
+        position = count_replies(lambda number: spoken_turns[number % len(spoken_turns)], listed)
         return recording.turns[position % len(recording.turns)]
 
-    def _chosen(self, found: list[tuple[Recording, int]], asked: Asked) -> tuple[Recording, int]:
+    def _choose(self, found: list[tuple[Recording, int]], asked: Asked) -> tuple[Recording, int]:
         """One of several recordings that fit: the request's own, or else the next in the order of the file."""
         if len(found) == 1:
             return found[0]
         key, number = found[0][0].key, found[0][1]
-        choice = self._own(found, asked)
+        choice = self._find_own(found, asked)
         if choice is None:
             same = [f for f in found if f[0].metadata == (asked.metadata or {})] or found
             turn = self._handed_out.get(key, 0) if number == 0 else 0
@@ -125,7 +127,7 @@ class Recordings:
             self._pin((asked.session_id, key), choice[0])
         return choice
 
-    def _own(self, found: list[tuple[Recording, int]], asked: Asked) -> tuple[Recording, int] | None:
+    def _find_own(self, found: list[tuple[Recording, int]], asked: Asked) -> tuple[Recording, int] | None:
         wanted = None if asked.rollout_id is None else _ATTEMPT.sub("", asked.rollout_id)
         by_id = next((f for f in found if wanted is not None and f[0].rollout_id == wanted), None)
         if by_id is not None or found[0][1] == 0:
@@ -139,16 +141,16 @@ class Recordings:
         if len(self._pins) > _MOST_PINS:
             self._pins.popitem(last=False)
 
-    def _why_not(self, forms: list[Form], beginnings: list[tuple[Key, int]]) -> str:
+    def _explain_miss(self, forms: list[Form], beginnings: list[tuple[Key, int]]) -> str:
         if beginnings:
             recorded = self._prompts[beginnings[-1][0]]
             return (
                 f"the prompt {recorded[0].prompt!r} is in {self._source!r}, but not with what the model has answered "
-                f"since; the last item is {text_of(forms[-1])[:_SHOWN]!r}.\n"
+                f"since; the last item is {describe_form(forms[-1])[:_SHOWN]!r}.\n"
                 f"its {len(recorded)} recorded rollouts have {[len(r.turns) for r in recorded]} model turns.\n"
                 "hint: a replayed conversation passes the model's items on unchanged, and ends where the recording does"
             )
-        asked = _prompt_text(forms)
+        asked = _excerpt_prompt(forms)
         nearest = max(
             list(self._prompts.values())[:_MOST_COMPARED],
             key=lambda recorded: SequenceMatcher(None, asked, recorded[0].prompt).quick_ratio(),
@@ -160,13 +162,13 @@ class Recordings:
         )
 
 
-def _prompt_text(forms: list[Form]) -> str:
+def _excerpt_prompt(forms: list[Form]) -> str:
     """The last thing that a user said, cut for a message."""
     users = [shape for shape in forms if shape[:2] == ("message", "user")]
-    return text_of((users or forms or [("message", "")])[-1]).removeprefix("user ")[:_SHOWN]
+    return describe_form((users or forms or [("message", "")])[-1]).removeprefix("user ")[:_SHOWN]
 
 
-def _rows(path: Path) -> Iterator[tuple[int, Any]]:
+def _read_rows(path: Path) -> Iterator[tuple[int, Any]]:
     """The lines of `path` with their numbers; a last line that was cut off while it was written does not count."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -184,7 +186,7 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
             raise ConfigError(f"{str(path)!r}, line {number}, is not JSON: {error}") from error
 
 
-def recording_of(row: Any, path: Path, line: int) -> Recording:
+def read_recording(row: Any, path: Path, line: int) -> Recording:
     """The rollout in a line of the file."""
     where = f"{str(path)!r}, line {line},"
     params = row.get("responses_create_params") if isinstance(row, dict) else None
@@ -198,16 +200,16 @@ def recording_of(row: Any, path: Path, line: int) -> Recording:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()[:3])
         raise ConfigError(f"{where} holds a response that cannot be replayed: {problems}") from error
-    if not (recorded := _turns_of(whole)):
+    if not (recorded := _split_response(whole)):
         raise ConfigError(f"{where} holds a response without anything from the model")
-    forms = [form(item) for item in conversation(params["input"], params.get("instructions"))]
+    forms = [make_form(item) for item in list_items(params["input"], params.get("instructions"))]
     rollout_id = maybe_rollout_id_from_run_body({**row, "_ng_attempt_index": None})
-    return Recording(prompt_key(forms), _prompt_text(forms), recorded, rollout_id, params.get("metadata") or {})
+    return Recording(hash_prompt(forms), _excerpt_prompt(forms), recorded, rollout_id, params.get("metadata") or {})
 
 
-def _turns_of(whole: NeMoGymResponse) -> tuple[NeMoGymResponse, ...]:
+def _split_response(whole: NeMoGymResponse) -> tuple[NeMoGymResponse, ...]:
     """A response per model call. How it ended and what it cost in all belongs to the last one."""
-    parts = turns(whole.output)
+    parts = split_turns(whole.output)
     earlier = {"usage": None, "incomplete_details": None, "status": "completed"}
     return tuple(
         whole.model_copy(

@@ -15,8 +15,7 @@ from pydantic import ValidationError
 
 from nemo_gym.config_types import ConfigError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from responses_api_models.replay_model.forms import Form
-from responses_api_models.replay_model.walk import ReplayMiss, position_in, spoken
+from responses_api_models.replay_model.forms import Form, ReplayMiss, count_replies, list_spoken_forms
 
 _ECHO = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 _SHORT = frozenset({"reasoning", "text", "tool_calls", "usage"})
@@ -29,7 +28,7 @@ class Script:
         if not replies:
             raise ConfigError(f"the script in {source} holds no replies")
         self._source, self._starts_over = source, starts_over
-        self._replies = [_checked(reply, f"reply {number} of {source}") for number, reply in enumerate(replies, 1)]
+        self._replies = [_check_reply(reply, f"reply {number} of {source}") for number, reply in enumerate(replies, 1)]
 
     @classmethod
     def load(cls, path: Path, *, starts_over: bool) -> "Script":
@@ -38,20 +37,20 @@ class Script:
     def next_turn(self, asked: NeMoGymResponseCreateParamsNonStreaming, model: str) -> NeMoGymResponse:
         """The reply to a conversation that holds as many replies as it does."""
         items = [] if isinstance(asked.input, str) else asked.input
-        position = position_in(self._spoken, items)
+        position = count_replies(self._list_spoken, items)
         if position >= len(self._replies) and not self._starts_over:
             raise ReplayMiss(
                 f"the script in {self._source} has {len(self._replies)} replies, and this conversation holds all of "
                 "them already.\nhint: add a reply, or set `on_miss: cycle` to start over"
             )
         echo = {name: getattr(asked, name) for name in _ECHO}
-        return NeMoGymResponse.model_validate({**echo, **self._reply(position), "model": model})
+        return NeMoGymResponse.model_validate({**echo, **self._get_reply(position), "model": model})
 
-    def _spoken(self, position: int) -> list[Form]:
-        return spoken(self._reply(position)["output"])
+    def _list_spoken(self, position: int) -> list[Form]:
+        return list_spoken_forms(self._get_reply(position)["output"])
 
-    def _reply(self, position: int) -> dict[str, Any]:
-        return _response(self._replies[position % len(self._replies)], position)
+    def _get_reply(self, position: int) -> dict[str, Any]:
+        return _build_response(self._replies[position % len(self._replies)], position)
 
 
 def _read(path: Path) -> list[Any]:
@@ -80,7 +79,7 @@ def _read_yaml(text: str, path: Path) -> list[Any]:
     raise ConfigError(f"the script {str(path)!r} must be a list of replies, not {type(replies).__name__}")
 
 
-def _checked(reply: Any, where: str) -> Mapping[str, Any]:
+def _check_reply(reply: Any, where: str) -> Mapping[str, Any]:
     """`reply` as an object, known to make a valid response."""
     entry = {"text": reply} if isinstance(reply, str) else reply
     if not isinstance(entry, Mapping) or not entry or not ("output" in entry or _SHORT.issuperset(entry)):
@@ -90,7 +89,7 @@ def _checked(reply: Any, where: str) -> Mapping[str, Any]:
             f"{found or 'an empty object'}"
         )
     try:
-        response = NeMoGymResponse.model_validate({**_ECHO, **_response(entry, 0), "model": ""})
+        response = NeMoGymResponse.model_validate({**_ECHO, **_build_response(entry, 0), "model": ""})
     except (ValidationError, KeyError, TypeError) as error:
         raise ConfigError(f"{where} does not make a response: {error}") from error
     if not response.output:
@@ -98,9 +97,11 @@ def _checked(reply: Any, where: str) -> Mapping[str, Any]:
     return entry
 
 
-def _response(entry: Mapping[str, Any], position: int) -> dict[str, Any]:
+def _build_response(entry: Mapping[str, Any], position: int) -> dict[str, Any]:
     """The response of `entry` as turn `position`, which is part of its ids: a script that starts over stays unique."""
-    given = dict(entry) if "output" in entry else {"output": _items(entry, position), "usage": _usage(entry)}
+    given = (
+        dict(entry) if "output" in entry else {"output": _build_items(entry, position), "usage": _build_usage(entry)}
+    )
     return {
         "id": f"resp_replay_{position}",
         "created_at": 0,
@@ -110,7 +111,7 @@ def _response(entry: Mapping[str, Any], position: int) -> dict[str, Any]:
     }
 
 
-def _items(entry: Mapping[str, Any], position: int) -> list[dict[str, Any]]:
+def _build_items(entry: Mapping[str, Any], position: int) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
     if entry.get("reasoning"):
         summary = [{"type": "summary_text", "text": entry["reasoning"]}]
@@ -127,7 +128,7 @@ def _call(call: Mapping[str, Any], default_id: str) -> dict[str, Any]:
     return {"type": "function_call", "id": call_id, "call_id": call_id, "name": call["name"], "arguments": text}
 
 
-def _usage(entry: Mapping[str, Any]) -> dict[str, Any] | None:
+def _build_usage(entry: Mapping[str, Any]) -> dict[str, Any] | None:
     if entry.get("usage") is None:
         return None
     usage = {"input_tokens": 0, "output_tokens": 0, **entry["usage"]}

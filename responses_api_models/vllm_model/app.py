@@ -31,9 +31,9 @@ from nemo_gym.responses_converter import (
     VLLMConverterResponsesToChatCompletionsState as VLLMConverterResponsesToChatCompletionsState,
 )
 from nemo_gym.responses_converter import split_responses_input_output_items as split_responses_input_output_items
-from nemo_gym.server_utils import SESSION_ID_KEY, is_nemo_gym_fastapi_entrypoint
-from responses_api_models.openai_model import replies
-from responses_api_models.vllm_model import audio, completions, history, overrides, tokens
+from nemo_gym.server_utils import SESSION_ID_KEY
+from responses_api_models.openai_model import endpoint
+from responses_api_models.vllm_model import audio, completions, history, tokens
 
 _BAD_REQUEST = 400
 _TOO_LONG = (b"context length", b"max_tokens")
@@ -119,7 +119,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     ) -> NeMoGymResponse:
         body = body.model_copy(update={"model": self.config.model})
         if self.config.is_responses_native:
-            return await self._native_response(request, body)
+            return await self._answer_natively(request, body)
         chat_params = self._converter.responses_to_chat_completion_create_params(body)
         chat_completion = await self.chat_completions(request, chat_params)
         return self._converter.chat_completion_to_response(body, chat_completion)
@@ -128,9 +128,9 @@ class VLLMModel(SimpleResponsesAPIModel):
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         asked = {name: value for name, value in body if name in body.model_fields_set}
-        params = await self._preprocessed(request, {**asked, "model": self.config.model})
+        params = await self._preprocess(request, {**asked, "model": self.config.model})
         if not self.config.sequential_reasoning_allowed and history.ends_with_empty_assistant(params["messages"]):
-            return self._empty_completion("content_filter")
+            return self._make_empty_completion("content_filter")
         client = self._resolve_client(request)
         try:
             if self.config.use_completions_api:
@@ -138,12 +138,12 @@ class VLLMModel(SimpleResponsesAPIModel):
             return await self._complete_chat(client, params)
         except ClientResponseError as error:
             if _is_too_long(error):
-                return self._empty_completion("length")
+                return self._make_empty_completion("length")
             raise
 
     # --- the request --------------------------------------------------------------------------------------------------
 
-    async def _preprocessed(self, request: Request, params: dict[str, Any]) -> dict[str, Any]:
+    async def _preprocess(self, request: Request, params: dict[str, Any]) -> dict[str, Any]:
         if audio.has_audio(params):  # reads files
             return await asyncio.to_thread(self._preprocess_chat_completion_create_params, request, params)
         return self._preprocess_chat_completion_create_params(request, params)
@@ -151,14 +151,14 @@ class VLLMModel(SimpleResponsesAPIModel):
     def _preprocess_chat_completion_create_params(self, request: Request, body_dict: dict[str, Any]) -> dict[str, Any]:
         """The request as the endpoint shall get it."""
         config = self.config
-        params = overrides.with_overrides(body_dict, config.extra_body, config.chat_template_kwargs)
+        params = endpoint.apply_overrides(body_dict, config.extra_body, config.chat_template_kwargs)
         if config.replace_developer_role_with_system:
-            params["messages"] = history.with_system_for_developer(params["messages"])
+            params["messages"] = history.rename_developer_role(params["messages"])
         if config.return_token_id_information:
             with_token_ids = config.request_prompt_and_generation_token_ids
-            params |= tokens.token_request(with_token_ids=with_token_ids)
+            params |= tokens.build_token_request(with_token_ids=with_token_ids)
         if config.uses_reasoning_parser and not config.preserve_reasoning_in_assistant_content:
-            params["messages"] = history.with_reasoning_apart(
+            params["messages"] = history.separate_reasoning(
                 params["messages"],
                 self._converter._extract_reasoning_from_content,
                 interleaved=config.uses_interleaved_reasoning,
@@ -166,7 +166,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         if params.get("top_logprobs", 0) is None:
             del params["top_logprobs"]
         if audio.has_audio(params):
-            params = audio.with_audio(params, config.audio_root)
+            params = audio.insert_audio(params, config.audio_root)
         params |= config.sampling_overrides or {}
         if config.return_token_id_information and params.get("n") not in (None, 1):
             raise ValueError(
@@ -188,42 +188,42 @@ class VLLMModel(SimpleResponsesAPIModel):
     async def _complete_chat(self, client: NeMoGymAsyncOpenAI, params: dict[str, Any]) -> NeMoGymChatCompletion:
         reply = await client.create_chat_completion(**params)
         to_tokenize = {name: params[name] for name in _TOKENIZED if name in params}
-        return await self._finished(client, reply, "/chat/completions", to_tokenize)
+        return await self._finish_reply(client, reply, "/chat/completions", to_tokenize)
 
     async def _complete_text(self, client: NeMoGymAsyncOpenAI, params: dict[str, Any]) -> NeMoGymChatCompletion:
         if self.config.render_chat_template:
-            prompt = completions.rendered_prompt(await self._tokenizer(), params)
+            prompt = completions.render_prompt(await self._load_tokenizer(), params)
             special = {"add_special_tokens": False}  # the template has written them
         else:
-            prompt, special = completions.raw_prompt(params["messages"]), {}
-        reply = await client.create_completion(**completions.completion_request(params, prompt), **special)
+            prompt, special = completions.join_prompt(params["messages"]), {}
+        reply = await client.create_completion(**completions.build_completion_request(params, prompt), **special)
         to_tokenize = {"model": params["model"], "prompt": prompt, **special}
-        return await self._finished(client, completions.as_chat_completion(reply), "/completions", to_tokenize)
+        return await self._finish_reply(client, completions.to_chat_completion(reply), "/completions", to_tokenize)
 
-    async def _tokenizer(self) -> Any:
+    async def _load_tokenizer(self) -> Any:
         """The tokenizer, loaded once, by whichever request comes first."""
         if self._loading_tokenizer is None or (self._loading_tokenizer.done() and self._loading_tokenizer.exception()):
             name = self.config.tokenizer or self.config.model
             self._loading_tokenizer = asyncio.create_task(asyncio.to_thread(completions.load_tokenizer, name))
         return await asyncio.shield(self._loading_tokenizer)
 
-    async def _native_response(
+    async def _answer_natively(
         self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming
     ) -> NeMoGymResponse:
-        self._refuse_what_native_cannot_do()
+        self._check_native_settings()
         asked = body.model_dump(exclude_unset=True)
-        params = overrides.with_overrides(asked, self.config.extra_body, self.config.chat_template_kwargs)
+        params = endpoint.apply_overrides(asked, self.config.extra_body, self.config.chat_template_kwargs)
         params |= self.config.sampling_overrides or {}
         client = self._resolve_client(request)
         try:
             reply = await client.create_response(**params)
         except ClientResponseError as error:
             if _is_too_long(error):
-                return self._converter.chat_completion_to_response(body, self._empty_completion("length"))
+                return self._converter.chat_completion_to_response(body, self._make_empty_completion("length"))
             raise
-        return replies.response(reply, f"{client.base_url}/responses")
+        return endpoint.parse_response(reply, f"{client.base_url}/responses")
 
-    def _refuse_what_native_cannot_do(self) -> None:
+    def _check_native_settings(self) -> None:
         wanted = {
             "return_token_id_information": self.config.return_token_id_information,
             "replace_developer_role_with_system": self.config.replace_developer_role_with_system,
@@ -237,34 +237,34 @@ class VLLMModel(SimpleResponsesAPIModel):
 
     # --- the reply ----------------------------------------------------------------------------------------------------
 
-    async def _finished(
+    async def _finish_reply(
         self, client: NeMoGymAsyncOpenAI, reply: dict[str, Any], path: str, to_tokenize: dict[str, Any]
     ) -> NeMoGymChatCompletion:
         """`reply` with its reasoning in the text and its tokens on the message."""
-        endpoint = f"{getattr(client, 'base_url', '')}{path}"
-        replies.require_completion(reply, endpoint)
-        reply = {**reply, "choices": [self._with_reasoning_in_text(choice) for choice in reply["choices"]]}
+        url = f"{getattr(client, 'base_url', '')}{path}"
+        endpoint.require_answer(reply, url)
+        reply = {**reply, "choices": [self._place_reasoning(choice) for choice in reply["choices"]]}
         if self.config.return_token_id_information:
-            reply = await tokens.with_token_bundle(reply, lambda: self._tokenize(client, to_tokenize))
-        return replies.chat_completion(reply, endpoint)
+            reply = await tokens.attach_tokens(reply, lambda: self._tokenize(client, to_tokenize))
+        return endpoint.parse_completion(reply, url)
 
-    def _with_reasoning_in_text(self, choice: dict[str, Any]) -> dict[str, Any]:
+    def _place_reasoning(self, choice: dict[str, Any]) -> dict[str, Any]:
         message = choice["message"]
         if self.config.uses_reasoning_parser:
             return {
                 **choice,
-                "message": history.reasoning_in_text(message, self._converter._wrap_reasoning_in_think_tags),
+                "message": history.put_reasoning_in_text(message, self._converter._wrap_reasoning_in_think_tags),
             }
-        return {**choice, "message": history.without_reasoning(message)}
+        return {**choice, "message": history.refuse_reasoning(message)}
 
     async def _tokenize(self, client: NeMoGymAsyncOpenAI, to_tokenize: dict[str, Any]) -> list[int]:
         reply = await client.create_tokenize(**to_tokenize)
         found = reply.get("tokens")
         if isinstance(found, list):
             return found
-        raise RuntimeError(f"/tokenize of {client.base_url} sent no token ids: {replies.shown(reply)}")
+        raise RuntimeError(f"/tokenize of {client.base_url} sent no token ids: {endpoint.excerpt(reply)}")
 
-    def _empty_completion(self, finish_reason: str) -> NeMoGymChatCompletion:
+    def _make_empty_completion(self, finish_reason: str) -> NeMoGymChatCompletion:
         message = NeMoGymChatCompletionMessage(role="assistant", content=None, tool_calls=None)
         return NeMoGymChatCompletion(
             id=f"chatcmpl-{uuid4().hex}",
@@ -283,5 +283,3 @@ def _is_too_long(error: ClientResponseError) -> bool:
 
 if __name__ == "__main__":
     VLLMModel.run_webserver()
-elif is_nemo_gym_fastapi_entrypoint(__file__):
-    app = VLLMModel.run_webserver()

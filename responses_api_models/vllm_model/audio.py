@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from responses_api_models.vllm_model.overrides import without_metadata
+from responses_api_models.openai_model.endpoint import strip_metadata
 
 AUDIO_KEYS = ("audio_data", "audio_path", "audio_paths")
 _URL_SCHEMES = ("data:", "http://", "https://", "file://")
@@ -24,19 +24,19 @@ def has_audio(body: Mapping[str, Any]) -> bool:
     return any((body.get("metadata") or {}).get(key) for key in AUDIO_KEYS)
 
 
-def with_audio(body: Mapping[str, Any], audio_root: str | None) -> dict[str, Any]:
+def insert_audio(body: Mapping[str, Any], audio_root: str | None) -> dict[str, Any]:
     """`body` with its audio in the last user message; reads the files it names."""
-    urls = audio_urls(body["metadata"], audio_root)
+    urls = read_audio_urls(body["metadata"], audio_root)
     parts = [{"type": "audio_url", "audio_url": {"url": url}} for url in urls]
     messages = list(body["messages"])
     last = next((i for i in reversed(range(len(messages))) if messages[i].get("role") == "user"), None)
     if last is None:
         raise ValueError("the request's metadata names audio, but the conversation has no user message to put it in")
-    messages[last] = {**messages[last], "content": _before_text(parts, messages[last].get("content"))}
-    return {**without_metadata(body, *AUDIO_KEYS), "messages": messages}
+    messages[last] = {**messages[last], "content": _insert_before_text(parts, messages[last].get("content"))}
+    return {**strip_metadata(body, *AUDIO_KEYS), "messages": messages}
 
 
-def audio_urls(metadata: Mapping[str, str], audio_root: str | None) -> list[str]:
+def read_audio_urls(metadata: Mapping[str, str], audio_root: str | None) -> list[str]:
     """What the metadata names, as URLs that hold the audio itself."""
     given = [key for key in AUDIO_KEYS if metadata.get(key)]
     if len(given) > 1:
@@ -44,11 +44,11 @@ def audio_urls(metadata: Mapping[str, str], audio_root: str | None) -> list[str]
     value = metadata[given[0]]
     if given[0] == "audio_data":
         return [value if value.startswith(_URL_SCHEMES) else f"data:audio/wav;base64,{value}"]
-    paths = [value] if given[0] == "audio_path" else _path_list(value)
-    return [_data_url(_located(path, audio_root)) for path in paths]
+    paths = [value] if given[0] == "audio_path" else _parse_paths(value)
+    return [_read_data_url(_locate(path, audio_root)) for path in paths]
 
 
-def _path_list(text: str) -> list[str]:
+def _parse_paths(text: str) -> list[str]:
     try:
         paths = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -58,7 +58,7 @@ def _path_list(text: str) -> list[str]:
     raise ValueError(f'metadata.audio_paths must be a JSON list of paths as text, such as ["a.wav"], not {text!r}')
 
 
-def _located(path: str, audio_root: str | None) -> Path:
+def _locate(path: str, audio_root: str | None) -> Path:
     """Where `path` is. With a root, nothing outside of it is read: datasets are not trusted with the whole disk."""
     if audio_root is None:
         return Path(path)
@@ -69,7 +69,7 @@ def _located(path: str, audio_root: str | None) -> Path:
     raise ValueError(f"audio file {path!r} is outside of `audio_root` {str(root)!r}")
 
 
-def _data_url(path: Path) -> str:
+def _read_data_url(path: Path) -> str:
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -81,7 +81,7 @@ def _data_url(path: Path) -> str:
     return f"data:{kind};base64,{b64encode(content).decode()}"
 
 
-def _before_text(parts: list[dict[str, Any]], content: Any) -> list[dict[str, Any]]:
+def _insert_before_text(parts: list[dict[str, Any]], content: Any) -> list[dict[str, Any]]:
     if not isinstance(content, list):
         return [*parts, {"type": "text", "text": content or ""}]
     first_text = next((i for i, part in enumerate(content) if part.get("type") == "text"), len(content))

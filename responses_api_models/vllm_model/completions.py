@@ -26,7 +26,7 @@ _CHAT_ONLY = (
 )
 
 
-def raw_prompt(messages: list[Message]) -> str:
+def join_prompt(messages: list[Message]) -> str:
     """`[system,] user` as plain text, with a blank line between them."""
     roles = [message.get("role") for message in messages]
     if roles not in (["user"], ["system", "user"], ["developer", "user"]):
@@ -57,7 +57,7 @@ def load_tokenizer(name: str) -> Any:
     return AutoTokenizer.from_pretrained(name)
 
 
-def rendered_prompt(tokenizer: Any, body: Mapping[str, Any]) -> str:
+def render_prompt(tokenizer: Any, body: Mapping[str, Any]) -> str:
     """The conversation in the model's chat template, up to where its next turn begins."""
     return str(
         tokenizer.apply_chat_template(
@@ -70,7 +70,7 @@ def rendered_prompt(tokenizer: Any, body: Mapping[str, Any]) -> str:
     )
 
 
-def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
+def build_completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
     """The chat request `body` as a request for a completion of `prompt`."""
     request = {name: value for name, value in body.items() if name not in _CHAT_ONLY}
     request["prompt"] = prompt
@@ -81,15 +81,15 @@ def completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
     return request
 
 
-def as_chat_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
+def to_chat_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
     """A completion as the chat completion that a chat route would have sent."""
-    choices = [_as_chat_choice(choice) for choice in reply.get("choices") or []]
+    choices = [_to_chat_choice(choice) for choice in reply.get("choices") or []]
     chat = {**reply, "object": "chat.completion", "choices": choices}
     prompt_ids = next((choice.get("prompt_token_ids") for choice in reply.get("choices") or []), None)
     return {**chat, "prompt_token_ids": prompt_ids} if prompt_ids is not None else chat
 
 
-def _as_chat_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+def _to_chat_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     chat = {name: value for name, value in choice.items() if name not in ("text", "logprobs", "prompt_token_ids")}
     text = choice.get("text")
     chat["message"] = None if text is None else {"role": "assistant", "content": text}

@@ -13,17 +13,17 @@ SplitReasoning = Callable[[str], tuple[list[str], str]]
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-def with_system_for_developer(messages: list[Message]) -> list[Message]:
+def rename_developer_role(messages: list[Message]) -> list[Message]:
     """`messages` for endpoints that know no developer."""
     return [{**m, "role": "system"} if m.get("role") == "developer" else m for m in messages]
 
 
-def with_reasoning_apart(messages: list[Message], split: SplitReasoning, *, interleaved: bool) -> list[Message]:
+def separate_reasoning(messages: list[Message], split: SplitReasoning, *, interleaved: bool) -> list[Message]:
     """`messages` whose assistant texts hold no `<think>` block; the first block of each is sent beside the text."""
-    return [_apart(m, split, interleaved) if m.get("role") == "assistant" else m for m in messages]
+    return [_separate(m, split, interleaved) if m.get("role") == "assistant" else m for m in messages]
 
 
-def _apart(message: Message, split: SplitReasoning, interleaved: bool) -> Message:
+def _separate(message: Message, split: SplitReasoning, interleaved: bool) -> Message:
     thoughts, content = _split_content(message.get("content"), split)
     if not thoughts:
         return message
@@ -57,13 +57,13 @@ def _has_text(content: Any) -> bool:
     return bool(content)
 
 
-def reasoning_in_text(message: Mapping[str, Any], wrap: Callable[[list[str]], str]) -> Message:
+def put_reasoning_in_text(message: Mapping[str, Any], wrap: Callable[[list[str]], str]) -> Message:
     """A reply's message with its reasoning in front of its text."""
     reasoning, rest = _take_reasoning(message)
     return {**rest, "content": f"{wrap([reasoning])}{rest.get('content') or ''}"} if reasoning else rest
 
 
-def without_reasoning(message: Mapping[str, Any]) -> Message:
+def refuse_reasoning(message: Mapping[str, Any]) -> Message:
     """A reply's message that must not have reasoning, because nobody here would see it."""
     reasoning, rest = _take_reasoning(message)
     if reasoning:

@@ -9,21 +9,22 @@ model's is worse than no reply, so whatever is partial or contradicts itself is 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from nemo_gym.token_id_capture import TOKEN_FIELDS
+
 Tokenize = Callable[[], Awaitable[list[int]]]
 _PREFIX = "token_id:"
-_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 
-def token_request(*, with_token_ids: bool) -> dict[str, Any]:
+def build_token_request(*, with_token_ids: bool) -> dict[str, Any]:
     """The fields of a chat request that make the endpoint send tokens."""
     fields: dict[str, Any] = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
     return {**fields, "return_token_ids": True} if with_token_ids else fields
 
 
-async def with_token_bundle(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
+async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     """`reply` with the tokens of its one choice on the message, and nowhere else."""
     choice = reply["choices"][0]
-    bundle = await _bundle(reply, choice, tokenize)
+    bundle = await _find_tokens(reply, choice, tokenize)
     _check(bundle, reply, choice)
     if choice.get("routed_experts") is not None:
         bundle["routed_experts"] = choice["routed_experts"]
@@ -33,66 +34,67 @@ async def with_token_bundle(reply: Mapping[str, Any], tokenize: Tokenize) -> dic
     return {**rest, "choices": [{**bare, "message": {**choice["message"], **bundle}}]}
 
 
-async def _bundle(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
+async def _find_tokens(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     message = choice["message"]
-    on_message = {f: message[f] for f in _FIELDS if message.get(f) is not None}
-    prompt, generation, log_probs = reply.get("prompt_token_ids"), choice.get("token_ids"), _log_probs(choice)
+    on_message = {f: message[f] for f in TOKEN_FIELDS if message.get(f) is not None}
+    prompt, generation, log_probs = reply.get("prompt_token_ids"), choice.get("token_ids"), _read_log_probs(choice)
     if on_message:
-        if len(on_message) < len(_FIELDS):
+        if len(on_message) < len(TOKEN_FIELDS):
             _fail("the token information on the message is not complete", reply, choice)
         return on_message
     if prompt is not None or generation is not None:
         if prompt is None or generation is None or log_probs is None:
             _fail("prompt_token_ids, token_ids and log-probs must come together", reply, choice)
-        return _as_fields(prompt, generation, log_probs)
-    spelled = _spelled_ids(choice)
+        return _name_fields(prompt, generation, log_probs)
+    spelled = _read_spelled_ids(choice)
     if spelled is None or log_probs is None:
         _fail("the reply holds no token ids", reply, choice)
-    return _as_fields(await tokenize(), spelled, log_probs)
+    return _name_fields(await tokenize(), spelled, log_probs)
 
 
-def _as_fields(prompt: Sequence[int], generation: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
-    return dict(zip(_FIELDS, (prompt, generation, log_probs), strict=True))
+def _name_fields(prompt: Sequence[int], generation: Sequence[int], log_probs: Sequence[float]) -> dict[str, Any]:
+    return dict(zip(TOKEN_FIELDS, (prompt, generation, log_probs), strict=True))
 
 
 def _check(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
-    prompt, generation, log_probs = (bundle[name] for name in _FIELDS)
+    prompt, generation, log_probs = (bundle[name] for name in TOKEN_FIELDS)
     if len(generation) != len(log_probs):
         _fail(f"there are {len(generation)} generated tokens but {len(log_probs)} log-probs", reply, choice)
     for source, other, own in (
         ("the reply's prompt_token_ids", reply.get("prompt_token_ids"), prompt),
         ("the choice's token_ids", choice.get("token_ids"), generation),
-        ("the ids in the log-probs", _spelled_ids(choice), generation),
+        ("the ids in the log-probs", _read_spelled_ids(choice), generation),
     ):
         if other is not None and other != own:
             _fail(f"{source} disagree with the other token ids", reply, choice)
 
 
-def _content(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
+def _get_content(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return (choice.get("logprobs") or {}).get("content")
 
 
-def _log_probs(choice: Mapping[str, Any]) -> list[float] | None:
-    content = _content(choice)
+def _read_log_probs(choice: Mapping[str, Any]) -> list[float] | None:
+    content = _get_content(choice)
     return None if content is None else [entry["logprob"] for entry in content]
 
 
-def _spelled_ids(choice: Mapping[str, Any]) -> list[int] | None:
+def _read_spelled_ids(choice: Mapping[str, Any]) -> list[int] | None:
     """The ids that the log-probs spell; None if they hold plain text, as from an endpoint that ignores the request."""
-    content = _content(choice)
+    content = _get_content(choice)
     if content is None or not all(entry["token"].startswith(_PREFIX) for entry in content):
         return None
     return [int(entry["token"].removeprefix(_PREFIX)) for entry in content]
 
 
 def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> NoReturn:
-    message, content = choice["message"], _content(choice)
+    message, content = choice["message"], _get_content(choice)
     first = content[0]["token"] if content else None
     found = {
-        **{f"message.{name}": _size(message.get(name)) for name in _FIELDS},
-        "prompt_token_ids": _size(reply.get("prompt_token_ids")),
-        "choice.token_ids": _size(choice.get("token_ids")),
-        "choice.logprobs.content": _size(content) + (f" (the first is {first!r})" if first is not None else ""),
+        **{f"message.{name}": _describe_size(message.get(name)) for name in TOKEN_FIELDS},
+        "prompt_token_ids": _describe_size(reply.get("prompt_token_ids")),
+        "choice.token_ids": _describe_size(choice.get("token_ids")),
+        "choice.logprobs.content": _describe_size(content)
+        + (f" (the first is {first!r})" if first is not None else ""),
     }
     listed = ", ".join(f"{name}: {size}" for name, size in found.items())
     raise RuntimeError(
@@ -101,5 +103,5 @@ def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> 
     )
 
 
-def _size(values: Sequence[Any] | None) -> str:
+def _describe_size(values: Sequence[Any] | None) -> str:
     return "absent" if values is None else f"{len(values)} values"

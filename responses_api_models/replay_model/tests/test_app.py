@@ -20,7 +20,7 @@ from nemo_gym.testing import asked, build_server, message, reasoning, reply, run
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.replay_model import app as replay_app
 from responses_api_models.replay_model.app import ReplayModel, ReplayModelConfig
-from responses_api_models.replay_model.recordings import Asked, Recordings, recording_of
+from responses_api_models.replay_model.recordings import Asked, Recordings, read_recording
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
 USAGE = NeMoGymResponseUsage(
@@ -493,7 +493,7 @@ def test_any_rollout_replays_exactly_from_any_of_its_turns(kinds, prompt):
     heard = tool_output("c", "heard")
     output = [item for turn in turns for item in (*turn, heard)][:-1]
     path = Path("any.jsonl")
-    replay = Recordings([recording_of(row(prompt, *output), path, 1)], str(path))
+    replay = Recordings([read_recording(row(prompt, *output), path, 1)], str(path))
     history = list(asked(prompt).input)
     for turn in turns:
         answer = replay.next_turn(history, None, Asked())
