@@ -30,7 +30,7 @@
     ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.run_helper`
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
-    ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_results`
+    ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_metrics.rollouts`
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should

@@ -14,9 +14,8 @@ import orjson
 from pydantic import Field
 
 from nemo_gym._metrics import aggregate as _aggregate
-from nemo_gym._metrics import pass_majority as _pass_majority
+from nemo_gym._metrics import pass_at_k as _pass_at_k
 from nemo_gym._metrics import profile as _profile
-from nemo_gym._metrics import select as _select
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
@@ -103,7 +102,7 @@ def compute_pass_majority_metrics(
 
     Returns the metrics, the scores of every rollout, the names of the scores, and the largest k.
     """
-    result = _pass_majority.pass_majority(tasks, score_fn, answer_key)
+    result = _pass_at_k.pass_majority(tasks, score_fn, answer_key)
     return result.metrics, result.scores, result.score_names, result.max_k
 
 
@@ -117,7 +116,7 @@ def add_avg_sample_std_dev(
 
     It is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
     """
-    metrics.update(_pass_majority.avg_sample_std_dev(all_score_dicts, score_names, max_k))
+    metrics.update(_pass_at_k.avg_sample_std_dev(all_score_dicts, score_names, max_k))
     return metrics
 
 
@@ -129,7 +128,7 @@ def compute_subset_metrics(
     A task belongs to the first value that its rollouts carry; tasks that carry none are in no subset. What the
     metrics of a subset rest on is in `<subset>/n_scored` (rollouts) and `<subset>/n_tasks`.
     """
-    return _pass_majority.subset_metrics(tasks, subset_key, score_fn, answer_key)
+    return _pass_at_k.subset_metrics(tasks, subset_key, score_fn, answer_key)
 
 
 def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
@@ -137,7 +136,7 @@ def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
 
     How many rollouts it rests on is in `n_scored/mean/reward/<category>`, which the tables of metrics show beside it.
     """
-    return _pass_majority.mean_rewards_by(tasks, category_key)
+    return _pass_at_k.mean_rewards_by(tasks, category_key)
 
 
 def highest_k_metrics(
@@ -150,7 +149,7 @@ def highest_k_metrics(
 
     Without `score_names`, all scores but not their spreads; a spread is asked for as `"accuracy/std_dev_across_runs"`.
     """
-    return _select.highest_k(metrics, pattern, score_names, exclude_names)
+    return _pass_at_k.select_highest_k(metrics, pattern, score_names, exclude_names)
 
 
 class AggregateMetricsMixin:
@@ -165,7 +164,7 @@ class AggregateMetricsMixin:
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
         """The few metrics to look at first."""
-        return _select.means(agent_metrics)
+        return _pass_at_k.select_means(agent_metrics)
 
 
 def compute_aggregate_metrics(

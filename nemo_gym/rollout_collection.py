@@ -195,14 +195,14 @@ class _MetricsWriter(BaseModel):
         if not results:
             return None
         from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
-        from nemo_gym._results.rows import agent_of, stripped
+        from nemo_gym._results.rows import agent_of, strip_row
 
         planned_rows = [dict(row) for row in rows]
         requested = Requested(Counter(map(agent_of, planned_rows)), Counter(key_of(row)[0] for row in planned_rows))
         ask = metrics_from_servers(self.setup_server_client(), LOG.warning)
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder) / "results.jsonl"
-            write_rows(kept, (stripped(dict(result)) for result in results))
+            write_rows(kept, (strip_row(dict(result)) for result in results))
             aggregates = await aggregate_with(ask, [kept], requested=requested)
         await asyncio.to_thread(_export, aggregates)
         return write_aggregates(RunPaths.of(output_fpath).aggregate_metrics, aggregates)

@@ -126,7 +126,7 @@ def test_the_profile_in_memory_has_histograms():
 
 def test_a_run_that_was_cut_off_can_be_profiled_in_part(tmp_path):
     files = run_files(tmp_path, [1.0, 0.0, 1.0], torn=True)
-    with pytest.raises(ValueError, match="1 of 4 rollouts are missing: 1:1"):
+    with pytest.raises(ValueError, match="3 of 4 rollouts were scored; 1 are missing: 1:1"):
         RewardProfiler().run_from_config(RewardProfileConfig(**files))
     assert not (tmp_path / "run_reward_profiling.jsonl").exists()
     RewardProfiler().run_from_config(RewardProfileConfig(**files, allow_partial_rollouts=True))

@@ -1,25 +1,49 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server's `/aggregate_metrics` answers: statistics of all rollouts and of every task, and the server's own.
+"""The metrics of an agent over its rollouts: those that a server's `/aggregate_metrics` answers, and how sure they are.
 
-Works on verify responses alone; the rows they came from are not needed.
+Works on results alone; the rows they came from are not needed.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._metrics.describe import describe_fields
-from nemo_gym._metrics.profile import counts_and_infos
-from nemo_gym._metrics.rollouts import Measured, by_task, key_of, measure
-from nemo_gym._metrics.select import means
+from nemo_gym._metrics.describe import Number, are_binary
+from nemo_gym._metrics.intervals import Interval, interval_of_mean, interval_over_tasks
+from nemo_gym._metrics.pass_at_k import (
+    ACCURACY,
+    AVERAGE,
+    PASS,
+    PERCENT,
+    average_curve,
+    compute_pass_metrics,
+    label_of,
+    pass_curve,
+    score_rewards,
+    select_means,
+)
+from nemo_gym._metrics.rollouts import (
+    MeasuredRollout,
+    compute_field_means,
+    describe_rollouts,
+    group_by_task,
+    list_rewards,
+    measure,
+    read_key,
+)
+from nemo_gym._metrics.task_entries import make_entry
 from nemo_gym._util.garbage_collector import pause_garbage_collector
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
+MEAN_REWARD = "mean/reward"
 PER_TASK_METRICS = "per_task_metrics"
 
 Metrics = dict[str, Any]
 ComputeMetrics = Callable[[list[list[dict[str, Any]]]], Metrics]
 KeyMetrics = Callable[[Metrics], Metrics]
+Confidence = dict[str, tuple[Interval, int]]
+"""By the names of metrics: the 95 % interval, clustered by task, and how many rollouts it rests on."""
 
 
 @dataclass(frozen=True)
@@ -34,43 +58,79 @@ def aggregate(
     compute_metrics: ComputeMetrics | None = None,
     key_metrics: KeyMetrics | None = None,
 ) -> Aggregate:
-    """Statistics of `verify_responses`, with the server's own metrics over them and the key ones picked out."""
+    """Return statistics of `verify_responses`, with the server's own metrics over them and the key ones picked out."""
     if not verify_responses:
         return Aggregate()
-    agent, tasks = _described(verify_responses)
-    own = dict(compute_metrics(grouped(verify_responses))) if compute_metrics else {}
+    agent, tasks = _describe(verify_responses)
+    own = dict(compute_metrics(group_responses(verify_responses))) if compute_metrics else {}
     _merge_per_task(tasks, own.pop(PER_TASK_METRICS, None))
     agent |= own
-    return Aggregate(tasks, agent, dict((key_metrics or means)(agent)))
+    return Aggregate(tasks, agent, dict((key_metrics or select_means)(agent)))
 
 
-@pause_garbage_collector()
-def _described(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
-    measured = measure(verify_responses)
-    agent = describe_fields(one.fields() for one in measured)
-    left = by_task(measured)
-    measured.clear()
-    # A task is let go once its entry is there, so that not all of both are held at once.
-    return agent, [_task_entry(task, left.pop(task)) for task in [*left]]
-
-
-def grouped(verify_responses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The responses of every task, tasks and rollouts in the order of their indices."""
+def group_responses(verify_responses: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Return the responses of every task, tasks and rollouts in the order of their indices."""
     tasks: dict[int, list[dict[str, Any]]] = {}
-    for response in sorted(verify_responses, key=key_of):
-        tasks.setdefault(key_of(response).task, []).append(response)
+    for response in sorted(verify_responses, key=read_key):
+        tasks.setdefault(read_key(response)[0], []).append(response)
     return list(tasks.values())
 
 
-def _task_entry(task: int, measured: Sequence[Measured]) -> Metrics:
+def count_expected(rollouts: Sequence[MeasuredRollout], requested: int = 0) -> int:
+    """Return how many rollouts a task should have; `requested`: how many were asked for, as far as that is known."""
     # Rollout indices count from 0, so a gap is a rollout that did not succeed.
-    expected = max(len(measured), measured[-1].key.rollout + 1)
-    return {
-        TASK_INDEX_KEY_NAME: task,
-        **describe_fields(one.fields() for one in measured),
-        "sample": {TASK_INDEX_KEY_NAME: task},
-        **counts_and_infos(measured, expected),
-    }
+    return max(len(rollouts), rollouts[-1].key[1] + 1, requested)
+
+
+def compute_confidence(
+    rollouts: Sequence[MeasuredRollout], own: Mapping[str, Any] | None, *, with_answers: bool
+) -> tuple[Metrics, Confidence]:
+    """Return the metrics of an agent's scored rollouts, which are in order, and how sure they are.
+
+    `own`: the metrics that a server computed itself; they take the place of ours. `with_answers`: the rollouts hold the
+    answers that were given, which majority@k needs.
+    """
+    tasks = [of_task for _, of_task in group_by_task(rollouts)]
+    rewards = [list_rewards(of_task) for of_task in tasks]
+    answers = [[rollout.answer for rollout in of_task] for of_task in tasks] if with_answers else None
+    scores = score_rewards(rewards, answers)
+    curves = compute_pass_metrics(scores)
+    is_binary = {name: all(map(are_binary, values)) for name, (values, _) in scores.items()}
+    confidence = {MEAN_REWARD: (interval_over_tasks(rewards, binary=is_binary[ACCURACY]), len(rollouts))}
+    for label, column in curves.columns.items():
+        interval = interval_of_mean(column, PERCENT, binary=is_binary[label.rpartition("/")[2]])
+        confidence[label] = interval, len(rollouts)
+    metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
+    for name, values in compute_field_means(rollouts, [*map(len, tasks)]):
+        # A server may mean something else by a name; then it alone knows how sure its number is.
+        claimed = metrics.get(f"mean/{name}")
+        if isinstance(claimed, int | float) and math.isclose(claimed, values.mean, rel_tol=1e-9, abs_tol=1e-12):
+            confidence[f"mean/{name}"] = interval_of_mean(values.per_task, binary=values.binary), values.n
+    return metrics, confidence
+
+
+def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> dict[str, Interval]:
+    """Return the mean reward, and of the metrics that are curves only those of the largest k.
+
+    For those who show nothing else: this costs a fraction of all k.
+    """
+    k = max(map(len, rewards))
+    full = [of_task for of_task in rewards if len(of_task) == k]
+    headline = {MEAN_REWARD: interval_over_tasks(rewards, binary=binary)}
+    for pattern, curve in {PASS: pass_curve, AVERAGE: average_curve}.items():
+        column = [curve(of_task)[-1] for of_task in full]
+        headline[label_of(pattern, k, ACCURACY)] = interval_of_mean(column, PERCENT, binary=binary)
+    return headline
+
+
+@pause_garbage_collector()
+def _describe(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
+    measured = measure(verify_responses)
+    agent = describe_rollouts(measured)
+    return agent, [
+        {TASK_INDEX_KEY_NAME: task} | make_entry(task, of_task, count_expected(of_task), {TASK_INDEX_KEY_NAME: task})
+        for task, of_task in group_by_task(measured)
+    ]
 
 
 def _merge_per_task(tasks: list[Metrics], per_task: Any) -> None:

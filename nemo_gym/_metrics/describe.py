@@ -9,7 +9,7 @@ import functools
 import logging
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any
 
@@ -27,7 +27,7 @@ Number = int | float
 
 
 def finite(value: object) -> Number | None:
-    """`value` as a finite number (a bool is 0 or 1), or None if it is not one."""
+    """Return `value` as a finite number (a bool is 0 or 1), or None if it is not one."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, bool):
@@ -38,15 +38,15 @@ def finite(value: object) -> Number | None:
 
 
 def is_broken(value: object) -> bool:
-    """A number, but not a finite one."""
+    """Return whether `value` is a number, but not a finite one."""
     return isinstance(value, (int, float)) and finite(value) is None
 
 
 def warn_of_broken(broken: Counter[str]) -> None:
     """Say once which fields held NaN or infinite values, and how many."""
     if broken:
-        listed = ", ".join(f"{name!r} ({count})" for name, count in sorted(broken.items()))
-        LOG.warning("values that are NaN or infinite are not counted in the metrics: %s", listed)
+        counts = ", ".join(f"{name!r} ({count})" for name, count in sorted(broken.items()))
+        LOG.warning("values that are NaN or infinite are not counted in the metrics: %s", counts)
 
 
 def mean(values: Sequence[Number]) -> float:
@@ -65,7 +65,7 @@ def unit_of(values: Sequence[Number]) -> float:
 
 
 def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
-    """Counts in bins of equal width: `bins` holds the edges, one more than `counts`."""
+    """Count values in bins of equal width: `bins` holds the edges, one more than `counts`."""
     low, high = float(min(values)), float(max(values))
     width = high / _HISTOGRAM_BINS - low / _HISTOGRAM_BINS
     # Equal values, or values too close for an edge to fit between them.
@@ -78,51 +78,38 @@ def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
     return {"bins": [*(low + width * edge for edge in range(_HISTOGRAM_BINS)), high], "counts": counts}
 
 
+def are_binary(values: Sequence[Number]) -> bool:
+    """Return whether all values are 0 or 1."""
+    return values.count(0) + values.count(1) == len(values)
+
+
 def describe(values: Sequence[Number]) -> dict[str, float]:
     """Return the five statistics of a list that is not empty, as floats whatever the values are."""
-    return dict(zip(STATISTICS, _statistics(values), strict=True))
+    return dict(zip(STATISTICS, _compute_statistics(values), strict=True))
 
 
-def _statistics(values: Sequence[Number]) -> tuple[float, ...]:
-    if len(values) == 1:
-        number = float(values[0])
-        return number or 0.0, number, number, number, 0.0  # a sum is never -0.0
-    ordered = sorted(values)
-    middle = len(ordered) // 2
+def describe_columns(columns: Iterable[Sequence[Number]]) -> list[float]:
+    """Return the statistics of columns, each for all columns, in the order of `labels`."""
+    return [*chain.from_iterable(zip(*map(_compute_statistics, columns), strict=True))]
+
+
+def _compute_statistics(values: Sequence[Number]) -> tuple[float, ...]:
+    n, first = len(values), float(values[0])
+    if values.count(first) == n:
+        return first, first, first, first, 0.0
+    ordered, middle = sorted(values), n // 2
     centre = mean(ordered)
-    median = float(ordered[middle]) if len(ordered) % 2 else mean(ordered[middle - 1 : middle + 1])
-    return centre, float(ordered[-1]), float(ordered[0]), median, _std(ordered, centre)
-
-
-def _std(ordered: Sequence[Number], centre: float) -> float:
-    """The sample standard deviation (n - 1) around the mean."""
-    largest = max(-ordered[0], ordered[-1])
-    if largest > _LARGE:
-        return _std([value / largest for value in ordered], centre / largest) * largest
-    return math.sqrt(math.fsum([(value - centre) ** 2 for value in ordered]) / (len(ordered) - 1))
-
-
-def columns(records: Iterable[Mapping[str, Number]]) -> dict[str, list[Number]]:
-    """Records turned into columns, fields in order of first appearance; a record may lack some fields."""
-    gathered: dict[str, list[Number]] = {}
-    for record in records:
-        for field, value in record.items():
-            gathered.setdefault(field, []).append(value)
-    return gathered
-
-
-def describe_fields(records: Iterable[Mapping[str, Number]], *, histograms: bool = False) -> dict[str, Any]:
-    """`<statistic>/<field>` of every field, statistic by statistic; with `histogram/<field>` if asked for."""
-    gathered = columns(records)
-    by_statistic = zip(*map(_statistics, gathered.values()), strict=True)
-    result: dict[str, Any] = dict(zip(labels(tuple(gathered)), chain.from_iterable(by_statistic), strict=True))
-    if histograms:
-        result |= {f"{HISTOGRAM}/{field}": histogram(values) for field, values in gathered.items()}
-    return result
+    median = float(ordered[middle]) if n % 2 else mean(ordered[middle - 1 : middle + 1])
+    # The distance from the mean is the root of the sum of squares, all in C and without overflow.
+    distance = math.dist(ordered, [centre] * n)
+    if not math.isfinite(distance):  # values that are too far apart for a float to hold their difference
+        unit = unit_of(ordered)
+        distance = math.dist([value / unit for value in ordered], [centre / unit] * n) * unit
+    return centre, float(ordered[-1]), float(ordered[0]), median, distance / math.sqrt(n - 1)
 
 
 # The entries of thousands of tasks have the same names: as the same strings they take a fifth of the memory.
 @functools.lru_cache(maxsize=256)
 def labels(fields: tuple[str, ...]) -> list[str]:
-    """`<statistic>/<field>`, statistic by statistic."""
+    """Return `<statistic>/<field>`, statistic by statistic."""
     return [f"{statistic}/{field}" for statistic in STATISTICS for field in fields]

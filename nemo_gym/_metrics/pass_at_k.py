@@ -1,33 +1,219 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the scores of one task say about its first k runs, for every k at once and in linear time.
+"""pass@k, pass@1[avg-of-k] and majority@k over the tasks of a run, in percent, for every k at once.
 
-A *curve* is a sequence whose element k - 1 belongs to k. Values are on the scale of the scores; percentages are made
-where tasks are averaged.
+`k` counts the first k rollouts of a task in the order given. A task that has fewer than k does not take part in that k,
+and a rollout without a finite value for a score does not take part in that score. A *curve* is what the scores of one
+task say about its first k rollouts: element k - 1 belongs to k. A *column* is the values of all tasks for one k.
 """
 
 import functools
 import math
+import re
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from operator import add
+from typing import Any, NamedTuple
 
 import orjson
 
-from nemo_gym._metrics.describe import Number, mean, unit_of
+from nemo_gym._metrics.describe import Number, finite, is_broken, mean, unit_of, warn_of_broken
+from nemo_gym._util.row_keys import REWARD_KEY_NAME
 
 Curve = Sequence[float]
+Column = Sequence[float]
+Scores = dict[str, Any]
+ScoreFn = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+ACCURACY = "accuracy"
+NO_ANSWER = "no_answer"
+PASS, AVERAGE, MAJORITY = "pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}"
+PER_SAMPLE_AGGREGATE = "per_sample_aggregate"
+STD_DEV_ACROSS_RUNS = "std_dev_across_runs"
+STD_ERR_ACROSS_RUNS = "std_err_across_runs"
+AVG_SAMPLE_STD_DEV = "avg_sample_std_dev"
+N_SCORED, N_TASKS = "n_scored", "n_tasks"
+"""How much a metric rests on: `<subset>/n_scored` and `<subset>/n_tasks`, or `n_scored/<metric>` for it alone."""
+PERCENT = 100.0
+_SPREADS = tuple(f"/{name}" for name in (STD_DEV_ACROSS_RUNS, STD_ERR_ACROSS_RUNS, AVG_SAMPLE_STD_DEV))
+
+
+class TaskScores(NamedTuple):
+    """The values of one score for the rollouts of every task, with the answers that they gave, if these are known."""
+
+    values: Sequence[Sequence[Number]]
+    answers: Sequence[Sequence[object]] | None = None
+
+
+class PassMetrics(NamedTuple):
+    """Metrics in percent, and for each that is a mean over tasks the column that it is the mean of."""
+
+    metrics: dict[str, Any]
+    columns: dict[str, Column]
+
+
+@dataclass(frozen=True)
+class PassMajority:
+    """All metrics of a run, and what they were computed from."""
+
+    metrics: dict[str, Any]
+    scores: list[list[Scores]]
+    score_names: list[str]
+    max_k: int
+
+
+def pass_majority(
+    tasks: Sequence[Sequence[dict[str, Any]]], score_fn: ScoreFn | None = None, answer_key: str | None = None
+) -> PassMajority:
+    """Return the metrics of `tasks`, a list of rollouts per task; `score_fn` gives the scores of a rollout.
+
+    Without it, the reward counts.
+    """
+    score = score_fn or (lambda rollout: {ACCURACY: rollout.get(REWARD_KEY_NAME)})
+    scores: list[list[Scores]] = []
+    for task in tasks:
+        scores.append([dict(score(rollout)) for rollout in task])
+        if answer_key:
+            for rollout, named in zip(task, scores[-1], strict=True):
+                named[NO_ANSWER] = float(rollout.get(answer_key) is None)
+    names = list(dict.fromkeys(name for task in scores for one in task for name in one))
+    answers = [[rollout.get(answer_key) for rollout in task] for task in tasks] if answer_key else None
+    broken: Counter[str] = Counter()
+    measured = {name: _select_score(name, scores, answers, broken) for name in names}
+    warn_of_broken(broken)
+    metrics = compute_pass_metrics(measured).metrics
+    return PassMajority(metrics, scores, names, max_k=max(map(len, tasks), default=0))
+
+
+def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
+    """Return the metrics of every score, by their names."""
+    found = PassMetrics({}, {})
+    for name, (values, answers) in scores.items():
+        columns = {PASS: _transpose(map(pass_curve, values)), AVERAGE: _transpose_averages(values)}
+        if answers is not None:
+            columns[MAJORITY] = _transpose(map(majority_curve, answers, values))
+        for pattern, by_k in columns.items():
+            found.columns.update({label_of(pattern, k, name): column for k, column in enumerate(by_k, 1)})
+    found.metrics.update({label: PERCENT * mean(column) for label, column in found.columns.items()})
+    if scores:
+        per_sample = {name: _mean_by_k(values) for name, (values, _) in scores.items()}
+        found.metrics[PER_SAMPLE_AGGREGATE] = per_sample
+        for name, per_run in per_sample.items():
+            for k, spread in [*enumerate(spread_curve(per_run), 1)][1:]:
+                label = label_of(AVERAGE, k, name)
+                found.metrics[f"{label}/{STD_DEV_ACROSS_RUNS}"] = spread
+                found.metrics[f"{label}/{STD_ERR_ACROSS_RUNS}"] = spread / math.sqrt(k)
+    return found
+
+
+def score_rewards(
+    rewards: Sequence[Sequence[Number]], answers: Sequence[Sequence[object]] | None = None
+) -> dict[str, TaskScores]:
+    """Return the rewards of every task as a score, and where answers are known whether one was given as another."""
+    scores = {ACCURACY: TaskScores(rewards, answers)}
+    if answers is not None:
+        scores[NO_ANSWER] = TaskScores([[float(answer is None) for answer in one] for one in answers], answers)
+    return scores
+
+
+def label_of(pattern: str, k: int, name: str) -> str:
+    """Return the name of a metric, such as `pass@4/accuracy`."""
+    return f"{pattern.format(k=k)}/{name}"
+
+
+def avg_sample_std_dev(scores: Sequence[Sequence[Scores]], names: Sequence[str], max_k: int) -> dict[str, float]:
+    """Return `pass@1[avg-of-k]/<score>/avg_sample_std_dev`, k >= 2: the spread within a task, averaged over tasks."""
+    metrics: dict[str, float] = {}
+    for name in names:
+        values = _select_score(name, scores, None, Counter()).values
+        means = _mean_by_k(map(spread_curve, values))
+        for k in range(2, min(max_k, len(means)) + 1):
+            metrics[f"{label_of(AVERAGE, k, name)}/{AVG_SAMPLE_STD_DEV}"] = means[k - 1]
+    return metrics
+
+
+def subset_metrics(
+    tasks: Sequence[Sequence[dict[str, Any]]],
+    subset_key: str,
+    score_fn: ScoreFn | None = None,
+    answer_key: str | None = None,
+) -> dict[str, Any]:
+    """Return the metrics of every subset, as `<subset>/<metric>`, and how many rollouts and tasks they rest on.
+
+    A task belongs to the subset that its first rollout names; subsets are in order of appearance. All values are
+    numbers: servers add them up.
+    """
+    subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
+    for task in tasks:
+        if task and (subset := task[0].get(subset_key)):
+            subsets.setdefault(str(subset), []).append(task)
+    metrics: dict[str, Any] = {}
+    for subset, of_subset in subsets.items():
+        sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
+        computed = pass_majority(of_subset, score_fn, answer_key).metrics
+        computed.pop(PER_SAMPLE_AGGREGATE, None)
+        metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
+    return metrics
+
+
+def mean_rewards_by(tasks: Sequence[Sequence[dict[str, Any]]], category_key: str) -> dict[str, Any]:
+    """Return the mean reward of every category, as `mean/reward/<category>`, and how many rollouts it rests on.
+
+    Every task of a category counts alike. A task belongs to the category that its first rollout carries.
+    """
+    categories: dict[str, list[list[float]]] = {}
+    for task in tasks:
+        if task and task[0].get(category_key) is not None:
+            categories.setdefault(str(task[0][category_key]), []).append([rollout["reward"] for rollout in task])
+    metrics: dict[str, Any] = {}
+    for category, rewards in sorted(categories.items()):
+        name = f"mean/reward/{category}"
+        metrics[name] = sum(sum(of_task) / len(of_task) for of_task in rewards) / len(rewards)
+        metrics[f"{N_SCORED}/{name}"] = sum(map(len, rewards))
+    return metrics
+
+
+def select_means(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Return every `mean/<field>`."""
+    return {name: value for name, value in metrics.items() if name.startswith("mean/")}
+
+
+def select_highest_k(
+    metrics: Mapping[str, Any],
+    pattern: str,
+    score_names: Collection[str] | None = None,
+    exclude_names: Collection[str] | None = None,
+) -> dict[str, Any]:
+    """Return the metrics `<pattern>/<score>` of the highest k that occurs.
+
+    Without `score_names`, all scores but not their spreads across runs or samples; these can be asked for by name, as
+    in `"accuracy/std_dev_across_runs"`.
+    """
+    before, placeholder, after = pattern.partition("{k}")
+    if not placeholder:
+        raise ValueError(f"the pattern {pattern!r} has no place for k.\nhint: write it as in 'pass@{{k}}'")
+    key = re.compile(rf"{re.escape(before)}(\d+){re.escape(after)}/(.+)", re.DOTALL)
+    found: dict[int, dict[str, Any]] = {}
+    for name, value in metrics.items():
+        match = key.fullmatch(name)
+        if not match or match[2] in (exclude_names or ()):
+            continue
+        if match[2] in score_names if score_names is not None else not match[2].endswith(_SPREADS):
+            found.setdefault(int(match[1]), {})[name] = value
+    return found[max(found)] if found else {}
 
 
 def pass_curve(scores: Sequence[Number]) -> Curve:
-    """pass@k: the unbiased estimate 1 - C(wrong, k)/C(n, k) for scores of 0 and 1, else the best of the first k."""
+    """Return pass@k: the unbiased 1 - C(wrong, k)/C(n, k) for scores of 0 and 1, else the best of the first k."""
     wrong = scores.count(0)
     if wrong + scores.count(1) == len(scores):
-        return _unbiased_curve(wrong, len(scores))
+        return _estimate_curve(wrong, len(scores))
     return [float(best) for best in accumulate(scores, max)]
 
 
 def average_curve(scores: Sequence[Number]) -> Curve:
-    """pass@1[avg-of-k]: the mean of the first k."""
+    """Return pass@1[avg-of-k]: the mean of the first k."""
     curve = [total / k for k, total in enumerate(accumulate(scores), 1)]
     if not curve or math.isfinite(curve[-1]):
         return curve
@@ -35,7 +221,7 @@ def average_curve(scores: Sequence[Number]) -> Curve:
 
 
 def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve:
-    """majority@k: the score of the commonest (answer, score) pair of the first k; None is no answer.
+    """Return majority@k: the score of the commonest (answer, score) pair of the first k; None is no answer.
 
     Pairs that are equally common are averaged; without any answer the score is 0.
     """
@@ -44,7 +230,7 @@ def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve
     most, leaders, total = 0, 1, 0.0  # how often the commonest pairs occur, how many they are, the sum of their scores
     for answer, score in zip(answers, scores, strict=True):
         if answer is not None:
-            pair = (_hashable(answer), score)
+            pair = (_make_hashable(answer), score)
             counts[pair] += 1
             if counts[pair] > most:
                 most, leaders, total = counts[pair], 1, score
@@ -55,7 +241,7 @@ def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve
 
 
 def spread_curve(scores: Sequence[Number]) -> Curve:
-    """The sample standard deviation of the first k; 0 for k = 1."""
+    """Return the sample standard deviation of the first k; 0 for k = 1."""
     curve: list[float] = []
     centre, squares, unit = 0.0, 0.0, unit_of(scores) if scores else 1.0
     for k, score in enumerate(scores, 1):
@@ -68,7 +254,7 @@ def spread_curve(scores: Sequence[Number]) -> Curve:
 
 
 @functools.lru_cache(maxsize=1024)
-def _unbiased_curve(wrong: int, n: int) -> tuple[float, ...]:
+def _estimate_curve(wrong: int, n: int) -> tuple[float, ...]:
     curve = []
     all_wrong, all_ways = 1, 1  # C(wrong, k) and C(n, k), exact
     for k in range(1, n + 1):
@@ -78,8 +264,51 @@ def _unbiased_curve(wrong: int, n: int) -> tuple[float, ...]:
     return tuple(curve)
 
 
-def _hashable(answer: object) -> Hashable:
+def _make_hashable(answer: object) -> Hashable:
     # Grids and other JSON answers are compared by content.
     if isinstance(answer, (list, dict)):
         return orjson.dumps(answer, option=orjson.OPT_SORT_KEYS | orjson.OPT_NON_STR_KEYS, default=repr)
     return answer if isinstance(answer, Hashable) else repr(answer)
+
+
+def _select_score(
+    name: str, scores: Sequence[Sequence[Scores]], answers: list[list[object]] | None, broken: Counter[str]
+) -> TaskScores:
+    """Return the finite values of one score, with the answers of the same rollouts; count those that are broken."""
+    values, kept = list[list[Number]](), list[list[object]]()
+    for index, task in enumerate(scores):
+        found = [(place, value) for place, one in enumerate(task) if (value := finite(one.get(name))) is not None]
+        values.append([value for _, value in found])
+        if answers is not None:
+            kept.append([answers[index][place] for place, _ in found])
+        broken.update(name for one in task if is_broken(one.get(name)))
+    return TaskScores(values, None if answers is None else kept)
+
+
+def _mean_by_k(curves: Iterable[Curve]) -> list[float]:
+    return [PERCENT * mean(column) for column in _transpose(curves)]
+
+
+def _transpose_averages(scores: Sequence[Sequence[Number]]) -> list[Column]:
+    """Return the mean of the first k scores, for k = 1, 2, …: of every task that has so many."""
+    if len(set(map(len, scores))) == 1:
+        # Where all have equally many, sums of columns are the sums of all tasks at once.
+        totals = accumulate(_transpose(scores), lambda total, column: [*map(add, total, column)])
+        averages = [[value / k for value in total] for k, total in enumerate(totals, 1)]
+        if averages and all(map(math.isfinite, averages[-1])):
+            return [*averages]
+    return _transpose(map(average_curve, scores))
+
+
+def _transpose(curves: Iterable[Curve]) -> list[Column]:
+    """Return the values for k = 1, 2, …: of every task that has so many rollouts."""
+    rows = [*curves]
+    if len(set(map(len, rows))) == 1:
+        return [*zip(*rows, strict=True)]
+    columns: list[list[float]] = []
+    for curve in rows:
+        while len(columns) < len(curve):
+            columns.append([])
+        for column, value in zip(columns, curve, strict=False):
+            column.append(value)
+    return [*columns]

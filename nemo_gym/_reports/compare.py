@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
+from nemo_gym._metrics.comparison import RESAMPLES, Comparison, RunRewards, compare_rewards
 from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.conversation import Block
 from nemo_gym._reports.index import Index
 from nemo_gym._reports.rollout import Rollout, preview_question
 from nemo_gym._reports.row_selection import group_rows, list_scored_rewards, pick_evenly
-from nemo_gym._results.compare import RESAMPLES, Comparison, RunRewards, compare_rewards
 
 Winner = Literal["baseline", "run", "tie"]
 _CHECKED = 100

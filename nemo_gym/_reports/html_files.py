@@ -4,6 +4,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
+from nemo_gym._metrics.comparison import Comparison
 from nemo_gym._reports.columns import LineProblem
 from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, TaskMatch
 from nemo_gym._reports.conversation import Block, format_json
@@ -25,7 +26,6 @@ from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, FailureCount, 
 from nemo_gym._reports.rollout import Rollout
 from nemo_gym._reports.run_files import RunDescription
 from nemo_gym._reports.scoring import shorten
-from nemo_gym._results.compare import Comparison
 from nemo_gym._results.metric_rows import number_text
 
 FIRST_DIFFERENCE = "ngv-first-difference"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of an agent in the viewer: those of the run's own metrics file, those of the rows, and histograms.
 
-What is computed here is computed by `nemo_gym._results`, as the file is: tasks are the independent units.
+What is computed here is computed by `nemo_gym._metrics`, as the file is: tasks are the independent units.
 """
 
 from collections import Counter
@@ -11,13 +11,12 @@ from pathlib import Path
 
 import orjson
 
-from nemo_gym._metrics.describe import histogram
+from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_headline
+from nemo_gym._metrics.describe import are_binary, histogram
+from nemo_gym._metrics.intervals import Interval, interval_over_tasks
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.row_facts import SCORED
-from nemo_gym._results.curves import MEAN_REWARD, headline_intervals, interval_over_tasks
-from nemo_gym._results.intervals import Interval
 from nemo_gym._results.metric_rows import MetricRow, metric_rows
-from nemo_gym._results.runs import are_binary
 from nemo_gym._rollouts.paths import RunPaths
 
 NO_AGENT = "(no agent)"
@@ -35,7 +34,7 @@ def compute_reward_metrics(
         return []
     n_scored = sum(map(len, rewards))
     if curves:
-        intervals = headline_intervals(rewards, binary=binary)
+        intervals = compute_headline(rewards, binary=binary)
     else:
         intervals = {MEAN_REWARD: interval_over_tasks(rewards, binary=binary)}
     return [_make_row(name, interval, n_scored, n_requested) for name, interval in intervals.items()]

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
-from nemo_gym._metrics.describe import mean
+from nemo_gym._metrics.aggregate import MEAN_REWARD
+from nemo_gym._metrics.describe import are_binary, mean
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.index import Index, ReportError
 from nemo_gym._reports.metrics import (
@@ -26,9 +27,7 @@ from nemo_gym._reports.metrics import (
 from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR, Kind, read_failure_message
 from nemo_gym._reports.row_selection import PASS_REWARD, group_rows, list_scored_rewards, pick_evenly
 from nemo_gym._reports.run_files import RunDescription, RunFiles
-from nemo_gym._results.curves import MEAN_REWARD
 from nemo_gym._results.metric_rows import MetricRow
-from nemo_gym._results.runs import are_binary
 
 ALL_AGENTS = "all"
 SAMPLE = 2000

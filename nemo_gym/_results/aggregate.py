@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The metrics of a run, agent by agent, from its rollouts files: `<stem>_aggregate_metrics.json`.
 
-Computed here, or by the server that scored the rollouts where it has metrics of its own; confidence intervals are
-always computed here. Calling servers is left to the caller.
+They are ours (`nemo_gym._metrics`), or those of the server that scored the rollouts where it has metrics of its own;
+confidence intervals are always ours. Calling servers is left to the caller.
 """
 
-import math
+import functools
 import os
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._metrics.select import means
-from nemo_gym._results.curves import MEAN_REWARD, curve_metrics, interval_over_tasks
-from nemo_gym._results.entries import TaskEntries
+from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_confidence, count_expected
+from nemo_gym._metrics.pass_at_k import select_means
+from nemo_gym._metrics.rollouts import group_by_task
+from nemo_gym._metrics.task_entries import TaskEncoder
 from nemo_gym._results.incidents import Incidents
-from nemo_gym._results.intervals import Interval, interval_of_mean
-from nemo_gym._results.rows import agent_of, planned_lines
-from nemo_gym._results.runs import AgentRuns, Run, are_binary, describe_runs, field_means, read_runs, rewards_of
+from nemo_gym._results.rows import agent_of, read_planned
+from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
@@ -43,18 +43,18 @@ class Requested:
 
     @classmethod
     def in_files(cls, paths: Iterable[str | os.PathLike[str]]) -> "Requested":
-        """As the materialized inputs `paths` say."""
+        """Count what the materialized inputs `paths` ask for."""
         agents: Counter[str | None] = Counter()
         tasks: Counter[int] = Counter()
         for path in paths:
-            for _, _, key, row in planned_lines(path):
+            for _, _, key, row in read_planned(path):
                 agents[agent_of(row)] += 1
                 tasks[key[0]] += 1
         return cls(agents, tasks)
 
     @classmethod
     def beside(cls, rollouts: Iterable[str | os.PathLike[str]]) -> "Requested | None":
-        """As the materialized inputs beside the rollouts files say; None unless each has them."""
+        """Count what the materialized inputs beside the rollouts files ask for; None unless each has them."""
         plans = [RunPaths.of(os.fspath(path)).materialized for path in rollouts]
         return cls.in_files(plans) if all(plan.is_file() for plan in plans) else None
 
@@ -78,11 +78,11 @@ class AgentAggregate:
     """The metrics of every task as JSON, made when they are asked for: they are larger than all else together."""
 
     def task_entries(self) -> Iterator[dict[str, Any]]:
-        """The metrics of every task."""
+        """Yield the metrics of every task."""
         return map(orjson.loads, self.encoded_tasks())
 
     def head(self) -> dict[str, Any]:
-        """The entry of the agent without its tasks."""
+        """Return the entry of the agent without its tasks."""
         return {
             AGENT_REF_KEY_NAME: {"name": self.agent},
             "agent_metrics": self.agent_metrics,
@@ -92,7 +92,7 @@ class AgentAggregate:
         }
 
     def entry(self) -> dict[str, Any]:
-        """The entry of the agent in the file."""
+        """Return the entry of the agent in the file."""
         return {**self.head(), "group_level_metrics": list(self.task_entries())}
 
 
@@ -102,18 +102,20 @@ def aggregate_files(
     requested: Requested | None = None,
     answer_keys: Mapping[str, str] | None = None,
 ) -> list[AgentAggregate]:
-    """The metrics of every agent in the rollouts files `paths`, computed here.
+    """Return the metrics of every agent in the rollouts files `paths`, computed by us.
 
     `answer_keys`: the field that holds the answer, by agent; such agents get majority@k.
     """
-    return aggregate_runs(read_runs(paths, answer_keys=answer_keys), requested=requested, answer_keys=answer_keys)
+    return aggregate_rollouts(
+        read_rollouts(paths, answer_keys=answer_keys), requested=requested, answer_keys=answer_keys
+    )
 
 
-def aggregate_runs(
-    agents: Iterable[AgentRuns], *, requested: Requested | None = None, answer_keys: Mapping[str, str] | None = None
+def aggregate_rollouts(
+    agents: Iterable[AgentRollouts], *, requested: Requested | None = None, answer_keys: Mapping[str, str] | None = None
 ) -> list[AgentAggregate]:
     """Like `aggregate_files`, for rollouts that were read already."""
-    return [_aggregate(one, requested or Requested(), answer_keys or {}) for one in agents if one.runs]
+    return [_aggregate(one, requested or Requested(), answer_keys or {}) for one in agents if one.rollouts]
 
 
 async def aggregate_with(
@@ -132,10 +134,10 @@ async def aggregate_with(
     from nemo_gym._util.aio import in_thread
 
     known = requested or Requested()
-    agents = await in_thread(read_runs, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
+    agents = await in_thread(read_rollouts, paths, answer_keys=answer_keys, keep_rows_of=ask_for)
     aggregates = []
     for one in agents:
-        if one.runs:
+        if one.rollouts:
             own = await post(one.agent, [row for _, row in one.rows]) if one.agent is not None and one.rows else None
             one.rows.clear()
             aggregates.append(await in_thread(_aggregate, one, known, answer_keys or {}, own))
@@ -161,59 +163,35 @@ def write_aggregates(path: str | os.PathLike[str], aggregates: Iterable[AgentAgg
 
 
 def _aggregate(
-    agent: AgentRuns, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
+    agent: AgentRollouts, requested: Requested, answer_keys: Mapping[str, str], own: Mapping[str, Any] | None = None
 ) -> AgentAggregate:
-    tasks = list(agent.tasks())
-    intervals, metrics = _intervals(tasks, with_answers=(agent.agent or "") in answer_keys)
-    n_requested, n_scored = requested.agents.get(agent.agent), len(agent.runs)
-    if own is None:
-        metrics = {**describe_runs(agent.runs), **metrics}
-        own = {"agent_metrics": metrics, "key_metrics": means(metrics)}
-    measured = {name: (interval, n_scored) for name, interval in intervals.items()}
-    # A server may mean something else by a name; then it alone knows how sure its number is.
-    theirs = own.get("agent_metrics") or {}
-    for name, values in field_means(agent.runs, [len(runs) for _, runs in tasks]):
-        their_mean = theirs.get(f"mean/{name}")
-        if isinstance(their_mean, int | float) and math.isclose(their_mean, values.mean, rel_tol=1e-9, abs_tol=1e-12):
-            measured[f"mean/{name}"] = interval_of_mean(values.per_task, binary=values.binary), values.n
+    theirs = None if own is None else own.get("agent_metrics") or {}
+    metrics, confidence = compute_confidence(agent.rollouts, theirs, with_answers=(agent.agent or "") in answer_keys)
+    n_requested = requested.agents.get(agent.agent)
     return AgentAggregate(
         agent=agent.agent,
-        agent_metrics=dict(own.get("agent_metrics") or {}),
-        key_metrics=dict(own.get("key_metrics") or {}),
+        agent_metrics=metrics,
+        key_metrics=select_means(metrics) if own is None else dict(own.get("key_metrics") or {}),
         confidence={
             name: {**interval.as_json(), "n_scored": n, "n_requested": n_requested}
-            for name, (interval, n) in measured.items()
+            for name, (interval, n) in confidence.items()
         },
-        n_scored=n_scored,
+        n_scored=len(agent.rollouts),
         n_requested=n_requested,
-        n_tasks=len(tasks),
+        n_tasks=confidence[MEAN_REWARD][0].n_tasks,
         incidents=agent.incidents,
-        encoded_tasks=_entries_of(own, tasks, requested),
+        encoded_tasks=functools.partial(_encode_tasks, (own or {}).get("group_level_metrics"), agent, requested),
     )
 
 
-def _intervals(
-    tasks: Sequence[tuple[int, list[Run]]], *, with_answers: bool
-) -> tuple[dict[str, Interval], dict[str, Any]]:
-    rewards = [rewards_of(runs) for _, runs in tasks]
-    binary = all(map(are_binary, rewards))
-    answers = [[run.answer for run in runs] for _, runs in tasks] if with_answers else None
-    curves = curve_metrics(rewards, answers, binary=binary)
-    return {MEAN_REWARD: interval_over_tasks(rewards, binary=binary), **curves.intervals}, curves.metrics
-
-
-def _entries_of(
-    own: Mapping[str, Any], tasks: Sequence[tuple[int, list[Run]]], requested: Requested
-) -> Callable[[], Iterable[bytes]]:
-    theirs = own.get("group_level_metrics")
+def _encode_tasks(
+    theirs: Iterable[Mapping[str, Any]] | None, agent: AgentRollouts, requested: Requested
+) -> Iterator[bytes]:
+    """Yield the entry of every task: `theirs`, if the server made some."""
     if theirs is not None:
-        return lambda: (orjson.dumps(entry, option=_OPTIONS) for entry in theirs)
-    return lambda: _encoded(tasks, requested)
-
-
-def _encoded(tasks: Iterable[tuple[int, list[Run]]], requested: Requested) -> Iterator[bytes]:
-    entries = TaskEntries()
-    for task, runs in tasks:
-        # Rollout indices count from 0, so a gap is a rollout that did not succeed.
-        expected = max(len(runs), runs[-1].key[1] + 1, requested.tasks.get(task, 0))
-        yield entries.encoded(task, runs, expected, b'{"%b":%d}' % (_TASK_INDEX, task))
+        yield from (orjson.dumps(entry, option=_OPTIONS) for entry in theirs)
+        return
+    encoder = TaskEncoder()
+    for task, rollouts in group_by_task(agent.rollouts):
+        expected = count_expected(rollouts, requested.tasks.get(task, 0))
+        yield encoder.encode(task, rollouts, expected, b'{"%b":%d}' % (_TASK_INDEX, task))

@@ -7,25 +7,21 @@ Rows are copied as they are. Only where each one stands is held in memory, some 
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym._results.rows import (
-    SHARDS_SHARE_NO_ROLLOUT,
-    Place,
-    ResultsError,
-    key_at,
-    opened,
-    placed_lines,
-    sized_lines,
-)
-from nemo_gym._results.runs import AgentRuns, read_runs
-from nemo_gym._results.spots import key_of, packed, place_of, repeated
+from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.rows import SHARDS_SHARE_NO_ROLLOUT, Place, open_results, read_results, require_key
+from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
 from nemo_gym._rollouts.manifest import read_manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.shard import Shard, describe_missing
+from nemo_gym._rollouts.types import Key
 from nemo_gym._util.files import atomic_writer
 
+_ROLLOUT_BITS, _SHARD_BITS, _OFFSET_BITS, _SIZE_BITS = 32, 20, 44, 40
+_PLACE_BITS = _SHARD_BITS + _OFFSET_BITS + _SIZE_BITS
 _MOST_OPEN = 128
 _MOST_AT_ONCE_BYTES = 1 << 20
 
@@ -43,20 +39,19 @@ def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathL
     ResultsError if a rollout is in two places, or if `output` is one of several shards.
     """
     _require_apart(paths, Path(output))
-    spots = [
-        packed(key_at(row, path, line), shard, offset, size)
-        for shard, path in enumerate(paths)
-        for line, offset, size, row in sized_lines(path)
-    ]
-    return _merge(spots, paths, Path(output))
+    places = _Places()
+    for shard, path in enumerate(paths):
+        for line, offset, size, row in read_results(path):
+            places.add(require_key(row, path, line), shard, offset, size)
+    return _merge(places, paths, Path(output))
 
 
-def merge_and_read(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRuns]:
-    """Like `merge_shards`; gives the rollouts in them, as `read_runs` does, without reading them a second time."""
+def merge_and_read(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRollouts]:
+    """Like `merge_shards`; gives the rollouts in them, as `read_rollouts` does, without reading them a second time."""
     _require_apart(paths, Path(output))
-    spots: list[int] = []
-    agents = read_runs(paths, spots=spots)
-    _merge(spots, paths, Path(output))
+    places = _Places()
+    agents = read_rollouts(paths, note_place=places.add)
+    _merge(places, paths, Path(output))
     return agents
 
 
@@ -85,34 +80,51 @@ def _require_apart(paths: Sequence[str | os.PathLike[str]], target: Path) -> Non
         )
 
 
-def _merge(spots: list[int], paths: Sequence[str | os.PathLike[str]], target: Path) -> Merged:
-    spots.sort()
-    _require_distinct(spots, paths)
-    with _Shards(paths) as shards, atomic_writer(target) as file:
-        for shard, offset, size in _joined(map(place_of, spots)):
-            file.write(shards.lines(shard, offset, size))
-    return Merged(target, len(spots), len(paths))
+class _Places:
+    """Which rollout every row is and where it stands, packed into one integer each: sorting these sorts the rows."""
+
+    def __init__(self) -> None:
+        self.packed: list[int] = []
+
+    def add(self, key: Key, shard: int, offset: int, size: int) -> None:
+        """Note that row number `key` stands in file number `shard`."""
+        place = (shard << _OFFSET_BITS | offset) << _SIZE_BITS | size
+        self.packed.append((key[0] << _ROLLOUT_BITS | key[1]) << _PLACE_BITS | place)
+
+    def list_repeated(self) -> list[tuple[int, int]]:
+        """Return neighbours that are the same rollout."""
+        return [pair for pair in pairwise(self.packed) if pair[0] >> _PLACE_BITS == pair[1] >> _PLACE_BITS]
 
 
-def _require_distinct(spots: Sequence[int], paths: Sequence[str | os.PathLike[str]]) -> None:
-    pairs = repeated(spots)
-    if pairs:
-        first, second = pairs[0]
-        task, rollout = key_of(first)
+def _unpack(packed: int) -> tuple[int, int, int]:
+    """Return shard, offset and size."""
+    offset = packed >> _SIZE_BITS & (1 << _OFFSET_BITS) - 1
+    return packed >> _OFFSET_BITS + _SIZE_BITS & (1 << _SHARD_BITS) - 1, offset, packed & (1 << _SIZE_BITS) - 1
+
+
+def _merge(places: _Places, paths: Sequence[str | os.PathLike[str]], target: Path) -> Merged:
+    places.packed.sort()
+    repeated = places.list_repeated()
+    if repeated:
+        key, found = repeated[0][0] >> _PLACE_BITS, [str(_find_line(one, paths)) for one in repeated[0]]
         raise ResultsError(
-            f"task {task}, rollout {rollout} occurs twice: {_place(first, paths)} and {_place(second, paths)} "
-            f"({len(pairs)} such pairs in all).\n{SHARDS_SHARE_NO_ROLLOUT}"
+            f"task {key >> _ROLLOUT_BITS}, rollout {key & (1 << _ROLLOUT_BITS) - 1} occurs twice: "
+            f"{' and '.join(found)} ({len(repeated)} such pairs in all).\n{SHARDS_SHARE_NO_ROLLOUT}"
         )
+    with _Shards(paths) as shards, atomic_writer(target) as file:
+        for shard, offset, size in _join_neighbours(map(_unpack, places.packed)):
+            file.write(shards.read(shard, offset, size))
+    return Merged(target, len(places.packed), len(paths))
 
 
-def _place(spot: int, paths: Sequence[str | os.PathLike[str]]) -> Place:
-    shard, offset, _ = place_of(spot)
-    line = next(line for line, start, _ in placed_lines(paths[shard]) if start == offset)
+def _find_line(packed: int, paths: Sequence[str | os.PathLike[str]]) -> Place:
+    shard, offset, _ = _unpack(packed)
+    line = next(line.number for line in read_results(paths[shard]) if line.offset == offset)
     return Place(os.fspath(paths[shard]), line)
 
 
-def _joined(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
-    """The same, with rows that follow one another in a shard as one."""
+def _join_neighbours(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
+    """Yield the same places, with rows that follow one another in a shard as one."""
     shard, offset, size = next(places, (0, 0, 0))
     for next_shard, next_offset, next_size in places:
         if next_offset == offset + size and next_shard == shard and size < _MOST_AT_ONCE_BYTES:
@@ -131,17 +143,17 @@ class _Shards:
         self._paths = paths
         self._open: dict[int, BinaryIO] = {}
 
-    def lines(self, shard: int, offset: int, size: int) -> bytes:
-        file = self._open.get(shard) or self._opened(shard)
+    def read(self, shard: int, offset: int, size: int) -> bytes:
+        file = self._open.get(shard) or self._reopen(shard)
         raw = os.pread(file.fileno(), size, offset)
         if len(raw) < size:
             raise ResultsError(f"{os.fspath(self._paths[shard])!r} has become shorter while it was read")
         return raw if raw.endswith(b"\n") else raw + b"\n"
 
-    def _opened(self, shard: int) -> BinaryIO:
+    def _reopen(self, shard: int) -> BinaryIO:
         if len(self._open) >= _MOST_OPEN:
             self._open.pop(next(iter(self._open))).close()
-        self._open[shard] = opened(self._paths[shard], buffer_bytes=0)
+        self._open[shard] = open_results(self._paths[shard], buffer_bytes=0)
         return self._open[shard]
 
     def __enter__(self) -> "_Shards":

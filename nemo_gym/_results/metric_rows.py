@@ -8,12 +8,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_gym._metrics.pass_majority import N_SCORED, N_TASKS
-from nemo_gym._metrics.select import highest_k
-from nemo_gym._results.curves import MEAN_REWARD
+from nemo_gym._metrics.aggregate import MEAN_REWARD
+from nemo_gym._metrics.pass_at_k import AVERAGE, MAJORITY, N_SCORED, N_TASKS, PASS, select_highest_k
 from nemo_gym._results.rows import count_of
-
-_CURVES = ("pass@{k}", "pass@1[avg-of-{k}]", "majority@{k}")
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,8 @@ def metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
     """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics."""
     confidence = entry.get("confidence") or {}
     names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
-    for pattern in _CURVES:
-        names += highest_k(confidence, pattern)
+    for pattern in (PASS, AVERAGE, MAJORITY):
+        names += select_highest_k(confidence, pattern)
     # A number that is too large for a float has no row.
     known = [name for name in names if confidence[name]["estimate"] is not None]
     return [_with_interval(name, confidence[name]) for name in known] + [*_key_rows(entry, confidence, names)]

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_gym._results.rows import Place, ResultsError, SeenKeys, agent_of, key_at, opened, placed_lines, reward_of
+from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.rows import Place, SeenKeys, agent_of, open_results, read_results, require_key, reward_of
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
@@ -20,7 +21,7 @@ from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME
 UNSAFE_PREFIX = "unsafe_"
 JUDGE_FAILED = "judge_failed"
 STATELESS = "stateless"
-_SHOWN = 10
+_MOST_NAMED = 10
 _BUFFER_BYTES = 1 << 14
 
 
@@ -62,13 +63,13 @@ class Reverification:
         return self.n_done + self.n_seeds + len(self.todo)
 
     def seeds(self) -> Iterator[Row]:
-        """The rollouts to copy, before anything is scored."""
+        """Yield the rollouts to copy, before anything is scored."""
         if self.n_seeds:
-            yield from (row for key, row in _scored(self._rollouts) if key not in self._done)
+            yield from (row for key, row in _read_scored(self._rollouts) if key not in self._done)
 
     def payloads(self) -> Iterator[Payload]:
-        """What is to be scored, in the order of the source."""
-        with opened(self.source, _BUFFER_BYTES) as source, opened(self._inputs, _BUFFER_BYTES) as inputs:
+        """Yield what is to be scored, in the order of the source."""
+        with open_results(self.source, _BUFFER_BYTES) as source, open_results(self._inputs, _BUFFER_BYTES) as inputs:
             for key, place, offset in self.todo:
                 source.seek(offset)
                 inputs.seek(self._input_offsets[key])
@@ -78,7 +79,7 @@ class Reverification:
 
 
 def output_for(output: str | os.PathLike[str], reverify_modes: Mapping[str, str], *, force: bool = False) -> Path:
-    """Where the new scores go, given what each resources server says of its `reverify_mode`.
+    """Return where the new scores go, given what each resources server says of its `reverify_mode`.
 
     A server that is not stateless may score a stored response differently than it did in its session, so that takes
     `force`, and the name of the output tells.
@@ -88,9 +89,9 @@ def output_for(output: str | os.PathLike[str], reverify_modes: Mapping[str, str]
     if not others:
         return path
     if not force:
-        listed = ", ".join(f"{name!r} ({mode})" for name, mode in others.items())
+        named = ", ".join(f"{name!r} ({mode})" for name, mode in others.items())
         raise ResultsError(
-            f"stored responses cannot be scored again safely by {listed}: a verifier that looks at the state of its "
+            f"stored responses cannot be scored again safely by {named}: a verifier that looks at the state of its "
             f"session finds an empty one.\nhint: `--force` does it all the same, into {UNSAFE_PREFIX + path.name!r}"
         )
     return path if path.name.startswith(UNSAFE_PREFIX) else path.with_name(UNSAFE_PREFIX + path.name)
@@ -127,10 +128,10 @@ def plan_reverification(
     output to add to.
     """
     keeps = (resume or append) and Path(output).exists()
-    done = _keys(output) if keeps else KeySet()
+    done = _read_keys(output) if keeps else KeySet()
     source = RunPaths.of(os.fspath(rollouts)).failures if judge_failed_only else Path(rollouts)
-    found = _judge_failed(source, _keys(rollouts)) if judge_failed_only else _stored(source)
-    offsets = _offsets(inputs)
+    found = _find_judge_failed(source, _read_keys(rollouts)) if judge_failed_only else _find_stored(source)
+    offsets = {require_key(row, inputs, line): offset for line, offset, _, row in read_results(inputs)}
     _require_inputs(found, offsets, inputs)
     todo = [one for one in found[:limit] if one.key not in done]
     copies = judge_failed_only and not (append and keeps)
@@ -138,7 +139,7 @@ def plan_reverification(
         source=source,
         todo=todo,
         n_done=len(done),
-        n_seeds=sum(key not in done for key, _ in _scored(rollouts)) if copies else 0,
+        n_seeds=sum(key not in done for key, _ in _read_scored(rollouts)) if copies else 0,
         _inputs=Path(inputs),
         _input_offsets=offsets,
         _rollouts=Path(rollouts),
@@ -146,11 +147,11 @@ def plan_reverification(
     )
 
 
-def _stored(path: str | os.PathLike[str]) -> list[_Todo]:
+def _find_stored(path: str | os.PathLike[str]) -> list[_Todo]:
     seen, found = SeenKeys(), []
     seen.begin(path)
-    for line, offset, row in placed_lines(path):
-        key, place = key_at(row, path, line), Place(os.fspath(path), line)
+    for line, offset, _, row in read_results(path):
+        key, place = require_key(row, path, line), Place(os.fspath(path), line)
         seen.add(key, line)
         if not isinstance(row.get(RESPONSE_KEY_NAME), dict):
             raise ResultsError(f"{place}: the row holds no response that could be scored")
@@ -158,41 +159,37 @@ def _stored(path: str | os.PathLike[str]) -> list[_Todo]:
     return found
 
 
-def _judge_failed(path: Path, scored: KeySet) -> list[_Todo]:
-    """The last answer that the judge gave no verdict on, of every rollout that was not scored later."""
+def _find_judge_failed(path: Path, scored: KeySet) -> list[_Todo]:
+    """Return the last answer without a verdict of the judge, of every rollout that was not scored later."""
     if not path.is_file():
         raise ResultsError(f"there is no failures file {str(path)!r}, so no failed judgement is known")
     found: dict[Key, _Todo] = {}
-    for line, offset, row in placed_lines(path):
-        key = key_at(row, path, line)
+    for line, offset, _, row in read_results(path):
+        key = require_key(row, path, line)
         failed = row.get(NG_FAILURE_CLASS_KEY) == JUDGE_FAILED
         if failed and key not in scored and isinstance(row.get(RESPONSE_KEY_NAME), dict):
             found[key] = _Todo(key, Place(os.fspath(path), line), offset)
     return list(found.values())
 
 
-def _offsets(inputs: str | os.PathLike[str]) -> dict[Key, int]:
-    return {key_at(row, inputs, line): offset for line, offset, row in placed_lines(inputs)}
-
-
 def _require_inputs(found: list[_Todo], offsets: dict[Key, int], inputs: str | os.PathLike[str]) -> None:
     lost = [one for one in found if one.key not in offsets]
     if lost:
-        listed = ", ".join(str(one.place) for one in lost[:_SHOWN])
+        named = ", ".join(str(one.place) for one in lost[:_MOST_NAMED])
         raise ResultsError(
-            f"{len(lost)} stored responses have no row in {os.fspath(inputs)!r}: {listed}\n"
+            f"{len(lost)} stored responses have no row in {os.fspath(inputs)!r}: {named}\n"
             f"hint: give the materialized inputs of the same run as the rollouts"
         )
 
 
-def _keys(path: str | os.PathLike[str]) -> KeySet:
+def _read_keys(path: str | os.PathLike[str]) -> KeySet:
     keys = KeySet()
-    for line, _, row in placed_lines(path):
-        keys.add(key_at(row, path, line))
+    for line, _, _, row in read_results(path):
+        keys.add(require_key(row, path, line))
     return keys
 
 
-def _scored(path: str | os.PathLike[str]) -> Iterator[tuple[Key, Row]]:
-    for line, _, row in placed_lines(path):
+def _read_scored(path: str | os.PathLike[str]) -> Iterator[tuple[Key, Row]]:
+    for line, _, _, row in read_results(path):
         if reward_of(row) is not None:
-            yield key_at(row, path, line), row
+            yield require_key(row, path, line), row

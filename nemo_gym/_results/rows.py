@@ -5,17 +5,15 @@ The response and other bulk are dropped as soon as a line is parsed. Nothing is 
 """
 
 import glob
-import logging
 import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
-import orjson
-
+from nemo_gym._metrics.rollouts import ResultsError, read_usage
 from nemo_gym._rollouts.types import Key, Row
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.jsonl import Line, number_lines, parse_line, parse_lines
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     BULKY_KEYS,
@@ -25,9 +23,6 @@ from nemo_gym._util.row_keys import (
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym.errors import GymError
-
-LOG = logging.getLogger(__name__)
 
 # Lines are long: a large buffer saves a third of the reading time.
 _BUFFER_BYTES = 1 << 20
@@ -41,10 +36,6 @@ SHARDS_SHARE_NO_ROLLOUT = (
     "hint: shards of one run share no rollout: collect them with `gym eval run --shard 1/N` to `--shard N/N`, each "
     "into an output of its own; check that the pattern matches no other files, such as a merge of the same shards"
 )
-
-
-class ResultsError(GymError, ValueError):
-    """The files of a run cannot be used as they are."""
 
 
 class Place(NamedTuple):
@@ -67,14 +58,14 @@ class ResultRow(NamedTuple):
 
 
 def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
-    """The files that a comma list of paths and wildcards names, each once, in order.
+    """Return the files that a comma list of paths and wildcards names, each once, in order.
 
     Files that a run keeps beside its rollouts (`*_failures.jsonl` and such) are left out where a wildcard finds them.
     """
-    listed = patterns.split(",") if isinstance(patterns, str) else list(patterns)
+    given = patterns.split(",") if isinstance(patterns, str) else list(patterns)
     found: dict[Path, Path] = {}
-    for pattern in (one.strip() for one in listed if one.strip()):
-        matches = _matches(pattern)
+    for pattern in (one.strip() for one in given if one.strip()):
+        matches = _find_files(pattern)
         if not matches:
             raise ResultsError(
                 f"{pattern!r} matches no rollouts file (looked in {os.getcwd()!r}).\n"
@@ -87,81 +78,57 @@ def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
     return list(found.values())
 
 
-def opened(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES) -> BinaryIO:
-    """A file to read; ResultsError if it cannot be."""
+def open_results(path: str | os.PathLike[str], buffer_bytes: int = _BUFFER_BYTES) -> BinaryIO:
+    """Open a file to read; ResultsError if that cannot be done."""
     try:
         return open(path, "rb", buffering=buffer_bytes)
     except OSError as error:
         raise ResultsError(f"{os.fspath(path)!r} cannot be read: {error.strerror}") from error
 
 
-def sized_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, int, Row]]:
-    """Number, byte offset, size and object of every line; a last line that was cut off is skipped with a warning."""
-    offset, loads = 0, orjson.loads
-    with opened(path) as file:
-        for number, raw in enumerate(file, 1):
-            size = len(raw)
-            try:
-                row = loads(raw)
-            except orjson.JSONDecodeError:
-                row = None
-            if type(row) is dict:
-                yield number, offset, size, row
-            else:
-                _pass_over(raw, path, number)
-            offset += size
+def read_results(path: str | os.PathLike[str]) -> Iterator[Line]:
+    """Yield every row of a rollouts file with its place; a last line that was cut off is skipped with a warning."""
+    with open_results(path) as file:
+        yield from parse_lines(file, path, torn_tail_ok=True)
 
 
-def placed_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Row]]:
-    """Like `sized_lines`, without the sizes."""
-    return ((number, offset, row) for number, offset, _, row in sized_lines(path))
-
-
-def planned_lines(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Key, Row]]:
-    """Number, byte offset, key and row of every line of a materialized inputs file.
+def read_planned(path: str | os.PathLike[str]) -> Iterator[tuple[int, int, Key, Row]]:
+    """Yield number, byte offset, key and row of every line of a materialized inputs file.
 
     The rollouts of a task are planned as equal lines but for the last member, the rollout index. Such a line is not
     parsed again: the row that comes with it is that of the rollout before it, and only the key says which one it is.
     """
-    offset, task, row = 0, 0, Row()
+    task, row = 0, Row()
     parsed: tuple[bytes, bytes] | None = None
-    with opened(path) as file:
-        for number, raw in enumerate(file, 1):
+    with open_results(path) as file:
+        for number, offset, raw in number_lines(file):
             members, _, index = raw.rpartition(_LAST_MEMBER)
             if parsed and members == parsed[0] and _INDEX.fullmatch(index) and _INDEX.fullmatch(parsed[1]):
                 yield number, offset, (task, int(index[:-2])), row
-            elif (found := _parsed(raw, path, number)) is not None:
-                key, row, parsed = key_at(found, path, number), found, (members, index)
+            elif (found := parse_line(raw, path, number, torn_tail_ok=True)) is not None:
+                key, row, parsed = require_key(found, path, number), found, (members, index)
                 task = key[0]
                 yield number, offset, key, row
-            offset += len(raw)
 
 
-def stripped_rows(paths: Iterable[str | os.PathLike[str]]) -> Iterator[ResultRow]:
-    """Every row of the rollouts files `paths`, without its bulk."""
+def read_stripped_rows(paths: Iterable[str | os.PathLike[str]]) -> Iterator[ResultRow]:
+    """Yield every row of the rollouts files `paths`, without its bulk."""
     for path in paths:
-        for number, _, row in placed_lines(path):
-            place = Place(os.fspath(path), number)
-            yield ResultRow(key_at(row, path, number), agent_of(row), stripped(row), place)
+        for line in read_results(path):
+            key = require_key(line.row, path, line.number)
+            yield ResultRow(key, agent_of(line.row), strip_row(line.row), Place(os.fspath(path), line.number))
 
 
-def stripped(row: Row) -> Row:
-    """What `/aggregate_metrics` is given of a row."""
+def strip_row(row: Row) -> Row:
+    """Return what `/aggregate_metrics` is given of a row."""
     kept = {name: value for name, value in row.items() if name not in BULKY_KEYS}
-    if usage := usage_of(row):
+    if usage := read_usage(row):
         kept[RESPONSE_KEY_NAME] = {"usage": usage}
     return kept
 
 
-def usage_of(row: Row) -> dict[str, Any]:
-    """The token counts of the response, if it says."""
-    response = row.get(RESPONSE_KEY_NAME)
-    usage = response.get("usage") if isinstance(response, dict) else None
-    return usage if isinstance(usage, dict) else {}
-
-
-def key_at(row: Row, path: str | os.PathLike[str], number: int) -> Key:
-    """The key of the row on line `number`; an index that is missing counts as 0, one that is no index is an error."""
+def require_key(row: Row, path: str | os.PathLike[str], number: int) -> Key:
+    """Return the key of the row on line `number`; an index that is missing counts as 0, what is no index raises."""
     task, rollout = row.get(TASK_INDEX_KEY_NAME) or 0, row.get(ROLLOUT_INDEX_KEY_NAME) or 0
     if type(task) is int and type(rollout) is int and task >= 0 and rollout >= 0:
         return task, rollout
@@ -172,14 +139,14 @@ def key_at(row: Row, path: str | os.PathLike[str], number: int) -> Key:
 
 
 def agent_of(row: Row) -> str | None:
-    """The name of the agent that played the row."""
+    """Return the name of the agent that played the row."""
     agent_ref = row.get(AGENT_REF_KEY_NAME)
     name = agent_ref.get("name") if isinstance(agent_ref, dict) else None
     return name if isinstance(name, str) else None
 
 
 def reward_of(row: Row) -> float | None:
-    """The reward of a scored rollout; None for a row that says it failed, or has no number for a reward."""
+    """Return the reward of a scored rollout; None for a row that says it failed, or has no number for a reward."""
     reward = row.get(REWARD_KEY_NAME)
     if row.get(NG_FAILURE_CLASS_KEY) or not isinstance(reward, (int, float)):
         return None
@@ -187,7 +154,7 @@ def reward_of(row: Row) -> float | None:
 
 
 def count_of(n_scored: int, n_requested: int | None) -> str:
-    """How much a number rests on: no number is shown without it."""
+    """Say how much a number rests on: no number is shown without it."""
     return f"{n_scored} of {'?' if n_requested is None else n_requested}"
 
 
@@ -200,7 +167,7 @@ class SeenKeys:
         self._read = 0
 
     def begin(self, path: str | os.PathLike[str]) -> None:
-        """The keys from here on come from `path`."""
+        """Take the keys from here on as those of `path`."""
         # Lines are numbered through all files, so that one integer says where a key was.
         self._starts.append((self._read, os.fspath(path)))
 
@@ -213,30 +180,11 @@ class SeenKeys:
             )
 
     def _place(self, read: int) -> Place:
-        start, path = max(begun for begun in self._starts if begun[0] < read)
+        start, path = max(start for start in self._starts if start[0] < read)
         return Place(path, read - start)
 
 
-def _parsed(raw: bytes, path: str | os.PathLike[str], number: int) -> Row | None:
-    try:
-        row = orjson.loads(raw)
-    except orjson.JSONDecodeError:
-        row = None
-    if type(row) is dict:
-        return row
-    _pass_over(raw, path, number)
-    return None
-
-
-def _pass_over(raw: bytes, path: str | os.PathLike[str], number: int) -> None:
-    """A line that is no object: JsonlError unless it is blank or was cut off."""
-    if not raw.isspace():
-        if raw.endswith(b"\n"):
-            loads_line(raw, path, number)  # raises what is wrong with it
-        LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
-
-
-def _matches(pattern: str) -> list[Path]:
+def _find_files(pattern: str) -> list[Path]:
     if os.path.isfile(pattern):
         return [Path(pattern)]
     found = (path for path in glob.glob(os.path.expanduser(pattern), recursive=True) if os.path.isfile(path))

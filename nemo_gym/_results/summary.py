@@ -8,16 +8,55 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from nemo_gym._metrics.intervals import Interval, interval_of_moments
+from nemo_gym._metrics.rollouts import read_usage
 from nemo_gym._results.aggregate import AgentAggregate
 from nemo_gym._results.metric_rows import metric_rows
-from nemo_gym._results.rows import agent_of, reward_of, usage_of
-from nemo_gym._results.running_mean import RunningMean
+from nemo_gym._results.rows import agent_of, reward_of
+from nemo_gym._rollouts.compact import TaskCounts, TaskNumbers
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 300
 HEADING = ["agent", "metric", "value", "95 % interval", "scored"]
+
+
+class RunningMean:
+    """The mean over tasks of their mean rewards, with the interval that the aggregate will have, in constant time.
+
+    Tasks are the units: with every rollout, the mean of its task takes the place of the mean that it had before.
+    """
+
+    def __init__(self) -> None:
+        self.scored = 0
+        self._sums, self._counts = TaskNumbers[float]("d"), TaskCounts()
+        self._tasks, self._mean, self._squares = 0, 0.0, 0.0
+        self._binary = True
+
+    def add(self, task: int, reward: float) -> None:
+        """Count one more rollout of `task`."""
+        count, total = self._counts[task], self._sums[task]
+        self._counts.add(task, 1)
+        self._sums.add(task, reward)
+        self.scored += 1
+        self._binary = self._binary and reward in (0.0, 1.0)
+        new = (total + reward) / (count + 1)
+        before = self._mean
+        # Welford's updates, for a value that joins and for one that takes the place of another: no difference of two
+        # large sums.
+        if count == 0:
+            self._tasks += 1
+            self._mean += (new - before) / self._tasks
+            self._squares += (new - before) * (new - self._mean)
+        else:
+            old = total / count
+            self._mean += (new - old) / self._tasks
+            self._squares += (new - old) * (new - self._mean + old - before)
+
+    def interval(self) -> Interval:
+        """Return the mean and its 95 % interval; at least one rollout was counted."""
+        return interval_of_moments(self._tasks, self._mean, max(self._squares, 0.0), binary=self._binary)
 
 
 @dataclass
@@ -78,12 +117,12 @@ class RunSummary:
         agent = agent_of(result)
         mean = self.rewards.get(agent) or self.rewards.setdefault(agent, RunningMean())
         mean.add(result.get(TASK_INDEX_KEY_NAME) or 0, reward)
-        usage = usage_of(result)
+        usage = read_usage(result)
         self.input_tokens += _count(usage.get("input_tokens"))
         self.output_tokens += _count(usage.get("output_tokens"))
 
     def finish(self) -> None:
-        """The run is over: time stands still."""
+        """Stop the clock: the run is over."""
         self.ended_s = self.clock()
 
     @property
@@ -101,23 +140,21 @@ class RunSummary:
 
     @property
     def eta_s(self) -> float | None:
-        """What is left takes so long at this rate."""
+        """How long what is left takes at this rate."""
         rate = self.rate_per_s
         if rate is None or self.requested is None:
             return None
         return max(self.requested - self.ended, 0) / rate
 
     def failure_table(self) -> list[list[str]]:
-        """A row per kind of failure, the commonest first; the first row is the heading."""
-        rows = [[kind, str(group.count), group.examples[0]] for kind, group in self._by_count()]
+        """Return a row per kind of failure, the commonest first; the first row is the heading."""
+        by_count = sorted(self.failures.items(), key=lambda item: (-item[1].count, item[0]))
+        rows = [[kind, str(group.count), group.examples[0]] for kind, group in by_count]
         return [["failure", "rollouts", "for example"], *rows] if rows else []
-
-    def _by_count(self) -> list[tuple[str, FailureGroup]]:
-        return sorted(self.failures.items(), key=lambda item: (-item[1].count, item[0]))
 
 
 def table(aggregates: Sequence[AgentAggregate]) -> list[list[str]]:
-    """The numbers of a run worth printing; the first row is the heading."""
+    """Return the numbers of a run worth printing; the first row is the heading."""
     rows = [HEADING]
     for aggregate in aggregates:
         name = aggregate.agent or "(no agent)"

@@ -7,7 +7,7 @@ A log that was cut off in the middle of its last line can be read too; writing l
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import orjson
 
@@ -15,7 +15,7 @@ from nemo_gym._util.files import atomic_writer
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
-_SHOWN = 120
+_MOST_QUOTED = 120
 
 
 class JsonlError(GymError, ValueError):
@@ -23,54 +23,83 @@ class JsonlError(GymError, ValueError):
 
 
 class Line(NamedTuple):
+    """An object of a file, and where it stands."""
+
     number: int
     """Counts from 1."""
+    offset: int
+    """Where the line begins, in bytes."""
+    size: int
+    """Of the line with its end, in bytes."""
     row: dict[str, Any]
 
 
 def loads_line(raw: bytes | str, path: str | os.PathLike[str], number: int) -> dict[str, Any]:
-    """The object on one line of `path`; JsonlError names file and line when there is none."""
+    """Return the object on one line of `path`; JsonlError names file and line when there is none."""
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise JsonlError(f"{path}:{number}: not valid JSON ({error}): {_shown(raw)}") from error
+        raise JsonlError(f"{path}:{number}: not valid JSON ({error}): {_quote(raw)}") from error
     if not isinstance(row, dict):
-        raise JsonlError(f"{path}:{number}: a JSON object is expected, this is a {type(row).__name__}: {_shown(raw)}")
+        raise JsonlError(f"{path}:{number}: a JSON object is expected, this is a {type(row).__name__}: {_quote(raw)}")
     return row
 
 
-def read_lines(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[Line]:
-    """The numbered objects of `path`, blank lines left out.
+def number_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number (from 1), byte offset and content of every line, those that are blank too."""
+    offset = 0
+    for number, raw in enumerate(file, 1):
+        yield number, offset, raw
+        offset += len(raw)
 
-    `torn_tail_ok`: the file is a log that may have been cut off while its last line was written; such a line is skipped
-    with a warning. A line that ends in a newline was written whole, so a bad one there is always an error.
+
+def parse_line(
+    raw: bytes, path: str | os.PathLike[str], number: int, *, torn_tail_ok: bool = False
+) -> dict[str, Any] | None:
+    """Return the object on a line of `path`, None if the line is blank.
+
+    `torn_tail_ok`: the file is a log that may have been cut off while its last line was written; such a line is None
+    too, with a warning. A line that ends in a newline was written whole, so a bad one there is always an error.
     """
+    try:
+        row = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        row = None
+    if type(row) is dict:
+        return row
+    if not raw.isspace():
+        if not torn_tail_ok or raw.endswith(b"\n"):
+            return loads_line(raw, path, number)  # raises what is wrong with it
+        LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
+    return None
+
+
+def parse_lines(file: BinaryIO, path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[Line]:
+    """Yield the objects of a file that is open; see `parse_line`."""
+    for number, offset, raw in number_lines(file):
+        row = parse_line(raw, path, number, torn_tail_ok=torn_tail_ok)
+        if row is not None:
+            yield Line(number, offset, len(raw), row)
+
+
+def read_lines(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[Line]:
+    """Yield the objects of `path` with their places; see `parse_line`."""
     with open(path, "rb") as file:
-        for number, raw in enumerate(file, 1):
-            if not raw.strip():
-                continue
-            try:
-                row = loads_line(raw, path, number)
-            except JsonlError:
-                if torn_tail_ok and not raw.endswith(b"\n"):
-                    LOG.warning("%s:%d: the last line was cut off and is skipped", path, number)
-                    return
-                raise
-            yield Line(number, row)
+        yield from parse_lines(file, path, torn_tail_ok=torn_tail_ok)
 
 
 def read_rows(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[dict[str, Any]]:
-    """Like `read_lines`, without the numbers."""
+    """Like `read_lines`, without the places."""
     return (line.row for line in read_lines(path, torn_tail_ok=torn_tail_ok))
 
 
 def dumps_line(row: Any) -> bytes:
-    """One line, newline included. Numbers that JSON cannot hold (NaN, infinities) become null."""
+    """Return one line, newline included. Numbers that JSON cannot hold (NaN, infinities) become null."""
     return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
 
 
 def write_rows(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
-    """Write a whole file at once, complete or not at all; returns the number of rows."""
+    """Write a whole file at once, complete or not at all; return the number of rows."""
     count = 0
     with atomic_writer(path) as file:
         for row in rows:
@@ -79,7 +108,7 @@ def write_rows(path: str | os.PathLike[str], rows: Iterable[Any]) -> int:
     return count
 
 
-def _shown(raw: bytes | str) -> str:
+def _quote(raw: bytes | str) -> str:
     text = raw.decode("utf-8", errors="replace") if isinstance(raw, bytes) else raw
     text = text.strip()
-    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+    return repr(text if len(text) <= _MOST_QUOTED else f"{text[:_MOST_QUOTED]}…")

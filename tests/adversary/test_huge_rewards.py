@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_gym._metrics.pass_majority import mean_rewards_by, pass_majority
-from nemo_gym._results.curves import curve_metrics, headline_intervals, interval_over_tasks
-from nemo_gym._results.running_mean import RunningMean
+from nemo_gym._metrics.aggregate import compute_headline
+from nemo_gym._metrics.intervals import interval_over_tasks
+from nemo_gym._metrics.pass_at_k import compute_pass_metrics, mean_rewards_by, pass_majority, score_rewards
+from nemo_gym._results.summary import RunningMean
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
 
 HUGE = [[1e308, 1e308], [1e308, -1e308], [-1.7e308, 1.7e308], [0.0, 1.0]]
@@ -68,8 +69,8 @@ def test_no_metric_overflows(rewards):
         for reward in of_task:
             running.add(task, reward)
             running.interval()
-    curve_metrics(rewards, [["a", "b", "a", None][: len(of_task)] for of_task in rewards], binary=False)
-    headline_intervals(rewards, binary=False)
+    compute_pass_metrics(score_rewards(rewards, [["a", "b", "a", None][: len(of_task)] for of_task in rewards]))
+    compute_headline(rewards, binary=False)
     interval = interval_over_tasks(rewards, binary=False)
     every = [reward for of_task in rewards for reward in of_task]
     assert min(every) <= interval.estimate * (1 + 1e-9) or min(every) <= interval.estimate * (1 - 1e-9)

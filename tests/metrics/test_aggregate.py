@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from nemo_gym._metrics.aggregate import Aggregate, aggregate
+from nemo_gym._metrics.aggregate import Aggregate, aggregate, compute_confidence
+from tests.support.measured import make_rollout
 
 
 def response(task, rollout, reward, **fields):
@@ -72,3 +73,23 @@ def test_a_wrong_number_of_metrics_per_task_is_an_error():
 def test_duplicates_are_an_error():
     with pytest.raises(ValueError, match="0:0"):
         aggregate([{"reward": 1.0}, {"reward": 0.0}])
+
+
+def intervals_of(rewards):
+    rollouts = [make_rollout((t, r), {"reward": one}) for t, task in enumerate(rewards) for r, one in enumerate(task)]
+    _, confidence = compute_confidence(rollouts, None, with_answers=False)
+    return {name: interval for name, (interval, _) in confidence.items()}
+
+
+def test_pass_at_k_is_interval_of_the_tasks():
+    # pass@2 of one right in two is 1, of none is 0: mean 50 %, standard error 100 * sqrt(1/3 / 4).
+    intervals = intervals_of([[1, 0], [0, 1], [0, 0], [0, 0]])
+    assert intervals["pass@2/accuracy"].estimate == 50.0
+    assert intervals["pass@2/accuracy"].stderr == pytest.approx(28.8675, abs=1e-4)
+    assert intervals["pass@1/accuracy"].estimate == 25.0
+    assert intervals["pass@1/accuracy"].stderr == pytest.approx(14.4338, abs=1e-4)
+
+
+def test_a_task_takes_no_part_where_it_has_too_few_rollouts():
+    intervals = intervals_of([[1, 1], [0]])
+    assert [intervals[f"pass@{k}/accuracy"].n_tasks for k in (1, 2)] == [2, 1]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._metrics.describe import describe, describe_fields, finite, histogram, warn_of_broken
+from nemo_gym._metrics.describe import describe, finite, histogram, warn_of_broken
 
 numbers = st.lists(st.integers(-1000, 1000) | st.floats(-1e6, 1e6), min_size=1, max_size=30)
 
@@ -27,8 +27,7 @@ def test_the_five_statistics_of_a_hand_computed_list():
 
 @pytest.mark.parametrize("values", [[7], [7, 9], [7, 7, 7]])
 def test_all_statistics_of_token_counts_are_floats(values):
-    described = describe_fields([{"input_tokens": value} for value in values], histograms=True)
-    edges = described.pop("histogram/input_tokens")["bins"]
+    described, edges = describe(values), histogram(values)["bins"]
     assert {type(value) for value in [*described.values(), *edges]} == {float}
 
 
@@ -94,18 +93,6 @@ def test_a_histogram_of_equal_values_has_one_bin():
 
 def test_a_histogram_puts_values_into_ten_bins():
     assert histogram(list(range(11)))["counts"] == [1] * 9 + [2]
-
-
-def test_fields_that_some_records_lack_are_described_by_those_that_have_them():
-    found = describe_fields([{"reward": 1, "tokens": 10}, {"reward": 0}])
-    assert found["mean/reward"] == 0.5
-    assert found["mean/tokens"] == 10.0
-    assert found["std/tokens"] == 0.0
-    assert "histogram/reward" not in found
-
-
-def test_histograms_come_when_asked_for():
-    assert describe_fields([{"reward": 1}], histograms=True)["histogram/reward"] == {"bins": [1, 1], "counts": [1]}
 
 
 def test_the_warning_names_the_fields_that_were_not_numbers(caplog):

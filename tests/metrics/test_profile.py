@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reward profiles of runs."""
 
-import math
-
 import pytest
 
-from nemo_gym._metrics.profile import profile, profile_dataset, without_histograms
+from nemo_gym._metrics.profile import profile, summarize_rewards, without_histograms
 
 
 def rows(tasks, repeats, agent="a"):
@@ -61,7 +59,7 @@ def test_every_agent_has_an_entry():
 
 
 def test_missing_rollouts_are_an_error_that_names_them():
-    with pytest.raises(ValueError, match=r"1 of 2 rollouts are missing: 0:1"):
+    with pytest.raises(ValueError, match=r"1 of 2 rollouts were scored; 1 are missing: 0:1"):
         profile(rows(1, 2), results([[1.0]]))
 
 
@@ -92,44 +90,21 @@ def test_a_threshold_adds_the_pass_rate():
     assert (entry["pass_rate"], entry["pass_rate_total"], entry["pass_rate_passed"]) == (0.5, 4, 2)
 
 
-def test_a_profiled_dataset_keeps_the_tasks_and_adds_population_statistics():
-    tasks = [{"question": "a"}, {"question": "b"}, {"question": "c"}]
-    rollouts = [{"_ng_task_index": 2, "reward": 1.0}, {"_ng_task_index": 2}, {"_ng_task_index": 0, "reward": 0.25}]
-    assert profile_dataset(tasks, rollouts) == [
-        {
-            "question": "a",
-            "avg_reward": 0.25,
-            "std_reward": 0,
-            "min_reward": 0.25,
-            "max_reward": 0.25,
-            "total_samples": 1,
-        },
-        {
-            "question": "c",
-            "avg_reward": 0.5,
-            "std_reward": 0.5,
-            "min_reward": 0.0,
-            "max_reward": 1.0,
-            "total_samples": 2,
-        },
-    ]
+def test_rewards_are_summarized_with_the_deviation_of_the_population():
+    assert summarize_rewards([1.0, 0.0]) == {
+        "avg_reward": 0.5,
+        "std_reward": 0.5,
+        "min_reward": 0.0,
+        "max_reward": 1.0,
+        "total_samples": 2,
+    }
 
 
-def test_a_profiled_dataset_has_pass_rates_only_with_a_threshold():
-    (row,) = profile_dataset([{}], [{"reward": 1.0}, {"reward": 0.0}], pass_threshold=1.0)
-    assert {name: row[name] for name in row if name.startswith("pass_")} == {
+def test_rewards_have_a_pass_rate_only_with_a_threshold():
+    summary = summarize_rewards([1.0, 0.0], pass_threshold=1.0)
+    assert {name: summary[name] for name in summary if name.startswith("pass_")} == {
         "pass_rate": 0.5,
         "pass_rate_total": 2,
         "pass_rate_passed": 1,
         "pass_threshold": 1.0,
     }
-
-
-def test_rollouts_of_another_dataset_are_refused():
-    with pytest.raises(ValueError, match=r"tasks \[5\], but the dataset has 1 rows"):
-        profile_dataset([{}], [{"_ng_task_index": 5, "reward": 1.0}])
-
-
-def test_a_profiled_dataset_refuses_a_reward_that_is_no_number():
-    with pytest.raises(ValueError, match="rollout 0:2 has the reward nan"):
-        profile_dataset([{}], [{"_ng_rollout_index": 2, "reward": math.nan}])

@@ -13,8 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._metrics.aggregate import aggregate
-from nemo_gym._metrics.pass_majority import subset_metrics
-from nemo_gym._metrics.select import means
+from nemo_gym._metrics.pass_at_k import select_means, subset_metrics
 from nemo_gym._reports.export import export_report
 from nemo_gym._reports.index import open_index
 from nemo_gym._reports.overview import ALL_AGENTS, make_overview
@@ -57,7 +56,10 @@ async def own_metrics(agent: str, rows: list[dict[str, Any]]) -> dict[str, Any] 
     computed = aggregate(
         rows,
         lambda tasks: {**subset_metrics(tasks, "level"), "elo": 1234.5},
-        lambda metrics: {**means(metrics), **{n: v for n, v in metrics.items() if "/pass@1/" in n or n == "elo"}},
+        lambda metrics: {
+            **select_means(metrics),
+            **{n: v for n, v in metrics.items() if "/pass@1/" in n or n == "elo"},
+        },
     )
     return {"agent_metrics": computed.agent, "key_metrics": computed.key, "group_level_metrics": computed.tasks}
 

@@ -7,9 +7,11 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
 
 from nemo_gym._metrics.aggregate import aggregate as aggregate_responses
-from nemo_gym._results.aggregate import Requested, aggregate_files, aggregate_runs, aggregate_with, write_aggregates
-from nemo_gym._results.rows import ResultsError, stripped_rows
-from nemo_gym._results.runs import AgentRuns, Run
+from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.aggregate import Requested, aggregate_files, aggregate_rollouts, aggregate_with, write_aggregates
+from nemo_gym._results.rows import read_stripped_rows
+from nemo_gym._results.scored_rollouts import AgentRollouts
+from tests.support.measured import make_rollout
 
 
 def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
@@ -21,7 +23,7 @@ def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
     assert entry["agent_metrics"]["mean/input_tokens"] == 10.0
     assert entry["key_metrics"] == {"mean/reward": 0.6, "mean/input_tokens": 10.0, "mean/output_tokens": 2.0}
     assert [task["_ng_task_index"] for task in entry["group_level_metrics"]] == [0, 1, 2]
-    theirs = aggregate_responses([row.row for row in stripped_rows([rollouts])])
+    theirs = aggregate_responses([row.row for row in read_stripped_rows([rollouts])])
     assert entry["group_level_metrics"] == theirs.tasks
     assert {name: entry["agent_metrics"][name] for name in theirs.agent} == pytest.approx(theirs.agent)
 
@@ -112,8 +114,8 @@ def test_a_rollout_in_two_files_is_an_error(write, result):
 @given(lists(lists(integers(0, 1), min_size=1, max_size=4), min_size=2, max_size=10))
 @settings(max_examples=50, deadline=None)
 def test_every_interval_contains_its_estimate(rewards):
-    runs = [Run.of((t, r), {"reward": reward}) for t, task in enumerate(rewards) for r, reward in enumerate(task)]
-    [aggregate] = aggregate_runs([AgentRuns("a", runs)])
+    rollouts = [make_rollout((t, r), {"reward": one}) for t, task in enumerate(rewards) for r, one in enumerate(task)]
+    [aggregate] = aggregate_rollouts([AgentRollouts("a", rollouts)])
     for interval in aggregate.confidence.values():
         if interval["ci95"]:
             low, high = interval["ci95"]

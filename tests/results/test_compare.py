@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists, tuples
 
-from nemo_gym._results import compare as module
-from nemo_gym._results.compare import RunRewards, bootstrap_interval, compare, comparison_table, mcnemar_p
-from nemo_gym._results.rows import ResultsError
+from nemo_gym._metrics import comparison as module
+from nemo_gym._metrics.comparison import RunRewards, bootstrap_interval, mcnemar_p
+from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.compare import compare, make_comparison_table
 
 
 def by_brute_force(only_first, only_second):
@@ -99,7 +100,7 @@ def test_every_run_is_compared_with_the_first(run):
     paths = [run(f"{name}.jsonl", [[reward], [0.0]]) for name, reward in (("a", 0.0), ("b", 1.0), ("c", 0.0))]
     compared = compare(paths)
     assert [one.difference for one in compared.comparisons] == [0.5, 0.0]
-    table = comparison_table(compared)
+    table = make_comparison_table(compared)
     assert {len(row) for row in table} == {len(table[0])}
     assert table[2][1:4] == ["0.5", "2 of 2", "+0.5 (2 tasks)"]
     assert orjson.loads(orjson.dumps(compared.as_json()))["schema"] == 1

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, lists, sampled_from
 
-from nemo_gym._results.aggregate import Requested, aggregate_runs
-from nemo_gym._results.runs import AgentRuns, Run
+from nemo_gym._results.aggregate import Requested, aggregate_rollouts
+from nemo_gym._results.scored_rollouts import AgentRollouts
 from nemo_gym._results.summary import table
+from tests.support.measured import make_rollout
 
 STEPS = 4000
 
@@ -66,12 +67,12 @@ SCORED = lists(sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=4)
 @settings(max_examples=40, deadline=None)
 def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
     runs = [
-        Run.of((t, r), {"reward": int(reward) if whole and reward in (0, 1) else reward})
+        make_rollout((t, r), {"reward": int(reward) if whole and reward in (0, 1) else reward})
         for t, task in enumerate(tasks)
         for r, reward in enumerate(task)
     ]
     requested = Requested({"a": len(runs) + 1})
-    [aggregate] = aggregate_runs([AgentRuns("a", runs)], requested=requested)
+    [aggregate] = aggregate_rollouts([AgentRollouts("a", runs)], requested=requested)
     binary = all(reward in (0, 1) for task in tasks for reward in task)
     confidence = aggregate.confidence
     require_equal(confidence["mean/reward"], [fmean(task) for task in tasks], 1.0, binary=binary)

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import dictionaries, integers, tuples
 
+from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results import merge
 from nemo_gym._results.merge import merge_and_read, merge_shards
-from nemo_gym._results.rows import ResultsError, stripped_rows
-from nemo_gym._results.runs import read_runs
+from nemo_gym._results.rows import read_stripped_rows
+from nemo_gym._results.scored_rollouts import read_rollouts
 
 
 @given(dictionaries(tuples(integers(0, 10**9), integers(0, 10**6)), integers(0, 3), max_size=30))
@@ -21,7 +22,7 @@ def test_a_merge_is_a_sort(write, result, tmp_path, shard_of):
     ]
     merged = merge_shards(shards, tmp_path / "all.jsonl")
     assert (merged.n_rows, merged.n_shards) == (len(shard_of), 4)
-    assert [row.key for row in stripped_rows([merged.output])] == sorted(shard_of)
+    assert [row.key for row in read_stripped_rows([merged.output])] == sorted(shard_of)
 
 
 def test_rows_are_copied_as_they_are(write, tmp_path):
@@ -74,7 +75,7 @@ def test_rows_that_follow_one_another_are_copied_together(write, result, tmp_pat
 def test_the_rollouts_of_a_merge_come_with_it(write, result, tmp_path):
     shards = [write("a.jsonl", [result(1, 0, 1.0), result(0, 1, None)]), write("b.jsonl", [result(0, 0, 0.0)])]
     agents = merge_and_read(shards, tmp_path / "all.jsonl")
-    assert agents == read_runs([tmp_path / "all.jsonl"])
+    assert agents == read_rollouts([tmp_path / "all.jsonl"])
     merge_shards(shards, tmp_path / "again.jsonl")
     assert (tmp_path / "all.jsonl").read_bytes() == (tmp_path / "again.jsonl").read_bytes()
 

@@ -5,8 +5,8 @@ import orjson
 import pytest
 
 from nemo_gym._metrics.profile import profile, without_histograms
+from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.profile import write_dataset_profile, write_profile
-from nemo_gym._results.rows import ResultsError
 from nemo_gym._util.jsonl import read_rows
 
 REWARDS = [[1.0, 0.0, 0.5], [0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]

@@ -3,8 +3,8 @@
 
 import pytest
 
+from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.reverify import output_for, plan_reverification, require_output
-from nemo_gym._results.rows import ResultsError
 
 
 @pytest.fixture

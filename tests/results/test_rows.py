@@ -7,16 +7,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import booleans, lists, sampled_from
 
+from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.rows import (
-    ResultsError,
     SeenKeys,
     count_of,
     expand_globs,
-    key_at,
-    placed_lines,
-    planned_lines,
+    read_planned,
+    read_results,
+    read_stripped_rows,
+    require_key,
     reward_of,
-    stripped_rows,
 )
 from nemo_gym._util.jsonl import JsonlError
 from nemo_gym.errors import GymError
@@ -24,7 +24,7 @@ from nemo_gym.errors import GymError
 
 def test_a_row_is_stripped_of_everything_large_but_the_token_counts(write, result):
     path = write("r.jsonl", [result(3, 1, 0.5, extra="x", ng_trajectory={"turns": []}, _ng_token_capture=[1])])
-    [row] = stripped_rows([path])
+    [row] = read_stripped_rows([path])
     assert (row.key, row.agent, str(row.place)) == ((3, 1), "a", f"{path}:1")
     assert row.row == {
         "_ng_task_index": 3,
@@ -39,27 +39,27 @@ def test_a_row_is_stripped_of_everything_large_but_the_token_counts(write, resul
 def test_a_torn_last_line_is_skipped_with_a_notice(write, result, caplog):
     path = write("r.jsonl", [result(0, 0, 1.0), b'{"_ng_task_index": 1, "rew'], end=b"")
     with caplog.at_level(logging.WARNING):
-        assert [row.key for row in stripped_rows([path])] == [(0, 0)]
+        assert [row.key for row in read_stripped_rows([path])] == [(0, 0)]
     assert f"{path}:2: the last line was cut off" in caplog.text
 
 
 def test_a_last_line_that_only_lacks_its_newline_counts(write, result):
     path = write("r.jsonl", [result(0, 0, 1.0), result(1, 0, 1.0)], end=b"")
-    assert [row.key for row in stripped_rows([path])] == [(0, 0), (1, 0)]
+    assert [row.key for row in read_stripped_rows([path])] == [(0, 0), (1, 0)]
 
 
 @pytest.mark.parametrize("bad", [b'{"reward": NaN}', b"[1]", b"{"])
 def test_a_bad_line_in_the_middle_is_an_error_with_file_and_line(write, result, bad):
     path = write("r.jsonl", [result(0, 0, 1.0), b"", bad, result(1, 0, 1.0)])
     with pytest.raises(JsonlError, match=f"{path}:3: "):
-        list(stripped_rows([path]))
+        list(read_stripped_rows([path]))
 
 
 @pytest.mark.parametrize("index", ["7", -1, 1.5, True])
 def test_an_index_that_is_none_is_an_error_with_file_and_line(write, result, index):
     path = write("r.jsonl", [result(0, 0, 1.0) | {"_ng_task_index": index}])
     with pytest.raises(ResultsError, match=f"{path}:1: '_ng_task_index' is {index!r}"):
-        list(stripped_rows([path]))
+        list(read_stripped_rows([path]))
 
 
 PLANNED = [
@@ -81,8 +81,8 @@ PLANNED = [
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_planned_rows_are_those_of_the_lines_although_repeats_are_not_parsed(write, lines, ends):
     path = write("p.jsonl", lines, end=b"\n" if ends else b"")
-    plain = [(line, offset, key_at(row, path, line), row) for line, offset, row in placed_lines(path)]
-    found = list(planned_lines(path))
+    plain = [(line, offset, require_key(row, path, line), row) for line, offset, _, row in read_results(path)]
+    found = list(read_planned(path))
     assert [one[:3] for one in found] == [one[:3] for one in plain]
     for (*_, key, row), (*_, plain_row) in zip(found, plain, strict=True):
         assert {**row, "_ng_rollout_index": key[1]} == {**plain_row, "_ng_rollout_index": key[1]}
@@ -101,18 +101,18 @@ def test_planned_rows_are_those_of_the_lines_although_repeats_are_not_parsed(wri
 def test_a_bad_repeat_is_an_error_with_file_and_line(write, bad):
     path = write("p.jsonl", [b'{"_ng_task_index":0,"_ng_rollout_index":0}', bad, b"{}"])
     with pytest.raises(GymError, match=f"{path}:2: "):
-        list(planned_lines(path))
+        list(read_planned(path))
 
 
 def test_a_bad_first_line_is_an_error_too(write):
     path = write("p.jsonl", [b',"_ng_rollout_index":1}', b"{}"])
     with pytest.raises(JsonlError, match=f"{path}:1: "):
-        list(planned_lines(path))
+        list(read_planned(path))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(ResultsError, match=r"nowhere\.jsonl' cannot be read: No such file"):
-        list(stripped_rows([tmp_path / "nowhere.jsonl"]))
+        list(read_stripped_rows([tmp_path / "nowhere.jsonl"]))
 
 
 def test_a_comma_list_of_patterns_gives_every_file_once(write, tmp_path):

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._results.curves import interval_over_tasks
-from nemo_gym._results.runs import are_binary
-from nemo_gym._results.running_mean import RunningMean
+from nemo_gym._metrics.describe import are_binary
+from nemo_gym._metrics.intervals import interval_over_tasks
+from nemo_gym._results.summary import RunningMean
 
 REWARDS = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(-1e6, 1e6))
 

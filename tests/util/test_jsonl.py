@@ -20,7 +20,7 @@ values = st.recursive(
 def test_rows_are_numbered_from_one_and_blank_lines_skipped(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text('{"a": 1}\n\n  \n{"a": 2}')
-    assert list(read_lines(path)) == [(1, {"a": 1}), (4, {"a": 2})]
+    assert list(read_lines(path)) == [(1, 0, 9, {"a": 1}), (4, 13, 8, {"a": 2})]
 
 
 @pytest.mark.parametrize(("line", "why"), [('{"a": ', "not valid JSON"), ("[1]", "is a list"), ("NaN", "not valid")])

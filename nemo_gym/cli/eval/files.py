@@ -9,13 +9,13 @@ from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
 from nemo_gym._reports.task_ranking import TaskRanking, rank_tasks
-from nemo_gym._results.aggregate import Requested, aggregate_runs, write_aggregates
+from nemo_gym._results.aggregate import Requested, aggregate_rollouts, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
-from nemo_gym._results.compare import comparison_table
+from nemo_gym._results.compare import make_comparison_table
 from nemo_gym._results.merge import merge_and_read, warn_of_shards
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._results.rows import expand_globs
-from nemo_gym._results.runs import read_runs
+from nemo_gym._results.scored_rollouts import read_rollouts
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym._util.garbage_collector import pause_garbage_collector
@@ -68,9 +68,9 @@ def aggregate(overrides: list[str]) -> int:
     for warning in warn_of_shards(shards):
         render.note(f"warning: {warning}")
     paths = RunPaths.of(config.output_jsonl_fpath)
-    agents = merge_and_read(shards, paths.output) if config.merge_shards else read_runs(shards)
+    agents = merge_and_read(shards, paths.output) if config.merge_shards else read_rollouts(shards)
     requested = Requested.beside(shards)
-    aggregates = aggregate_runs(agents, requested=requested)
+    aggregates = aggregate_rollouts(agents, requested=requested)
     write_aggregates(paths.aggregate_metrics, aggregates)
     scored = sum(one.n_scored for one in aggregates)
     wanted = sum(requested.agents.values()) if requested else scored
@@ -146,5 +146,5 @@ def compare(overrides: list[str]) -> int:
     if config.json_summary:
         render.json_data(compared.as_json())
     else:
-        render.table(comparison_table(compared))
+        render.table(make_comparison_table(compared))
     return 0

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from nemo_gym._results.rows import stripped
+from nemo_gym._results.rows import strip_row
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Outcome, Scored
 from nemo_gym._util.jsonl import dumps_line
@@ -41,7 +41,7 @@ class Scores:
         try:
             if self._file is None:
                 self._file = self._paths.scores.open("wb", buffering=_BUFFER_BYTES)
-            self._file.write(dumps_line(stripped(outcome.result)))
+            self._file.write(dumps_line(strip_row(outcome.result)))
         except (OSError, TypeError):  # a full disk, text that is no Unicode: the rollouts are recorded all the same
             self._complete = False
 

@@ -2,8 +2,7 @@
 """How a run stands, in words short enough for one line: what every way of showing progress is made of."""
 
 from nemo_gym._results.metric_rows import number_text
-from nemo_gym._results.running_mean import RunningMean
-from nemo_gym._results.summary import RunSummary
+from nemo_gym._results.summary import RunningMean, RunSummary
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._transport.retries import RETRIES
 

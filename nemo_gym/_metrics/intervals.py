@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from nemo_gym._metrics.describe import mean, unit_of
+from nemo_gym._metrics.describe import Number, mean, unit_of
 
 _TAIL = 0.025
 _TINY = 1e-300
@@ -46,6 +46,11 @@ def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: b
     estimate = mean(per_task)
     squares = math.fsum([(value - estimate) ** 2 for value in per_task])
     return interval_of_moments(n, estimate, squares, scale, binary=binary)
+
+
+def interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
+    """Return the mean over tasks of their means: every task counts alike, however many of its rollouts were scored."""
+    return interval_of_mean([mean(of_task) for of_task in values], binary=binary)
 
 
 def interval_of_moments(

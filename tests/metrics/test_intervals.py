@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import floats, integers, lists
 
-from nemo_gym._results.intervals import interval_of_mean, t_cdf, t_quantile
+from nemo_gym._metrics.intervals import interval_of_mean, t_cdf, t_quantile
 
 
 @pytest.mark.parametrize(

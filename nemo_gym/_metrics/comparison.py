@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Is one run better than another? Both are paired task by task, so that what makes tasks hard cancels out.
+
+The first run is the baseline; every other is compared with it. Tasks that only one run has, or that are not the same
+task in both, are reported and take no part.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nemo_gym._metrics.describe import are_binary, mean
+from nemo_gym._metrics.intervals import Interval, interval_of_mean, t_quantile
+from nemo_gym._metrics.rollouts import ResultsError
+
+RESAMPLES = 10_000
+# Beyond this many tasks the mean is normal for all purposes, and resampling only costs time.
+_MOST_RESAMPLED = 2_000
+_POWER = 0.8
+_CONFIDENCE = 0.975
+
+
+@dataclass(frozen=True)
+class RunRewards:
+    """One run: the rewards of every task."""
+
+    path: str
+    tasks: Mapping[int, Sequence[float]]
+    contents: Mapping[int, bytes]
+    """What each task was, where the run says; who plays it and how it is asked may differ."""
+    n_requested: int | None
+
+    @property
+    def n_scored(self) -> int:
+        return sum(map(len, self.tasks.values()))
+
+    def overall(self) -> Interval:
+        binary = all(are_binary(rewards) for rewards in self.tasks.values())
+        return interval_of_mean([mean(rewards) for rewards in self.tasks.values()], binary=binary)
+
+
+@dataclass(frozen=True)
+class McNemar:
+    """The exact test of whether two runs pass equally often; a task counts as passed if half its rollouts pass."""
+
+    pass_threshold: float
+    only_baseline_passed: int
+    only_run_passed: int
+    p_value: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A run against the baseline, over the tasks that both have. Differences are run minus baseline."""
+
+    baseline: str
+    run: str
+    n_paired: int
+    baseline_mean: float
+    run_mean: float
+    difference: float
+    ci95: tuple[float, float] | None
+    ci95_method: str
+    """`bootstrap` over tasks, or `t` where there are too many tasks to resample."""
+    stderr: float | None
+    wins: int
+    losses: int
+    ties: int
+    mcnemar: McNemar | None
+    """None where rewards are not pass or fail and no threshold was given."""
+    minimum_detectable_effect: float | None
+    """The true difference that so many tasks would show with a probability of 80 %."""
+    only_in_baseline: tuple[int, ...]
+    only_in_run: tuple[int, ...]
+    different_tasks: tuple[int, ...]
+    """Tasks with the same index whose fields differ."""
+
+
+def mcnemar_p(only_first: int, only_second: int) -> float:
+    """Return the two-sided probability of so uneven a split if both were equally likely."""
+    n, fewer = only_first + only_second, min(only_first, only_second)
+    ways, total = 1, 1
+    for i in range(1, fewer + 1):
+        ways = ways * (n - i + 1) // i
+        total += ways
+    return min(1.0, 2 * total / (1 << n))
+
+
+def bootstrap_interval(differences: Sequence[float], resamples: int, seed: int) -> tuple[float, float]:
+    """Return the middle 95 % of the means of `resamples` samples of as many tasks, drawn with replacement."""
+    draw, n = random.Random(seed).choices, len(differences)
+    sums = sorted(sum(draw(differences, k=n)) for _ in range(resamples))
+    cut = int((1 - _CONFIDENCE) * resamples)
+    return sums[cut] / n, sums[resamples - 1 - cut] / n
+
+
+def compare_rewards(
+    baseline: RunRewards, run: RunRewards, pass_threshold: float | None, resamples: int, seed: int
+) -> Comparison:
+    """Compare a run with the baseline, over the tasks that both have; ResultsError if they have none in common."""
+    shared = sorted(baseline.tasks.keys() & run.tasks.keys())
+    known = baseline.contents.keys() & run.contents.keys()
+    different = {task for task in shared if task in known and baseline.contents[task] != run.contents[task]}
+    paired = [task for task in shared if task not in different]
+    if not paired:
+        raise ResultsError(
+            f"{baseline.path!r} and {run.path!r} have no task in common ({len(different)} indices stand for different "
+            f"tasks).\nhint: compare runs over the same input file"
+        )
+    before, after = ([mean(one.tasks[task]) for task in paired] for one in (baseline, run))
+    differences = [second - first for first, second in zip(before, after, strict=True)]
+    interval = interval_of_mean(differences)
+    bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
+    resampled = 1 < len(paired) <= _MOST_RESAMPLED
+    return Comparison(
+        baseline=baseline.path,
+        run=run.path,
+        n_paired=len(paired),
+        baseline_mean=mean(before),
+        run_mean=mean(after),
+        difference=interval.estimate,
+        ci95=bootstrap_interval(differences, resamples, seed) if resampled else bounds,
+        ci95_method="bootstrap" if resampled else "t",
+        stderr=interval.stderr,
+        wins=sum(value > 0 for value in differences),
+        losses=sum(value < 0 for value in differences),
+        ties=differences.count(0),
+        mcnemar=_test_passes([(baseline.tasks[task], run.tasks[task]) for task in paired], pass_threshold),
+        minimum_detectable_effect=_compute_detectable(interval),
+        only_in_baseline=tuple(sorted(baseline.tasks.keys() - run.tasks.keys())),
+        only_in_run=tuple(sorted(run.tasks.keys() - baseline.tasks.keys())),
+        different_tasks=tuple(sorted(different)),
+    )
+
+
+def _test_passes(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], threshold: float | None) -> McNemar | None:
+    if threshold is None:
+        if not all(are_binary(rewards) for pair in pairs for rewards in pair):
+            return None
+        threshold = 1.0
+    passed = [
+        tuple(2 * sum(reward >= threshold for reward in rewards) >= len(rewards) for rewards in pair) for pair in pairs
+    ]
+    only_baseline, only_run = passed.count((True, False)), passed.count((False, True))
+    return McNemar(threshold, only_baseline, only_run, mcnemar_p(only_baseline, only_run))
+
+
+def _compute_detectable(interval: Interval) -> float | None:
+    if interval.stderr is None:
+        return None
+    df = interval.n_tasks - 1
+    return (t_quantile(_CONFIDENCE, df) + t_quantile(_POWER, df)) * interval.stderr
