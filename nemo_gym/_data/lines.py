@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a dataset file as raw lines: plain, gzip or zstd, seen from its first bytes, read as a stream.
+"""The rows of a dataset as raw lines: plain, gzip or zstd, seen from the first bytes, read as a stream.
 
 What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
 """
@@ -10,7 +10,6 @@ import itertools
 import os
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
@@ -24,7 +23,7 @@ _BUFFER_BYTES = 1 << 20
 _ZSTD_CHUNK_BYTES = 1 << 14
 _BOM = b"\xef\xbb\xbf"
 _GZIP_MAGIC = b"\x1f\x8b"
-ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _COMPRESSED_SUFFIXES = frozenset({".gz", ".gzip", ".zst", ".zstd"})
 
 
@@ -35,46 +34,75 @@ class DataFileError(GymError, OSError):
 def read_raw_rows(
     path: str | os.PathLike[str], start: int | None = None, end: int | None = None
 ) -> Iterator[tuple[int, bytes]]:
-    """Line number (from 1) and content, without its line end, of the rows of `path`; blank lines are no rows.
+    """Yield line number (from 1) and content, without its line end, of the rows of `path`; blank lines are no rows.
 
     `start` and `end` cut the rows, counted from 0, as a slice does; nothing is read beyond the end.
     """
-    return itertools.islice(_numbered(Path(path)), start, end)
+    return itertools.islice(_read_file(Path(path)), start, end)
+
+
+def read_raw_stream(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield the rows of `path`, which is open as `file` and may be a pipe; see `read_raw_rows`."""
+    number = 0
+    try:
+        for number, raw in enumerate(_decompress(path, file), 1):
+            line = raw.removeprefix(_BOM) if number == 1 else raw
+            line = line.rstrip(b"\r\n")
+            if line and not line.isspace():
+                yield number, line
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise _report_damage(f"{path}:{number + 1}", "gzip -t", error) from error
+    except OSError as error:
+        if isinstance(error, GymError):
+            raise
+        raise DataFileError(f"{path}:{number + 1}: reading failed: {error.strerror or error}") from error
 
 
 def stem_of(path: Path) -> str:
-    """The name of a dataset file without its suffixes: `train` of `train.jsonl` and of `train.jsonl.gz`."""
+    """Return the name of a dataset file without its suffixes: `train` of `train.jsonl` and of `train.jsonl.gz`."""
     return Path(path.stem).stem if path.suffix in _COMPRESSED_SUFFIXES else path.stem
 
 
-def _numbered(path: Path) -> Iterator[tuple[int, bytes]]:
-    number = 0
-    with ExitStack() as opened:
-        try:
-            for number, raw in enumerate(_opened(path, opened), 1):
-                line = raw.removeprefix(_BOM) if number == 1 else raw
-                line = line.rstrip(b"\r\n")
-                if line and not line.isspace():
-                    yield number, line
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise _damaged(path, number, "gzip -t", error) from error
-        except OSError as error:
-            if isinstance(error, GymError):
-                raise
-            raise DataFileError(f"{path}:{number + 1}: reading failed: {error.strerror or error}") from error
+def _read_file(path: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        file = path.open("rb", buffering=_BUFFER_BYTES)
+    except OSError as error:
+        raise DataFileError(f"{path}:1: reading failed: {error.strerror or error}") from error
+    with file:
+        yield from read_raw_stream(path, file)
 
 
-def _opened(path: Path, opened: ExitStack) -> BinaryIO:
-    file = opened.enter_context(path.open("rb", buffering=_BUFFER_BYTES))
-    head = cast(io.BufferedReader, file).peek(len(ZSTD_MAGIC))
-    if head.startswith(_GZIP_MAGIC):
-        return cast(BinaryIO, opened.enter_context(io.BufferedReader(gzip.GzipFile(fileobj=file), _BUFFER_BYTES)))
-    if head.startswith(ZSTD_MAGIC):
-        return cast(BinaryIO, opened.enter_context(io.BufferedReader(ZstdStream(path, file), _BUFFER_BYTES)))
-    return file
+def _decompress(path: Path, file: BinaryIO) -> BinaryIO:
+    head = file.read(len(_GZIP_MAGIC))
+    # The rest only of what may be zstd: a pipe may have nothing more to say for now.
+    if _ZSTD_MAGIC.startswith(head):
+        head += file.read(len(_ZSTD_MAGIC) - len(head))
+    whole: io.RawIOBase = _WithHead(head, file)
+    if head == _GZIP_MAGIC:
+        whole = cast(io.RawIOBase, gzip.GzipFile(fileobj=io.BufferedReader(whole, _BUFFER_BYTES)))
+    elif head == _ZSTD_MAGIC:
+        whole = _ZstdStream(path, cast(BinaryIO, io.BufferedReader(whole, _BUFFER_BYTES)))
+    return cast(BinaryIO, io.BufferedReader(whole, _BUFFER_BYTES))
 
 
-class ZstdStream(io.RawIOBase):
+class _WithHead(io.RawIOBase):
+    """A stream whose first bytes were taken to look at them, put together again: a pipe cannot be rewound."""
+
+    def __init__(self, head: bytes, rest: BinaryIO) -> None:
+        self._head, self._rest = head, rest
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        chunk = self._head or self._rest.read1(len(view))  # type: ignore[attr-defined]
+        self._head = b""
+        view[: len(chunk)] = chunk
+        return len(chunk)
+
+
+class _ZstdStream(io.RawIOBase):
     """The content of a zstd file of any number of frames. One that ends early is an error here, not a shorter file."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
@@ -107,21 +135,20 @@ class ZstdStream(io.RawIOBase):
         self._compressed = self._compressed or self._file.read(_ZSTD_CHUNK_BYTES)
         if not self._compressed:
             if self._frame is not None:
-                raise _damaged(self._path, 0, "zstd -t", "a frame is not complete")
+                raise _report_damage(str(self._path), "zstd -t", "a frame is not complete")
             return False
         self._frame = self._frame or self._new_frame()
         try:
             self._content = memoryview(self._frame.decompress(self._compressed))
         except self._damage as error:
-            raise _damaged(self._path, 0, "zstd -t", error) from error
+            raise _report_damage(str(self._path), "zstd -t", error) from error
         self._compressed = self._frame.unused_data
         if self._frame.eof:
             self._frame = None
         return True
 
 
-def _damaged(path: Path, number: int, check: str, error: object) -> DataFileError:
-    where = f"{path}:{number + 1}" if number else str(path)
+def _report_damage(where: str, check: str, error: object) -> DataFileError:
     return DataFileError(
         f"{where}: the compressed data is damaged or ends early ({error}).\n"
         f"hint: check it with `{check}`, and copy or download it again"

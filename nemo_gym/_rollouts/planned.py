@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import BinaryIO
 
 from nemo_gym._rollouts.types import Row
-from nemo_gym._util.jsonl import loads_line
+from nemo_gym._util.jsonl import loads_line, number_lines
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME
 
 _LAST_MEMBER = re.compile(rb'"%b":([0-9]+)\}\s*\Z' % ROLLOUT_INDEX_KEY_NAME.encode())
@@ -24,15 +24,13 @@ def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
     """Yield every row of the plan `path`, in order of rollout index and, within one, of the file."""
     with open(path, "rb", buffering=_BUFFER_BYTES) as file:
         later = _Later()
-        offset = 0
-        for number, raw in enumerate(file, 1):
+        for number, offset, raw in number_lines(file):
             if raw.strip():
                 index = _rollout_index(raw, path, number)
                 if index == 0:
                     yield loads_line(raw, path, number)
                 else:
                     later.add(index, offset, number)
-            offset += len(raw)
         while (turn := later.next_index()) is not None:
             for number, raw in later.take(turn, file):
                 yield loads_line(raw, path, number)
