@@ -89,7 +89,7 @@ def prepare_benchmarks(
     whose file is there do not run.
     """
     arguments = arguments or {}
-    jobs = list(_jobs(config))
+    jobs = list(_list_jobs(config))
     cached = [job for job in jobs if use_cached and job.output.is_file()]
     todo = [job for job in jobs if job not in cached]
     for job in todo:
@@ -100,7 +100,7 @@ def prepare_benchmarks(
     return [PreparedBenchmark(job.agent, job.dataset.name, job.output, _check_rows(job), job in cached) for job in jobs]
 
 
-def _jobs(config: DictConfig) -> Iterator[_Job]:
+def _list_jobs(config: DictConfig) -> Iterator[_Job]:
     found = False
     for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
         datasets = [one for one in instance.datasets or () if isinstance(one, BenchmarkDatasetConfig)]
@@ -110,7 +110,7 @@ def _jobs(config: DictConfig) -> Iterator[_Job]:
         for dataset in datasets:
             found = True
             script = _resolve_under_cwd_or_install(dataset.prepare_script)
-            yield _Job(instance.name, dataset, script, _output(dataset, script))
+            yield _Job(instance.name, dataset, script, _find_output(dataset, script))
     if not found:
         loaded = ", ".join(config.get("config_paths") or []) or "none"
         raise PrepareError(
@@ -120,7 +120,7 @@ def _jobs(config: DictConfig) -> Iterator[_Job]:
         )
 
 
-def _output(dataset: BenchmarkDatasetConfig, script: Path) -> Path:
+def _find_output(dataset: BenchmarkDatasetConfig, script: Path) -> Path:
     """Where the rows go: in the root that the script was found in."""
     root = next((root for root in component_search_roots() if root / dataset.prepare_script == script), Path.cwd())
     return root / dataset.jsonl_fpath
@@ -177,12 +177,12 @@ def _check_rows(job: _Job) -> int:
     if not count:
         raise PrepareError(f"{job.output}: prepare() wrote no rows")
     if offending:
-        listed = [f"lines {_ranges(lines)}: {reason}" for reason, lines in list(offending.items())[:_SHOWN]]
+        listed = [f"lines {_format_ranges(lines)}: {reason}" for reason, lines in list(offending.items())[:_SHOWN]]
         raise PrepareError(f"{job.output}: rows that cannot be played:\n" + "\n".join(listed))
     return count
 
 
-def _ranges(numbers: Sequence[int]) -> str:
+def _format_ranges(numbers: Sequence[int]) -> str:
     """`1-3, 7`."""
     spans: list[list[int]] = []
     for number in numbers:

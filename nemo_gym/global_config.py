@@ -122,7 +122,9 @@ class GlobalConfigDictParser(BaseModel):
 
     def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
         """The config together with where each of its values came from, without any effect on the process."""
-        return resolve(self.sources(parse_config), _this_machine(offline=parse_config.offline), self.further_problems)
+        return resolve(
+            self.sources(parse_config), _describe_machine(offline=parse_config.offline), self.further_problems
+        )
 
     def further_problems(self, resolved: Resolved) -> Problems:
         """What else is wrong with a config: nothing, unless a subclass is stricter."""
@@ -141,7 +143,7 @@ class GlobalConfigDictParser(BaseModel):
             command_line=from_cli,
             deletions=deletions,
             initial=parse_config.initial_global_config_dict or OmegaConf.create({}),
-            dotenv_path=None if parse_config.skip_load_from_dotenv else _dotenv_path(parse_config, roots),
+            dotenv_path=None if parse_config.skip_load_from_dotenv else _find_dotenv(parse_config, roots),
             search_roots=roots,
         )
 
@@ -180,10 +182,10 @@ def maybe_get_global_config_dict() -> DictConfig | None:
     """The config of this process, or the one its parent handed down, or None."""
     global _GLOBAL_CONFIG_DICT
     if _GLOBAL_CONFIG_DICT is None:
-        handed_down = _handed_down_config()
+        handed_down = _read_handed_down_config()
         if handed_down is None:
             return None
-        _use(handed_down)
+        _use_config(handed_down)
     return _GLOBAL_CONFIG_DICT
 
 
@@ -205,7 +207,7 @@ def set_global_config_dict(
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> None:
     """Parse the config and make it the one of this process."""
-    _use(global_config_dict_parser_cls().parse(global_config_dict_parser_config))
+    _use_config(global_config_dict_parser_cls().parse(global_config_dict_parser_config))
 
 
 def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path: str) -> DictConfig:
@@ -214,11 +216,11 @@ def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path:
         by_type = next(iter(global_config_dict[top_level_path].values()))
         inner: DictConfig = next(iter(by_type.values()))
     except (KeyError, AttributeError, StopIteration) as error:
-        raise _unknown_server(global_config_dict, top_level_path) from error
+        raise _explain_unknown_server(global_config_dict, top_level_path) from error
     return inner
 
 
-def _unknown_server(config: DictConfig, name: str) -> UnknownServerError:
+def _explain_unknown_server(config: DictConfig, name: str) -> UnknownServerError:
     defined = {str(key): types[0] for key in config if (types := server_types_in(config._get_node(key)))}
     listed = "".join(f"\n  {key} ({kind})" for key, kind in defined.items())
     close = nearest(str(name), defined, limit=1)
@@ -249,7 +251,7 @@ def format_almost_server_warning(server_name: str, error: ValidationError) -> st
     return servers.almost_server_text(server_name, error)
 
 
-def _use(config: DictConfig) -> None:
+def _use_config(config: DictConfig) -> None:
     global _GLOBAL_CONFIG_DICT
     _GLOBAL_CONFIG_DICT = config
     KNOWN_SECRETS.add(secrets.secret_values(config))
@@ -259,7 +261,7 @@ def _use(config: DictConfig) -> None:
         logging.getLogger().setLevel(logging.DEBUG)
 
 
-def _handed_down_config() -> DictConfig | None:
+def _read_handed_down_config() -> DictConfig | None:
     """What the parent process passed on: as text, or in a file where no other user can read it."""
     text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
     if text is None and (path := os.environ.get(NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME)) is not None:
@@ -278,7 +280,7 @@ def _handed_down_config() -> DictConfig | None:
     return config
 
 
-def _dotenv_path(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
+def _find_dotenv(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Path]) -> Path | None:
     given = parse_config.dotenv_path
     if given is not None:
         # Training frameworks always name one, whether or not their user has written it.
@@ -311,17 +313,17 @@ def _deletions_from_cli() -> tuple[str, ...]:
     return overrides.parse_overrides(tokens).deletions if any(token.startswith("~") for token in tokens) else ()
 
 
-def _this_machine(*, offline: bool) -> Machine:
+def _describe_machine(*, offline: bool) -> Machine:
     return Machine(
         cache_dir=CACHE_DIR,
         results_dir=RESULTS_DIR,
         working_dir=WORKING_DIR,
-        own_ip=None if offline else _own_ip,
+        own_ip=None if offline else _find_own_ip,
         open_port=None if offline else reserve_port,
     )
 
 
-def _own_ip() -> str:
+def _find_own_ip() -> str:
     name = socket.gethostname()
     try:
         return socket.gethostbyname(name)

@@ -78,7 +78,7 @@ def apply_prompt_to_row(
     if not isinstance(prompt, PromptConfig) or not isinstance(row, dict):
         raise TypeError(f"a PromptConfig and a row are expected, not {type(prompt).__name__} and {type(row).__name__}")
     if _has_input(row):
-        raise PromptError(_input_conflict("the row already has"))
+        raise PromptError(_explain_input_conflict("the row already has"))
     create_params = {**(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}), "input": fill_prompt(prompt, row)}
     used = {PROMPT_CONFIG_USED_KEY_NAME: str(prompt_config_path)} if prompt_config_path is not None else {}
     return {**row, RESPONSES_CREATE_PARAMS_KEY_NAME: create_params, **used}
@@ -97,7 +97,7 @@ def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_conf
                 raise PromptError(f"row {index}: {error}") from error
     if conflicts:
         shown = ", ".join(map(str, conflicts[:_SHOWN])) + (", …" if len(conflicts) > _SHOWN else "")
-        raise PromptError(_input_conflict(f"{len(conflicts)} rows (indices {shown}) already have"))
+        raise PromptError(_explain_input_conflict(f"{len(conflicts)} rows (indices {shown}) already have"))
 
 
 def materialize_prompts(
@@ -157,7 +157,7 @@ def _has_input(row: Mapping[str, Any]) -> bool:
     return bool((row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}).get("input"))
 
 
-def _input_conflict(who: str) -> str:
+def _explain_input_conflict(who: str) -> str:
     return (
         f"{who} an input under `{RESPONSES_CREATE_PARAMS_KEY_NAME}`, which a prompt would replace.\n"
         f"hint: use rows without `{RESPONSES_CREATE_PARAMS_KEY_NAME}.input`, or leave the prompt out"

@@ -4,7 +4,7 @@
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym._config.secrets import is_secret_key, masked_yaml
+from nemo_gym._config.secrets import dump_masked, is_secret_key
 from nemo_gym.secret_utils import recursively_hide_secrets
 
 
@@ -107,5 +107,5 @@ def test_plain_dicts_are_masked_too():
 
 def test_masked_yaml_leaves_the_config_alone():
     config = OmegaConf.create({"api_key": "a", "b": 1})
-    assert masked_yaml(config) == "api_key: '****'\nb: 1\n"
+    assert dump_masked(config) == "api_key: '****'\nb: 1\n"
     assert config.api_key == "a"

@@ -65,7 +65,7 @@ def _benchmarks(configs: Configs) -> Iterator[Component]:
         if not owners and not agents:
             continue
         agent, dataset = owners[0] if owners else (agents[0], {})
-        manifest = _manifest(path, configs)
+        manifest = _read_manifest(path, configs)
         facts = {"agent_name": agent.instance, "num_repeats": dataset.get("num_repeats", 1)}
         details = {
             "Dataset": dataset.get("name"),
@@ -76,7 +76,7 @@ def _benchmarks(configs: Configs) -> Iterator[Component]:
             "Resources server": _verifier(agent.instance, blocks),
             "Repeats": dataset.get("num_repeats", 1),
         }
-        yield _described(name, "benchmark", path, own, blocks, manifest, facts, details)
+        yield _describe(name, "benchmark", path, own, blocks, manifest, facts, details)
 
 
 def _collection(collection: str, configs: Configs) -> Iterator[tuple[str, Path]]:
@@ -97,10 +97,10 @@ def _environments(configs: Configs) -> Iterator[Component]:
             "Resources servers": [block.instance for block in blocks if block.type == "resources_servers"],
             "Datasets": _datasets(blocks),
         }
-        yield _described(name, "environment", path, own, blocks, _manifest(path, configs), {}, details)
+        yield _describe(name, "environment", path, own, blocks, _read_manifest(path, configs), {}, details)
 
 
-def _described(
+def _describe(
     name: str,
     kind: str,
     path: Path,
@@ -125,7 +125,9 @@ def _described(
         kind,
         path,
         domain=_text(said.get("domain")) or _first("domain", own, blocks),
-        description=_text(said.get("description")) or _first("description", own, blocks) or _readme(path.parent),
+        description=_text(said.get("description"))
+        or _first("description", own, blocks)
+        or _read_first_sentence(path.parent),
         value=_first("value", own, blocks),
         facts={**facts, **more},
         details={
@@ -138,7 +140,7 @@ def _described(
 def _agents(configs: Configs) -> Iterator[Component]:
     for server in visible_servers("responses_api_agents", configs.roots):
         name, paths = server.folder.name, server.configs
-        blocks = [block for path in paths for block in _of_implementation(name, configs.read(path))]
+        blocks = [block for path in paths for block in _select_implementation(name, configs.read(path))]
         frameworks = [block for block in blocks if {"agent_framework", "anthropic_api_key"} & set(block.settings)]
         wired = any("resources_server" in block.settings for block in blocks)
         self_contained = bool(frameworks) or (bool(blocks) and not wired)
@@ -151,7 +153,7 @@ def _agents(configs: Configs) -> Iterator[Component]:
             name,
             "agent",
             paths[0] if paths else None,
-            description=_first("description", blocks) or _readme(server.folder),
+            description=_first("description", blocks) or _read_first_sentence(server.folder),
             value=_first("value", blocks),
             facts=facts,
             details={"Composition": facts["pattern"], "Variants": facts["variants"]},
@@ -162,7 +164,7 @@ def _models(configs: Configs) -> Iterator[Component]:
     for server in visible_servers("responses_api_models", configs.roots):
         group = server.folder.name
         for name, path in server.names.items():
-            blocks = list(_of_implementation(group, configs.read(path)))
+            blocks = list(_select_implementation(group, configs.read(path)))
             named = next(
                 (_text(block.settings.get(key)) for block in blocks for key in _MODEL_KEYS if key in block.settings),
                 None,
@@ -172,7 +174,7 @@ def _models(configs: Configs) -> Iterator[Component]:
                 name,
                 "model",
                 path,
-                description=_first("description", blocks) or _readme(server.folder),
+                description=_first("description", blocks) or _read_first_sentence(server.folder),
                 facts={"model": model, "model_group": group},
                 details={"Model": model, "Server": group},
             )
@@ -194,11 +196,11 @@ def _resources_servers(configs: Configs) -> Iterator[Component]:
                 "resources-server",
                 path,
                 domain=_first("domain", own, main),
-                description=_first("description", own, main) or _readme(folder),
+                description=_first("description", own, main) or _read_first_sentence(folder),
                 value=_first("value", own, main),
                 details={
                     "Configs": list(names),
-                    "Agents": _unique(block.instance for block in every if block.type == "responses_api_agents"),
+                    "Agents": _drop_repeats(block.instance for block in every if block.type == "responses_api_agents"),
                     "Datasets": _datasets(every),
                 },
             )
@@ -214,7 +216,7 @@ _READERS: dict[str, tuple[str, Callable[[Configs], Iterator[Component]]]] = {
 NOUNS = tuple(_READERS)
 
 
-def _of_implementation(name: str, values: dict[str, Any]) -> Iterator[ServerBlock]:
+def _select_implementation(name: str, values: dict[str, Any]) -> Iterator[ServerBlock]:
     return (block for block in server_blocks(values) if block.implementation == name)
 
 
@@ -226,10 +228,10 @@ def _verifier(agent: str, blocks: Iterable[ServerBlock]) -> str | None:
 
 
 def _datasets(blocks: Iterable[ServerBlock]) -> list[str]:
-    return _unique(f"{one.get('name')} ({one.get('type')})" for block in blocks for one in block.datasets)
+    return _drop_repeats(f"{one.get('name')} ({one.get('type')})" for block in blocks for one in block.datasets)
 
 
-def _unique(names: Iterable[str]) -> list[str]:
+def _drop_repeats(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
@@ -244,12 +246,12 @@ def _text(value: Any) -> str | None:
     return " ".join(value.split()) if isinstance(value, str) and value != "???" else None
 
 
-def _manifest(config: Path, configs: Configs) -> dict[str, Any] | None:
+def _read_manifest(config: Path, configs: Configs) -> dict[str, Any] | None:
     manifest = config.parent / "manifest.yaml"
     return configs.read(manifest) if manifest.is_file() else None
 
 
-def _readme(folder: Path) -> str | None:
+def _read_first_sentence(folder: Path) -> str | None:
     """The first sentence of a README; headings, lists, tables and code are passed over."""
     try:
         text = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
@@ -287,7 +289,7 @@ def _rank(component: Component, wanted: str) -> int:
         return 0
     if any(wanted in field for field in fields):
         return 1
-    return 2 if any(_alike(wanted, word) for field in fields for word in _words(field)) else _NO_MATCH
+    return 2 if any(_are_alike(wanted, word) for field in fields for word in _words(field)) else _NO_MATCH
 
 
 def _fields(component: Component) -> Iterator[str]:
@@ -304,6 +306,6 @@ def _words(field: str) -> list[str]:
     return [field, *re.split(r"[\s_-]+", field)] if field else []
 
 
-def _alike(wanted: str, word: str) -> bool:
+def _are_alike(wanted: str, word: str) -> bool:
     matcher = difflib.SequenceMatcher(None, wanted, word)
     return matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE

@@ -51,9 +51,9 @@ class Configs:
 
     def merged(self, path: Path) -> dict[str, Any]:
         """A file over everything that it includes."""
-        return self._merged(path, ())
+        return self._merge_includes(path, ())
 
-    def _merged(self, path: Path, enclosing: tuple[Path, ...]) -> dict[str, Any]:
+    def _merge_includes(self, path: Path, enclosing: tuple[Path, ...]) -> dict[str, Any]:
         own = self.read(path)
         included = own.get("config_paths")
         values: dict[str, Any] = {}
@@ -62,8 +62,8 @@ class Configs:
             if found is None:
                 self._warn(f"{path}: includes {name!r}, which is not there")
             elif found not in enclosing:
-                values = _over(values, self._merged(found, (*enclosing, path)))
-        return _over(values, own)
+                values = _merge(values, self._merge_includes(found, (*enclosing, path)))
+        return _merge(values, own)
 
     def _find(self, name: str, beside: Path) -> Path | None:
         return next((folder / name for folder in (*self.roots, beside) if (folder / name).is_file()), None)
@@ -86,7 +86,7 @@ class Configs:
 def server_blocks(values: Mapping[str, Any]) -> Iterator[ServerBlock]:
     """The servers of a config, in order, each with what it inherits."""
     for instance in values:
-        block = _whole(values, str(instance))
+        block = _fill_inherited(values, str(instance))
         for kind in SERVER_TYPES:
             implementations = block.get(kind)
             for name, settings in implementations.items() if isinstance(implementations, dict) else ():
@@ -94,19 +94,19 @@ def server_blocks(values: Mapping[str, Any]) -> Iterator[ServerBlock]:
                     yield ServerBlock(str(instance), kind, str(name), settings)
 
 
-def _whole(values: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
+def _fill_inherited(values: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
     """The block at a dotted path, over the one that it inherits from or copies."""
     block: Any = values
     for key in path.split("."):
         block = block.get(key) if isinstance(block, dict) else None
-    source = _source(block)
+    source = _find_source(block)
     if source is None or depth > _DEEPEST:
         return block if isinstance(block, dict) else {}
-    base = _whole(values, source, depth + 1)
-    return _over(base, block) if isinstance(block, dict) else base
+    base = _fill_inherited(values, source, depth + 1)
+    return _merge(base, block) if isinstance(block, dict) else base
 
 
-def _source(block: Any) -> str | None:
+def _find_source(block: Any) -> str | None:
     if isinstance(block, str):
         found = _DIRECTIVE.fullmatch(block)
         return found[1] if found else None
@@ -114,10 +114,10 @@ def _source(block: Any) -> str | None:
     return str(named) if named else None
 
 
-def _over(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
+def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
     """`top` merged over `base`, neither of them changed."""
     result = dict(base)
     for key, value in top.items():
         below = result.get(key)
-        result[key] = _over(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+        result[key] = _merge(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
     return result

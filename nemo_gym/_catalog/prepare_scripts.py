@@ -29,9 +29,9 @@ def load_prepare(script: Path, roots: Sequence[Path]) -> Callable[..., Any]:
     if not script.is_file():
         raise PrepareError(f"the prepare script {str(script)!r} is not there.\nhint: correct `prepare_script`")
     try:
-        module = _by_name(script, roots) or _by_path(script)
+        module = _import_by_name(script, roots) or _load_by_path(script)
     except Exception as error:  # a script can fail in any way while it is loaded
-        raise PrepareError(_load_failure(script, error)) from error
+        raise PrepareError(_explain_load_failure(script, error)) from error
     function = getattr(module, "prepare", None)
     if not callable(function):
         defined = [name for name, value in vars(module).items() if inspect.isfunction(value)]
@@ -72,7 +72,7 @@ def run_prepare(script: Path, prepare: Callable[..., Any], arguments: Mapping[st
     return path
 
 
-def _by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
+def _import_by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
     """The script as the module that it is below a root, if importing that name leads to this very file."""
     root = next((root for root in roots if script.resolve().is_relative_to(root.resolve())), None)
     if root is None:
@@ -90,7 +90,7 @@ def _by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
     return importlib.import_module(name)
 
 
-def _by_path(script: Path) -> ModuleType:
+def _load_by_path(script: Path) -> ModuleType:
     digest = hashlib.sha256(str(script.resolve()).encode()).hexdigest()[:12]
     name = f"_nemo_gym_prepare_{digest}"
     spec = importlib.util.spec_from_file_location(name, script)
@@ -106,7 +106,7 @@ def _by_path(script: Path) -> ModuleType:
     return module
 
 
-def _load_failure(script: Path, error: Exception) -> str:
+def _explain_load_failure(script: Path, error: Exception) -> str:
     text = f"{script}: cannot be loaded: {type(error).__name__}: {error}"
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{text}\nhint: install what it needs, as in `uv pip install {error.name.partition('.')[0]}`"

@@ -105,14 +105,14 @@ class _Known:
         """The rows are there, they are tasks, and the server takes them."""
         subject = self._subject
         if subject.row_problems:
-            return "failed", _listed(subject.row_problems)
+            return "failed", _list_first(subject.row_problems)
         if not subject.rows:
             return "skipped", f"no example rows in {subject.rows_from}"
         if not subject.needs_model:
             self._silent = await asyncio.gather(*(self._table.play(row, []) for row in subject.rows))
             refused = [(number, one) for number, one in enumerate(self._silent, 1) if one.answer.status in (400, 422)]
             if refused:
-                return "failed", _listed([f"row {number}: {one.problem}" for number, one in refused])
+                return "failed", _list_first([f"row {number}: {one.problem}" for number, one in refused])
         return "passed", f"{len(subject.rows)} rows in {subject.rows_from}"
 
     async def tools(self) -> Outcome:
@@ -129,25 +129,25 @@ class _Known:
 
     async def empty_reply(self) -> Outcome:
         """A reply without any output earns nothing."""
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
-        if problems := _problems(self._silent):
-            return "failed", _listed(problems)
+        if problems := _list_problems(self._silent):
+            return "failed", _list_first(problems)
         rewards = [one.reward for one in self._silent]
         paid = [number for number, reward in enumerate(rewards, 1) if not self._earns_nothing(reward)]
         if paid:
-            return "failed", f"rows {_numbers(paid)}: no output at all has the reward {_range(rewards)}"
-        return "passed", f"reward {_range(rewards)}"
+            return "failed", f"rows {_join_numbers(paid)}: no output at all has the reward {_format_range(rewards)}"
+        return "passed", f"reward {_format_range(rewards)}"
 
     async def gold_answers(self) -> Outcome:
         """The right answer has the full reward."""
         subject = self._subject
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
         if subject.solutions is not None:
-            played = [await self._table.play(row, turns) for row, turns in self._solved(subject.solutions)]
+            played = [await self._table.play(row, turns) for row, turns in self._pair_with_rows(subject.solutions)]
             self._gold, self._serial = list(subject.solutions), played
-            return self._full(played, "solution() of generate_data.py")
+            return self._judge_full_reward(played, "solution() of generate_data.py")
         full = [case for case in subject.cases if case.get("kind") == "full_reward"]
         if full:
             answers = [await self._table.post("/verify", case.get("request")) for case in full]
@@ -157,30 +157,30 @@ class _Known:
                 for case, answer in zip(full, answers, strict=True)
                 if Played(answer).reward != case.get("expected_reward", subject.full_reward)
             ]
-            return ("failed", _listed(wrong)) if wrong else ("passed", f"{len(full)} cases of verifier_cases.jsonl")
-        return await self._guessed_gold()
+            return ("failed", _list_first(wrong)) if wrong else ("passed", f"{len(full)} cases of verifier_cases.jsonl")
+        return await self._guess_gold()
 
     async def deterministic(self) -> Outcome:
         """The same task with the same reply has the same reward."""
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
-        first, second = await self._serially(), [await self._table.play(*one) for one in self._plays()]
-        if problems := _problems([*first, *second]):
-            return "failed", _listed(problems)
+        first, second = await self._play_serially(), [await self._table.play(*one) for one in self._list_plays()]
+        if problems := _list_problems([*first, *second]):
+            return "failed", _list_first(problems)
         pairs = list(enumerate(zip(first, second, strict=True), 1))
         other = [number for number, (a, b) in pairs if a.reward != b.reward]
         if other:
             seen = "; ".join(f"row {n}: {pairs[n - 1][1][0].reward}, then {pairs[n - 1][1][1].reward}" for n in other)
             return "failed", f"the reward is another one the second time: {seen}"
-        fields = sorted({name for _, (a, b) in pairs for name in _differing(a.answer.body, b.answer.body)})
+        fields = sorted({name for _, (a, b) in pairs for name in _list_differences(a.answer.body, b.answer.body)})
         return "passed", f"{len(pairs)} plays, twice{f'; fields that differ: {chr(44).join(fields)}' if fields else ''}"
 
     async def sessions(self) -> Outcome:
         """Sessions at the same time go as they would one after the other."""
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
-        serial = await self._serially()
-        plays = self._plays()
+        serial = await self._play_serially()
+        plays = self._list_plays()
         mixed = await asyncio.gather(*(self._table.play(*one) for _ in range(COPIES) for one in plays))
         wrong = []
         for position, one in enumerate(mixed):
@@ -189,12 +189,12 @@ class _Known:
                 what = one.problem or f"reward {one.reward}, alone {alone.reward}"
                 wrong.append(f"play {position % len(plays) + 1}: {what}")
         if wrong:
-            return "failed", f"{len(wrong)} of {len(mixed)} sessions at once went another way: {_listed(wrong)}"
+            return "failed", f"{len(wrong)} of {len(mixed)} sessions at once went another way: {_list_first(wrong)}"
         return "passed", f"{len(mixed)} at once as one by one"
 
     async def odd_replies(self) -> Outcome:
         """Whatever a model may reply is scored; a verifier that crashes on it loses the rollout."""
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
         row = self._subject.rows[0]
         problems = []
@@ -203,7 +203,7 @@ class _Known:
             played = await self._table.play(row, items)
             if played.problem:
                 problems.append(f"{what}: {played.problem}")
-        return ("failed", _listed(problems)) if problems else ("passed", f"{len(odd)} kinds are scored")
+        return ("failed", _list_first(problems)) if problems else ("passed", f"{len(odd)} kinds are scored")
 
     async def malformed_bodies(self) -> Outcome:
         """A body that is none is the caller's mistake, 4xx, and not a crash of the server."""
@@ -217,14 +217,14 @@ class _Known:
             answer = await self._table.post(path, body)
             count += 1
             if not 400 <= answer.status < 500:
-                problems.append(f"POST {path} with {_body_shown(body)} gave {answer.shown}")
+                problems.append(f"POST {path} with {_describe_body(body)} gave {answer.shown}")
         for path in ("/seed_session", *(f"/{tool}" for tool in subject.tools if tool in subject.tools_there)):
             for body in NO_BODIES:
                 answer = await self._table.post(path, body)
                 count += 1
                 if answer.status >= 500:
-                    problems.append(f"POST {path} with {_body_shown(body)} gave {answer.shown}")
-        return ("failed", _listed(problems)) if problems else ("passed", f"{count} bodies are refused")
+                    problems.append(f"POST {path} with {_describe_body(body)} gave {answer.shown}")
+        return ("failed", _list_first(problems)) if problems else ("passed", f"{count} bodies are refused")
 
     async def recorded_rollouts(self) -> Outcome:
         """The rollouts that the server ships have the rewards that its verifier gives."""
@@ -232,7 +232,7 @@ class _Known:
         if not subject.rollouts:
             return "skipped", "there is no data/example_rollouts.jsonl"
         if subject.needs_model:
-            return "skipped", self._no_verdicts() or ""
+            return "skipped", self._explain_no_verdicts() or ""
         if subject.reverify_mode != "stateless":
             return "skipped", f"stored responses cannot be scored again (reverify mode {subject.reverify_mode!r})"
         if not subject.rows:
@@ -246,14 +246,16 @@ class _Known:
                 now = played.problem or f"now {played.reward}"
                 wrong.append(f"rollout {number}: recorded {rollout.get('reward')}, {now}")
         return (
-            ("failed", _listed(wrong)) if wrong else ("passed", f"{len(subject.rollouts)} rollouts score as recorded")
+            ("failed", _list_first(wrong))
+            if wrong
+            else ("passed", f"{len(subject.rollouts)} rollouts score as recorded")
         )
 
     async def event_loop(self) -> Outcome:
         """Verifying many responses at once leaves the server able to answer others."""
-        if why := self._no_verdicts():
+        if why := self._explain_no_verdicts():
             return "skipped", why
-        plays = self._plays()
+        plays = self._list_plays()
 
         async def work() -> None:
             await asyncio.gather(*(self._table.play(*one) for one in plays))
@@ -268,22 +270,22 @@ class _Known:
 
     # --- shared -------------------------------------------------------------------------------------------------------
 
-    def _no_verdicts(self) -> str | None:
+    def _explain_no_verdicts(self) -> str | None:
         """Why nothing can be said about rewards."""
         if self._subject.needs_model:
             return f"its verifier asks the model server {self._subject.needs_model!r}; give one with --model-type"
         return None if self._subject.rows and not self._subject.row_problems else _NO_ROWS
 
-    def _solved(self, solutions: Sequence[Sequence[Turn]]) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
+    def _pair_with_rows(self, solutions: Sequence[Sequence[Turn]]) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
         return list(zip(self._subject.rows, solutions, strict=True))
 
-    def _plays(self) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
+    def _list_plays(self) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
         """Every row with its gold answer, or with silence where none is known."""
-        return self._solved(self._gold if self._gold is not None else [[] for _ in self._subject.rows])
+        return self._pair_with_rows(self._gold if self._gold is not None else [[] for _ in self._subject.rows])
 
-    async def _serially(self) -> list[Played]:
+    async def _play_serially(self) -> list[Played]:
         if self._serial is None:
-            self._serial = [await self._table.play(*one) for one in self._plays()]
+            self._serial = [await self._table.play(*one) for one in self._list_plays()]
         return self._serial
 
     def _earns_nothing(self, reward: float | None) -> bool:
@@ -292,18 +294,18 @@ class _Known:
         none, full = self._subject.no_reward, self._subject.full_reward
         return reward <= none + _CLOSE if full > none else reward >= none - _CLOSE
 
-    def _full(self, played: Sequence[Played], source: str) -> Outcome:
-        if problems := _problems(played):
-            return "failed", _listed(problems)
+    def _judge_full_reward(self, played: Sequence[Played], source: str) -> Outcome:
+        if problems := _list_problems(played):
+            return "failed", _list_first(problems)
         wrong = [f"row {n}: {one.reward}" for n, one in enumerate(played, 1) if not self._is_full(one)]
         if wrong:
-            return "failed", f"{source} should have the reward {self._subject.full_reward:g}: {_listed(wrong)}"
+            return "failed", f"{source} should have the reward {self._subject.full_reward:g}: {_list_first(wrong)}"
         return "passed", f"{len(played)} rows by {source}"
 
     def _is_full(self, played: Played) -> bool:
         return played.reward is not None and abs(played.reward - self._subject.full_reward) <= _CLOSE
 
-    async def _guessed_gold(self) -> Outcome:
+    async def _guess_gold(self) -> Outcome:
         subject = self._subject
         best: Guess | None = None
         for guess in guesses(subject.rows):
@@ -326,31 +328,31 @@ class _Known:
 # --- what is said -----------------------------------------------------------------------------------------------------
 
 
-def _problems(played: Sequence[Played]) -> list[str]:
+def _list_problems(played: Sequence[Played]) -> list[str]:
     return [f"row {number}: {one.problem}" for number, one in enumerate(played, 1) if one.problem]
 
 
-def _differing(one: Any, other: Any) -> list[str]:
+def _list_differences(one: Any, other: Any) -> list[str]:
     if not isinstance(one, dict) or not isinstance(other, dict):
         return []
     return [name for name in {*one, *other} if one.get(name) != other.get(name)]
 
 
-def _listed(problems: Sequence[str]) -> str:
+def _list_first(problems: Sequence[str]) -> str:
     more = f"\n… and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return "\n".join(problems[:_SHOWN]) + more
 
 
-def _numbers(numbers: Sequence[int]) -> str:
+def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
 
 
-def _range(rewards: Sequence[float | None]) -> str:
+def _format_range(rewards: Sequence[float | None]) -> str:
     found = sorted({reward for reward in rewards if reward is not None})
     return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
 
 
-def _body_shown(body: Any) -> str:
+def _describe_body(body: Any) -> str:
     if isinstance(body, dict):
         return f"response {body.get('response')!r}" if "response" in body else "no response"
     return repr(body)

@@ -70,40 +70,40 @@ def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], mac
     """Complete `config` in place."""
     _fill_folders(config, machine)
     _fill_versions(config)
-    _default(config, "use_absolute_ip", False)
+    _set_default(config, "use_absolute_ip", False)
     if config.use_absolute_ip and machine.own_ip:
         config["default_host"] = machine.own_ip()
-    _default(config, "default_host", DEFAULT_HOST)
+    _set_default(config, "default_host", DEFAULT_HOST)
     _fill_addresses(config, [instance.get_inner_run_server_config_dict() for instance in instances], machine)
     for key in ("skip_verification", "skip_verification_reward"):
         if config.get(key) is not None:
             for instance in instances:
                 if instance.SERVER_TYPE == "responses_api_agents":
-                    _default(instance.get_inner_run_server_config_dict(), key, config[key])
+                    _set_default(instance.get_inner_run_server_config_dict(), key, config[key])
     for key, value in (
         ("skip_venv_if_present", False),
         ("dry_run", False),
         ("model_endpoint_readiness_timeout_seconds", MODEL_READINESS_TIMEOUT_S),
         ("allow_openai_version_skew", False),
     ):
-        _default(config, key, value)
+        _set_default(config, key, value)
 
 
 def _fill_folders(config: DictConfig, machine: Machine) -> None:
-    _default(config, "cache_dir", str(machine.cache_dir))
-    _default(config, "results_dir", str(machine.results_dir))
+    _set_default(config, "cache_dir", str(machine.cache_dir))
+    _set_default(config, "results_dir", str(machine.results_dir))
     if config.get("profiling_enabled"):
-        _default(config, "profiling_results_dirpath", str(Path(config.results_dir) / "profiling"))
+        _set_default(config, "profiling_results_dirpath", str(Path(config.results_dir) / "profiling"))
     # Servers work in folders of their own, so that a relative path would mean another place to each.
     for key in ("cache_dir", "results_dir", "profiling_results_dirpath"):
         if config.get(key) is not None:
             config[key] = str(Path(config[key]).expanduser().absolute())
-    _default(config, "uv_cache_dir", str(Path(config.cache_dir) / "uv"))
-    _default(config, "uv_venv_dir", str(machine.working_dir))
+    _set_default(config, "uv_cache_dir", str(Path(config.cache_dir) / "uv"))
+    _set_default(config, "uv_venv_dir", str(machine.working_dir))
 
 
 def _fill_versions(config: DictConfig) -> None:
-    _default(config, "python_version", platform.python_version())
+    _set_default(config, "python_version", platform.python_version())
     if "head_server_deps" not in config:
         config["head_server_deps"] = running_head_server_deps()
 
@@ -111,10 +111,12 @@ def _fill_versions(config: DictConfig) -> None:
 def running_head_server_deps() -> list[str]:
     """Return what every environment gets in the version of this one, unless the config says something else."""
     wanted = {"ray": "ray[default]", "openai": "openai"}
-    return [f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _installed(package))]
+    return [
+        f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _find_version(package))
+    ]
 
 
-def _installed(package: str) -> str | None:
+def _find_version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
@@ -122,12 +124,12 @@ def _installed(package: str) -> str | None:
 
 
 def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine: Machine) -> None:
-    _default(config, "port_range_low", DEFAULT_PORT_RANGE_LOW)
-    _default(config, "port_range_high", DEFAULT_PORT_RANGE_HIGH)
-    _default(config, "head_server", {})
+    _set_default(config, "port_range_low", DEFAULT_PORT_RANGE_LOW)
+    _set_default(config, "port_range_high", DEFAULT_PORT_RANGE_HIGH)
+    _set_default(config, "head_server", {})
     for server in (config.head_server, *servers):
-        _default(server, "host", config.default_host)
-    _default(config.head_server, "port", DEFAULT_HEAD_SERVER_PORT)
+        _set_default(server, "host", config.default_host)
+    _set_default(config.head_server, "port", DEFAULT_HEAD_SERVER_PORT)
     given = [int(server.port) for server in (config.head_server, *servers) if server.get("port") is not None]
     taken = list(dict.fromkeys([*(config.get("disallowed_ports") or ()), *given]))
     for server in servers:
@@ -141,6 +143,6 @@ def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine
     config["disallowed_ports"] = taken
 
 
-def _default(block: DictConfig, key: str, value: Any) -> None:
+def _set_default(block: DictConfig, key: str, value: Any) -> None:
     if block.get(key) is None:
         block[key] = value

@@ -36,7 +36,7 @@ class Directed:
 
 def apply_directives(values: dict[str, Any], provenance: Provenance = NOWHERE) -> Directed:
     """Carry out every directive of `values`; a block whose directive cannot be carried out is taken out."""
-    source = _without_own_deleted_keys(values)
+    source = _drop_own_deleted_keys(values)
     swap = _Swap(source, provenance)
     result = {}
     for key, value in source.items():
@@ -74,22 +74,22 @@ class _Swap:
             return [self.value(item, (*at, str(index))) for index, item in enumerate(value)]
         directive = _directive(value)
         if not isinstance(value, dict):
-            return self._built_on(directive, {}, at) if directive else value
+            return self._build_on(directive, {}, at) if directive else value
         skipped = (INHERIT, COPY) if directive else ()
         own = {key: self.value(item, (*at, str(key))) for key, item in value.items() if key not in skipped}
-        return self._built_on(directive, own, at) if directive else own
+        return self._build_on(directive, own, at) if directive else own
 
     def forget_open_sources(self) -> None:
         """After a directive that could not be carried out, the next one starts afresh."""
         self._open.clear()
 
-    def _built_on(self, directive: tuple[str, KeyPath], own: dict[str, Any], at: KeyPath) -> Any:
+    def _build_on(self, directive: tuple[str, KeyPath], own: dict[str, Any], at: KeyPath) -> Any:
         kind, source = directive
         if source in self._open:
             raise _Unusable(InheritPathNotFoundError, self._circle(source, at))
         self._open.append(source)
         # What is found below the source is reported, moved and explained where it stands, not once more per user.
-        base = reduce(merged, [self.value(layer, source) for layer in self._layers(source, at)])
+        base = reduce(merged, [self.value(layer, source) for layer in self._find_layers(source, at)])
         self._open.pop()
         if not self._open:
             self.done.inherited[at] = source
@@ -99,13 +99,13 @@ class _Swap:
             raise _Unusable(InheritPathNotFoundError, self._no_block(source, at))
         return merged(self.delete_keys(base, source), own) if own and base != "???" else base
 
-    def _layers(self, path: KeyPath, at: KeyPath) -> list[Any]:
+    def _find_layers(self, path: KeyPath, at: KeyPath) -> list[Any]:
         """The values that make up `path`, weakest first: what its enclosing blocks inherit, then what they say."""
         layers: list[Any] = [self.source]
         for key in path:
             below: list[Any] = []
-            for layer in self._flattened(layers, at):
-                if isinstance(layer, dict) and key in _deleted(layer):
+            for layer in self._flatten(layers, at):
+                if isinstance(layer, dict) and key in _keys_to_delete(layer):
                     below = []
                 if key in keys_of(layer):
                     below.append(child(layer, key))
@@ -114,7 +114,7 @@ class _Swap:
             raise _Unusable(InheritPathNotFoundError, self._not_found(path, at))
         return layers
 
-    def _flattened(self, layers: list[Any], at: KeyPath) -> list[Any]:
+    def _flatten(self, layers: list[Any], at: KeyPath) -> list[Any]:
         flat: list[Any] = []
         for layer in layers:
             directive = _directive(layer)
@@ -124,7 +124,7 @@ class _Swap:
                 if source in self._open:
                     raise _Unusable(InheritPathNotFoundError, self._circle(source, at))
                 self._open.append(source)
-                flat += self._flattened(self._layers(source, at), at)
+                flat += self._flatten(self._find_layers(source, at), at)
                 self._open.pop()
             if isinstance(layer, dict | list):
                 flat.append(layer)
@@ -136,7 +136,7 @@ class _Swap:
             return [self.delete_keys(item, (*at, str(index))) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        doomed = _deleted(value)
+        doomed = _keys_to_delete(value)
         kept = {key: item for key, item in value.items() if key != DELETE}
         for key in doomed:
             if key not in kept:
@@ -190,21 +190,21 @@ def _directive(value: Any) -> tuple[str, KeyPath] | None:
     return None
 
 
-def _deleted(block: dict[str, Any]) -> list[str]:
+def _keys_to_delete(block: dict[str, Any]) -> list[str]:
     names = block.get(DELETE) or []
     listed = names.split(",") if isinstance(names, str) else [str(name) for name in names]
     return [name.strip() for name in listed if name.strip()]
 
 
-def _without_own_deleted_keys(value: Any) -> Any:
+def _drop_own_deleted_keys(value: Any) -> Any:
     """A key that a block itself has and deletes goes first; what is left to delete may come with its source."""
     if isinstance(value, list):
-        return [_without_own_deleted_keys(item) for item in value]
+        return [_drop_own_deleted_keys(item) for item in value]
     if not isinstance(value, dict):
         return value
-    doomed = _deleted(value)
+    doomed = _keys_to_delete(value)
     later = [key for key in doomed if key not in value]
-    kept = {key: _without_own_deleted_keys(item) for key, item in value.items() if key not in (*doomed, DELETE)}
+    kept = {key: _drop_own_deleted_keys(item) for key, item in value.items() if key not in (*doomed, DELETE)}
     return {**kept, DELETE: later} if later else kept
 
 

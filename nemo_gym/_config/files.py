@@ -65,7 +65,7 @@ def similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
                 break
             if not (here / part).exists():
                 if matches := nearest(part, _names_in(here)):
-                    return [_completed(folder, parts, depth, match) for match in matches]
+                    return [_complete_path(folder, parts, depth, match) for match in matches]
                 break
     return []
 
@@ -74,7 +74,7 @@ def _names_in(folder: Path) -> list[str]:
     return [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".yaml", ".yml")]
 
 
-def _completed(folder: Path, parts: Sequence[str], depth: int, match: str) -> str:
+def _complete_path(folder: Path, parts: Sequence[str], depth: int, match: str) -> str:
     """The rest of the path too, where it exists: a server's folder and its config often share the misspelt name."""
     found = Path(*parts[:depth], match)
     for rest in (parts[depth + 1 :], [part.replace(parts[depth], match) for part in parts[depth + 1 :]]):
@@ -88,7 +88,7 @@ def _compose(name: str, text: str) -> yaml.MappingNode:
         loader = get_yaml_loader()(text)
         root = loader.get_single_node()
     except yaml.YAMLError as error:
-        raise ConfigError(_yaml_problem(name, text, error)) from error
+        raise ConfigError(_explain_yaml_error(name, text, error)) from error
     if root is None or (isinstance(root, yaml.ScalarNode) and root.value in ("", "null", "~")):
         return yaml.MappingNode("tag:yaml.org,2002:map", [])
     if not isinstance(root, yaml.MappingNode):
@@ -103,7 +103,7 @@ def _build(name: str, text: str, root: yaml.MappingNode, lines: Mapping[KeyPath,
     try:
         return OmegaConf.create(get_yaml_loader()("").construct_document(root) or {})
     except yaml.YAMLError as error:
-        raise ConfigError(_yaml_problem(name, text, error)) from error
+        raise ConfigError(_explain_yaml_error(name, text, error)) from error
     except OmegaConfBaseException as error:
         path = split_path(error.full_key or "")
         line = next((f":{lines[path[:end]]}" for end in range(len(path), 0, -1) if path[:end] in lines), "")
@@ -111,7 +111,7 @@ def _build(name: str, text: str, root: yaml.MappingNode, lines: Mapping[KeyPath,
         raise ConfigError(f"{name}{line}: the value of {join_path(path)!r} cannot be used: {reason}") from error
 
 
-def _yaml_problem(name: str, text: str, error: yaml.YAMLError) -> str:
+def _explain_yaml_error(name: str, text: str, error: yaml.YAMLError) -> str:
     if not isinstance(error, yaml.MarkedYAMLError) or (mark := error.problem_mark or error.context_mark) is None:
         return f"{name}: not valid YAML: {' '.join(str(error).split())}"
     source = text.splitlines()[mark.line : mark.line + 1]
@@ -133,14 +133,14 @@ def _drop_repeated_keys(name: str, node: yaml.Node, path: KeyPath) -> None:
         # Merge keys (`<<`) may repeat; a key that is no scalar is left to the constructor's own error.
         identity = key.value if isinstance(key, yaml.ScalarNode) and key.value != "<<" else f"<{id(key)}>"
         if identity in kept and (not path or yaml.serialize(kept[identity][1]) != yaml.serialize(value)):
-            raise ConfigError(_repeated_key(name, (*path, identity), kept[identity][0], key))
+            raise ConfigError(_explain_repeated_key(name, (*path, identity), kept[identity][0], key))
         kept[identity] = (key, value)
         if not isinstance(value, yaml.ScalarNode):
             _drop_repeated_keys(name, value, (*path, identity))
     node.value = list(kept.values())
 
 
-def _repeated_key(name: str, path: KeyPath, first: yaml.Node, second: yaml.Node) -> str:
+def _explain_repeated_key(name: str, path: KeyPath, first: yaml.Node, second: yaml.Node) -> str:
     lines = f"on lines {first.start_mark.line + 1} and {second.start_mark.line + 1}"
     if len(path) == 1:
         return (
@@ -224,11 +224,11 @@ class _Walk:
     def visit(self, path: str, asked_by: str, beside: Path | None) -> None:
         found = first_existing(path, [*self.search_roots, *([beside] if beside else [])])
         if found is None:
-            self.problems.add(ConfigPathNotFoundError, self._not_found(path, asked_by, beside))
+            self.problems.add(ConfigPathNotFoundError, self._explain_missing_file(path, asked_by, beside))
             return
         resolved = found.resolve()
         if any(file.path.resolve() == resolved for file in self._open):
-            self.problems.add(ConfigError, self._circle(path, resolved))
+            self.problems.add(ConfigError, self._explain_circle(path, resolved))
         elif resolved in self._seen:
             logger.debug("config file %s, named by %s, is already loaded", path, asked_by)
         else:
@@ -251,7 +251,7 @@ class _Walk:
         self._open.pop()
         self.merge_order.append(file)
 
-    def _not_found(self, path: str, asked_by: str, beside: Path | None) -> str:
+    def _explain_missing_file(self, path: str, asked_by: str, beside: Path | None) -> str:
         folders = [*self.search_roots, *([beside] if beside else [])]
         if (folder := next((folder / path for folder in folders if (folder / path).is_dir()), None)) is not None:
             inside = [str(Path(path, file.relative_to(folder))) for file in sorted(folder.rglob("*.yaml"))[:_SHOWN]]
@@ -264,7 +264,7 @@ class _Walk:
         guess = f"\nDid you mean {' or '.join(map(repr, similar))}?" if similar else ""
         return f"config file {path!r}, named by {asked_by}, was not found. Looked for:\n{looked}{guess}"
 
-    def _circle(self, path: str, resolved: Path) -> str:
+    def _explain_circle(self, path: str, resolved: Path) -> str:
         names = [file.name for file in self._open]
         start = next(index for index, file in enumerate(self._open) if file.path.resolve() == resolved)
         return (

@@ -37,10 +37,10 @@ def _parameter_lines(config_class: type[BaseModel]) -> list[str]:
         return ["There are no arguments to this CLI command."]
     heads = {name: f"- {name} ({type_name(field.annotation)})" for name, field in fields.items()}
     width = max(map(len, heads.values()))
-    return [f"{heads[name]:<{width}}  {_about(field)}" for name, field in fields.items()]
+    return [f"{heads[name]:<{width}}  {_describe(field)}" for name, field in fields.items()]
 
 
-def _about(field: FieldInfo) -> str:
+def _describe(field: FieldInfo) -> str:
     description = " ".join((field.description or "").split())
     if field.alias and f"+{field.alias}=" not in description:
         description = f"{description} Given as `+{field.alias}=`.".strip()

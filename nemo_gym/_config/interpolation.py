@@ -69,7 +69,7 @@ class _Reader:
         if OmegaConf.is_missing(node, key):
             if own:
                 self.found.missing.append(path)
-            return self._hole(path, "???")
+            return self._note_hole(path, "???")
         if not OmegaConf.is_interpolation(node, key):
             return self.read(node[key], path, own=own)
         try:
@@ -78,15 +78,15 @@ class _Reader:
                 raise _EndlessBlock(_ENDLESS)
             return self.read(target, path, own=False)
         except InterpolationToMissingValueError:
-            return self._hole(path, "???")
+            return self._note_hole(path, "???")
         except OmegaConfBaseException as error:
             if own:
                 self.found.broken[path] = error
             elif isinstance(error, _EndlessBlock):
                 raise  # Two blocks that contain each other: reported where the way into the other one begins.
-            return self._hole(path, node._get_node(key)._value())
+            return self._note_hole(path, node._get_node(key)._value())
 
-    def _hole(self, path: tuple[str | int, ...], written: Any) -> Any:
+    def _note_hole(self, path: tuple[str | int, ...], written: Any) -> Any:
         self.found.holes.add(tuple(map(str, path)))
         return written
 
@@ -118,7 +118,7 @@ def interpolation_problems(config: DictConfig, values: Values, provenance: Prove
         elif message in (_ENDLESS, "Recursive interpolation detected"):
             problems.add(ConfigInterpolationError, _circle_text(config, path, user))
         else:
-            problems.add(ConfigInterpolationError, _failure_text(user, _written(config, path), message, error))
+            problems.add(ConfigInterpolationError, _failure_text(user, _read_text(config, path), message, error))
     for absent_key, referring in users.items():
         problems.add(ConfigInterpolationError, _absent_text(absent_key, referring, values.plain))
     return problems
@@ -152,26 +152,26 @@ def _failure_text(user: str, written: str, message: str, error: OmegaConfBaseExc
 
 
 def _circle_text(config: DictConfig, path: tuple[str | int, ...], user: str) -> str:
-    circle = _circle(config, [join_path(path)])
+    circle = _find_circle(config, [join_path(path)])
     chain = " -> ".join(circle) if circle else user
     return f"interpolations lead round in a circle: {chain}.\nhint: give one of these keys a value of its own"
 
 
-def _circle(config: DictConfig, chain: list[str]) -> list[str]:
+def _find_circle(config: DictConfig, chain: list[str]) -> list[str]:
     """Follow the references from the end of `chain` until one comes back; rotated, so that one circle reads one way."""
-    for reference in _REFERENCE.findall(_written(config, split_path(chain[-1]), below=True)):
+    for reference in _REFERENCE.findall(_read_text(config, split_path(chain[-1]), below=True)):
         enclosing = next((key for key in chain if key == reference or key.startswith(f"{reference}.")), None)
         if enclosing is not None:
             members = chain[chain.index(enclosing) :]
             first = members.index(min(members))
             members = members[first:] + members[:first]
             return [*members, members[0] if len(members) > 1 else reference]
-        if circle := _circle(config, [*chain, reference]):
+        if circle := _find_circle(config, [*chain, reference]):
             return circle
     return []
 
 
-def _written(config: DictConfig, path: tuple[str | int, ...], *, below: bool = False) -> str:
+def _read_text(config: DictConfig, path: tuple[str | int, ...], *, below: bool = False) -> str:
     """The text at `path` as it stands in the config, interpolations unresolved; of a block only if asked for."""
     node: Any = config
     for key in path:

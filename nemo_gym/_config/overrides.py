@@ -39,7 +39,7 @@ def parse_overrides(tokens: Iterable[str]) -> Overrides:
         try:
             _apply(token, values, deletions)
         except _Unreadable as reason:
-            problems.add(ConfigError, _message(token, str(reason)))
+            problems.add(ConfigError, _describe_failure(token, str(reason)))
     problems.raise_if_any()
     return Overrides(values, tuple(deletions))
 
@@ -55,10 +55,10 @@ def is_override(token: str) -> bool:
 
 def override_token(key: str, value: Any) -> str:
     """The override that sets `key` to exactly `value`, whatever characters it holds."""
-    return f"++{key}={_written(value)}"
+    return f"++{key}={_write_value(value)}"
 
 
-def _message(token: str, reason: str) -> str:
+def _describe_failure(token: str, reason: str) -> str:
     masked = mask_argument(token)
     if masked != token:
         return f"cannot read the override {masked!r}: its value does not follow the grammar (not shown: it is a secret)"
@@ -86,19 +86,19 @@ def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
     elif rest is None:
         raise _Unreadable(f"it has no `=`.\nhint: write `+{key}=<value>`")
     else:
-        value = _value(key, rest[1:])
+        value = _read_value(key, rest[1:])
         _check_interpolations(value)
         _set(values, key.split("."), value)
 
 
-def _value(key: str, text: str) -> Any:
+def _read_value(key: str, text: str) -> Any:
     try:
         return plain_value(key, text)
     except NotPlain:
-        return _parsed(key, text)
+        return _parse_by_grammar(key, text)
 
 
-def _parsed(key: str, text: str) -> Any:
+def _parse_by_grammar(key: str, text: str) -> Any:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
@@ -107,11 +107,12 @@ def _parsed(key: str, text: str) -> Any:
     except HydraException as error:
         if _PLAIN_KEY.fullmatch(key) and not _STRUCTURED & set(text) and "${" not in text:
             return text.strip()  # Characters such as `=`, `#`, `;` mean nothing to Hydra's grammar: it is just text.
-        raise _Unreadable(_reason(key, text)) from error
+        raise _Unreadable(_explain(key, text)) from error
     if override.is_sweep_override():
         raise _Unreadable(
             "its value is several values.\n"
-            f"hint: for a list write `{key}=[{text}]`, for text write `{key}={_written(text)}`, quoted for the shell"
+            f"hint: for a list write `{key}=[{text}]`, for text write `{key}={_write_value(text)}`, "
+            "quoted for the shell"
         )
     return override.value()
 
@@ -125,11 +126,11 @@ def _check_interpolations(value: Any) -> None:
         ) from error
 
 
-def _reason(key: str, text: str) -> str:
+def _explain(key: str, text: str) -> str:
     """What is wrong, in the user's terms: the grammar's own message is about tokens and alternatives."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{key!r} is not a key.\nhint: keys are names joined by dots, as in `+server.timeout=5`"
-    quoted = f"hint: for plain text write `{key}={_written(text)}` (and quote it for the shell)"
+    quoted = f"hint: for plain text write `{key}={_write_value(text)}` (and quote it for the shell)"
     for opening, closing, what in (("[", "]", "list"), ("{", "}", "mapping"), ("(", ")", "parenthesis")):
         if text.count(opening) != text.count(closing):
             return f"{text.count(opening)} `{opening}` but {text.count(closing)} `{closing}` make no {what}.\n{quoted}"
@@ -164,7 +165,7 @@ def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
     values.pop(path[-1], None)
 
 
-def _written(value: Any) -> str:
+def _write_value(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -172,15 +173,15 @@ def _written(value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{','.join(map(_written, value))}]"
+        return f"[{','.join(map(_write_value, value))}]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_written_key(key)}:{_written(item)}" for key, item in value.items()) + "}"
+        return "{" + ",".join(f"{_write_key(key)}:{_write_value(item)}" for key, item in value.items()) + "}"
     # Inside quotes a backslash only matters in front of a quote.
     text = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
     return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"
 
 
-def _written_key(key: Any) -> str:
+def _write_key(key: Any) -> str:
     return re.sub(r"([\\(){}\[\]:=, \t'\"])", r"\\\1", str(key))
 
 
@@ -206,11 +207,11 @@ def plain_value(key: str, text: str) -> Any:
         raise NotPlain
     if text.startswith("[") and text.endswith("]"):
         inside = text[1:-1].strip(" ")
-        return [_scalar(item.strip(" ")) for item in _items(inside)] if inside else []
-    return _scalar(text)
+        return [_read_scalar(item.strip(" ")) for item in _split_items(inside)] if inside else []
+    return _read_scalar(text)
 
 
-def _items(inside: str) -> list[str]:
+def _split_items(inside: str) -> list[str]:
     """The items of a list, at the commas that stand outside of quotes."""
     items = _ITEM.findall(inside)
     if ",".join(items) != inside:
@@ -218,7 +219,7 @@ def _items(inside: str) -> list[str]:
     return items
 
 
-def _scalar(text: str) -> Any:
+def _read_scalar(text: str) -> Any:
     if _QUOTED.fullmatch(text):
         return text[1:-1]
     if _INTEGER.fullmatch(text):

@@ -22,7 +22,7 @@ from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import Layer, Provenance, file_layer
 from nemo_gym._config.reserved_keys import SETTINGS
 from nemo_gym._config.secrets import secret_values
-from nemo_gym._config.server_names import complete_instances, resolve_short_names, with_current_names
+from nemo_gym._config.server_names import complete_instances, replace_older_names, resolve_short_names
 from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import ConfigError
@@ -84,7 +84,7 @@ def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
     provenance.inherited.update(directed.inherited)
     notes += [*directed.notes, *resolve_short_names(directed.values, layers[-1])]
     try:
-        config = _create(_collapse_dummy_models(with_current_names(directed.values)), provenance)
+        config = _create(_collapse_dummy_models(replace_older_names(directed.values)), provenance)
     except ConfigError as error:
         problems.add(type(error), str(error))
         return problems, None
@@ -104,7 +104,7 @@ def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
 
 def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
     """The files that env.yaml, the initial values or the command line name: whichever speaks last."""
-    speakers = [*_named(sources, dotenv)]
+    speakers = [*_list_speakers(sources, dotenv)]
     speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
     try:
         paths = read_config_paths(_merge_configs([config for _, config in reversed(speakers)]), speaker)
@@ -116,7 +116,7 @@ def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems)
     return includes
 
 
-def _named(sources: Sources, dotenv: ConfigFile | None) -> list[tuple[str, DictConfig]]:
+def _list_speakers(sources: Sources, dotenv: ConfigFile | None) -> list[tuple[str, DictConfig]]:
     """The sources that can name config files, strongest first."""
     from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
     return [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]

@@ -23,12 +23,12 @@ def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
             return False
         return True
 
-    return _first(is_free, low, high, taken, tries)
+    return _pick(is_free, low, high, taken, tries)
 
 
 def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: int) -> int:
     """As `free_port`, and keep it for this process: `take_reserved` hands the bound socket over."""
-    return _first(lambda port: reserve(host, port), low, high, taken, tries)
+    return _pick(lambda port: reserve(host, port), low, high, taken, tries)
 
 
 def reserve(host: str, port: int) -> bool:
@@ -68,7 +68,7 @@ def bind_alone(host: str, port: int) -> socket.socket:
     return sock
 
 
-def _first(usable: Callable[[int], bool], low: int, high: int, taken: Collection[int], tries: int) -> int:
+def _pick(usable: Callable[[int], bool], low: int, high: int, taken: Collection[int], tries: int) -> int:
     candidates = [port for port in range(low, high + 1) if port not in taken]
     for port in random.sample(candidates, min(tries, len(candidates))):
         if usable(port):

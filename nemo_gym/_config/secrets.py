@@ -30,7 +30,7 @@ def hide_secrets(config: DictConfig | ListConfig | dict[Any, Any] | list[Any]) -
     _hide(config, known, secret=False, headers=False)
 
 
-def masked_yaml(config: DictConfig) -> str:
+def dump_masked(config: DictConfig) -> str:
     """`config` as YAML for a message or a listing; the config itself keeps its values."""
     copy = OmegaConf.create(OmegaConf.to_container(config))
     hide_secrets(copy)
@@ -88,18 +88,18 @@ def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> Non
     is_mapping = isinstance(node, DictConfig | dict)
     for place in places:
         by_key = secret or (is_mapping and (headers or is_secret_key(place)))
-        value = _raw(node, place)
+        value = _read_raw(node, place)
         if isinstance(value, DictConfig | ListConfig | dict | list):
             _hide(value, known, secret=by_key, headers=headers or (is_mapping and is_headers_key(place)))
             continue
-        masked = _masked(value, known, secret=by_key)
+        masked = _mask(value, known, secret=by_key)
         if headers and not is_mapping and isinstance(value, str) and ":" in value:
             masked = f"{value.partition(':')[0]}: {MASK}"
         if masked != value:
             node[place] = masked
 
 
-def _raw(node: Any, place: Any) -> Any:
+def _read_raw(node: Any, place: Any) -> Any:
     """The value as written: an interpolation stays one, since what it points to is masked in its own place."""
     if not isinstance(node, DictConfig | ListConfig):
         return node[place]
@@ -108,7 +108,7 @@ def _raw(node: Any, place: Any) -> Any:
     return child._value() if child is not None and (special or not OmegaConf.is_config(child)) else child
 
 
-def _masked(value: Any, known: KnownSecrets, *, secret: bool) -> Any:
+def _mask(value: Any, known: KnownSecrets, *, secret: bool) -> Any:
     """Nothing is hidden where there is nothing to hide: unset values and switches stay visible."""
     if secret and value not in _NOT_SET and not isinstance(value, bool):
         return MASK

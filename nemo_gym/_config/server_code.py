@@ -40,7 +40,7 @@ def implementation_problems(detected: Detected, provenance: Provenance, roots: S
             ports[given.host or "", given.port].append(instance.name)
         if impl == STAND_IN or block.get("external") or block.get("placement") == "external":
             continue
-        if text := _absent(kind, impl, given.entrypoint, roots):
+        if text := _explain_absence(kind, impl, given.entrypoint, roots):
             path = (instance.name, kind, impl)
             problems.add(ConfigError, f"{join_path(path)}{provenance.locate(path)}: {text}")
     for (_, port), names in ports.items():
@@ -49,7 +49,7 @@ def implementation_problems(detected: Detected, provenance: Provenance, roots: S
     return problems
 
 
-def _absent(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> str | None:
+def _explain_absence(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> str | None:
     folder = find_server_folder(kind, impl, roots)
     if folder is None:
         there = [found.name for root in roots for found in (root / kind).glob("[!._]*/")]
@@ -85,15 +85,15 @@ def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]
             tree = ast.parse(text)
         except (OSError, SyntaxError, ValueError):
             return None
-        for node in _statements(tree):
+        for node in _walk_statements(tree):
             if isinstance(node, ast.ClassDef):
                 if _takes_any_field(node):
                     return None
                 is_plain = node.name.endswith("Config") and not re.search(r"mode=.before|BeforeValidator", text)
-                for field in _annotated(node):
+                for field in _list_annotated(node):
                     types = fields.setdefault(field.target.id, [])  # type: ignore[union-attr]
                     types += [ast.unparse(field.annotation)] if is_plain else []
-        todo += [found for module in _imported(tree) if (found := _file_of(module, roots)) is not None]
+        todo += [found for module in _list_imports(tree) if (found := _find_file(module, roots)) is not None]
     return fields
 
 
@@ -109,15 +109,15 @@ def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
     )
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
+def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
     """The statements of a module, also those below `if` and `try`, but not those of functions."""
     for statement in (*getattr(node, "body", ()), *getattr(node, "orelse", ()), *getattr(node, "handlers", ())):
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield from _statements(statement)
+            yield from _walk_statements(statement)
 
 
-def _annotated(node: ast.ClassDef) -> list[ast.AnnAssign]:
+def _list_annotated(node: ast.ClassDef) -> list[ast.AnnAssign]:
     return [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
 
 
@@ -126,16 +126,16 @@ def _takes_any_field(node: ast.ClassDef) -> bool:
     return node.name.endswith("Config") and "extra='allow'" in ast.unparse(node).replace('"extra": ', "extra=")
 
 
-def _imported(tree: ast.Module) -> Iterator[str]:
+def _list_imports(tree: ast.Module) -> Iterator[str]:
     """Modules of servers that a config class is imported from."""
-    for node in _statements(tree):
+    for node in _walk_statements(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue
         if node.module.startswith(_FOLLOWED) and any(alias.name.endswith("Config") for alias in node.names):
             yield node.module
 
 
-def _file_of(module: str, roots: Sequence[Path]) -> Path | None:
+def _find_file(module: str, roots: Sequence[Path]) -> Path | None:
     top, name, *below = module.split(".")
     if not below:
         return first_existing(f"{top}/{name}.py", roots)
@@ -178,13 +178,13 @@ def type_problems(
         for key, value in detected.values.plain[instance.name][kind][implementation].items():
             path = (*whole, str(key))
             if path not in detected.values.holes and is_wanted(path):
-                for below, text in _mistakes(fields.get(str(key), []), value).items():
+                for below, text in _find_mistakes(fields.get(str(key), []), value).items():
                     whole_path = (*path, *below)
                     problems.add(ConfigError, f"{join_path(whole_path)}{provenance.locate(whole_path)}: {text}")
     return problems
 
 
-def _mistakes(written: list[str], value: Any) -> dict[KeyPath, str]:
+def _find_mistakes(written: list[str], value: Any) -> dict[KeyPath, str]:
     """Return what is wrong with `value` by all types that were `written` for it; nothing if one of them is unclear."""
     found: dict[KeyPath, str] = {}
     for text in written:

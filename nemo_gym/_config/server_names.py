@@ -29,14 +29,14 @@ def complete_instances(layers: Sequence[Layer], roots: Sequence[Path]) -> tuple[
     defaults, notes = list[Layer](), list[str]()
     for name, block in command_line.values.items():
         if name not in known and not nearest_spelling(str(name), known):
-            found = _defaults_of(str(name), block, roots)
+            found = _find_defaults(str(name), block, roots)
             if found is not None:
                 defaults.append(found)
                 notes.append(f"no loaded config has a server {name!r}: taking what else it needs from {found.name}")
     return defaults, notes
 
 
-def _defaults_of(name: str, block: Any, roots: Sequence[Path]) -> Layer | None:
+def _find_defaults(name: str, block: Any, roots: Sequence[Path]) -> Layer | None:
     """Return the default config of the server that `block` overrides as instance `name`, if the two make it whole."""
     kinds = server_types_in(block)
     implementations = block[kinds[0]] if len(kinds) == 1 else None
@@ -56,16 +56,16 @@ def _defaults_of(name: str, block: Any, roots: Sequence[Path]) -> Layer | None:
     blocks = {key: value[kind] for key, value in layer.values.items() if kind in server_types_in(value)}
     candidates = [key for key, code in blocks.items() if implementation in (code or ())]
     source = name if name in candidates else candidates[0] if len(candidates) == 1 else None
-    if source is None or "???" in _leaves(merged(layer.values[source], block)):
+    if source is None or "???" in _walk_leaves(merged(layer.values[source], block)):
         return None
     lines = {(name, *key[1:]): line for key, line in layer.lines.items() if key[0] == source}
     return Layer(relative, {name: layer.values[source]}, lines)
 
 
-def _leaves(value: Any) -> Iterator[Any]:
+def _walk_leaves(value: Any) -> Iterator[Any]:
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(item)
+            yield from _walk_leaves(item)
     else:
         yield value
 
@@ -97,19 +97,19 @@ logger = logging.getLogger(__name__)
 OLDER_MODEL = "openai_model"
 
 
-def with_current_names(values: dict[str, Any]) -> dict[str, Any]:
+def replace_older_names(values: dict[str, Any]) -> dict[str, Any]:
     """`values`, in which references to a missing `openai_model` lead to the `policy_model` that is there."""
     if OLDER_MODEL in values or POLICY_MODEL_KEY_NAME not in values:
         return values
-    return {key: _renamed(value, key) for key, value in values.items()}
+    return {key: _rename_references(value, key) for key, value in values.items()}
 
 
-def _renamed(value: Any, path: str) -> Any:
+def _rename_references(value: Any, path: str) -> Any:
     if isinstance(value, dict):
         if value.get("type") == "responses_api_models" and value.get("name") == OLDER_MODEL:
             logger.info("%s.name: %r is the older name of %r", path, OLDER_MODEL, POLICY_MODEL_KEY_NAME)
             return {**value, "name": POLICY_MODEL_KEY_NAME}
-        return {key: _renamed(item, f"{path}.{key}") for key, item in value.items()}
+        return {key: _rename_references(item, f"{path}.{key}") for key, item in value.items()}
     if isinstance(value, list):
-        return [_renamed(item, f"{path}[{index}]") for index, item in enumerate(value)]
+        return [_rename_references(item, f"{path}[{index}]") for index, item in enumerate(value)]
     return value

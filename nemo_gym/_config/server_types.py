@@ -142,7 +142,7 @@ class _ServerTypeConfig(BaseModel):
         return data
 
 
-def _without_domain(implementations: Any) -> Any:
+def _drop_domain(implementations: Any) -> Any:
     """Only resources servers have a domain: elsewhere the key is left to the server's own config class."""
     if not isinstance(implementations, Mapping):
         return implementations
@@ -164,7 +164,7 @@ class ResponsesAPIModelServerTypeConfig(_ServerTypeConfig):
     @field_validator("responses_api_models", mode="before")
     @classmethod
     def drop_domain(cls, value: Any) -> Any:
-        return _without_domain(value)
+        return _drop_domain(value)
 
 
 class ResourcesServerTypeConfig(_ServerTypeConfig):
@@ -185,7 +185,7 @@ class ResponsesAPIAgentServerTypeConfig(_ServerTypeConfig):
     @field_validator("responses_api_agents", mode="before")
     @classmethod
     def drop_domain(cls, value: Any) -> Any:
-        return _without_domain(value)
+        return _drop_domain(value)
 
 
 class _ServerInstance(_ServerTypeConfig):

@@ -19,7 +19,7 @@ from nemo_gym._config.paths import KeyPath, join_path
 from nemo_gym._config.problems import Problems, explain_place
 from nemo_gym._config.provenance import NOWHERE, Provenance
 from nemo_gym._config.reserved_keys import RESERVED_TOP_LEVEL_KEYS
-from nemo_gym._config.secrets import masked_yaml
+from nemo_gym._config.secrets import dump_masked
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
     ResourcesServerInstanceConfig,
@@ -84,7 +84,7 @@ def almost_server_problems(
     for name, error in detected.almost.items():
         text = almost_server_text(name, error, provenance, config)
         if detected.values.plain.get("error_on_almost_servers", True):
-            block = masked_yaml(OmegaConf.masked_copy(config, name)).rstrip()
+            block = dump_masked(OmegaConf.masked_copy(config, name)).rstrip()
             problems.add(AlmostServerError, f"{text}\nhint: fix it, or pass `++error_on_almost_servers=false`\n{block}")
         else:
             logger.warning(text)

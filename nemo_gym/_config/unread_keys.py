@@ -62,7 +62,7 @@ def typo_problems(detected: Detected, provenance: Provenance, known_fields: Know
             found.in_server((str(name), servers[name], str(impl)), inner, fields)
         elif isinstance(block, Mapping) and name not in detected.almost:
             found.in_block_that_is_no_server(str(name), block)
-    read = {*servers, *detected.almost, *_referenced(provenance)}
+    read = {*servers, *detected.almost, *_list_referenced(provenance)}
     for layer in provenance.layers:
         # What only stands in for a missing model was not written by the user, and a command line is checked apart.
         if layer.name not in (INITIAL, COMMAND_LINE):
@@ -125,7 +125,7 @@ def _almost_references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tupl
             yield from _almost_references(item, (*path, str(index)))
 
 
-def _referenced(provenance: Provenance) -> set[str]:
+def _list_referenced(provenance: Provenance) -> set[str]:
     """The first keys of all interpolations: who is referred to is read by somebody."""
     return {key for layer in provenance.layers for key in re.findall(r"\$\{\s*(?:\w+:)?([\w-]+)", repr(layer.values))}
 

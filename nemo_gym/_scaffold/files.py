@@ -30,28 +30,28 @@ class NewFile:
     content: str
 
 
-def rendered(template: str, folder: str, values: Mapping[str, str]) -> list[NewFile]:
+def render_template(template: str, folder: str, values: Mapping[str, str]) -> list[NewFile]:
     """The files of `template`, filled in with `values`, as files of `folder`."""
     root = resources.files("nemo_gym._scaffold") / "templates" / template
     files = []
-    for inner, source in _below(root, PurePosixPath()):
+    for inner, source in _walk(root, PurePosixPath()):
         name = inner.name.removesuffix(_SUFFIX)
         path = inner.with_name(f".{name.removeprefix('dot_')}" if name.startswith("dot_") else name)
-        files.append(NewFile(folder / PurePosixPath(_filled(str(path), values)), _filled(source.read_text(), values)))
+        files.append(NewFile(folder / PurePosixPath(_fill_in(str(path), values)), _fill_in(source.read_text(), values)))
     return sorted(files, key=lambda file: file.path)
 
 
-def _below(folder: Traversable, inner: PurePosixPath) -> list[tuple[PurePosixPath, Traversable]]:
+def _walk(folder: Traversable, inner: PurePosixPath) -> list[tuple[PurePosixPath, Traversable]]:
     found = []
     for entry in folder.iterdir():
         if entry.is_dir():
-            found += _below(entry, inner / entry.name)
+            found += _walk(entry, inner / entry.name)
         elif entry.name.endswith(_SUFFIX):
             found.append((inner / entry.name, entry))
     return found
 
 
-def _filled(text: str, values: Mapping[str, str]) -> str:
+def _fill_in(text: str, values: Mapping[str, str]) -> str:
     return re.sub(r"@@(\w+)@@", lambda match: values[match[1]], text)
 
 

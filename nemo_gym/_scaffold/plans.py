@@ -12,7 +12,7 @@ from typing import Any, Literal
 import yaml
 
 from nemo_gym._config.server_types import Domain
-from nemo_gym._scaffold.files import NewFile, rendered
+from nemo_gym._scaffold.files import NewFile, render_template
 from nemo_gym._scaffold.manifest import Manifest, Profile, Reward, manifest_text
 from nemo_gym.errors import GymError
 
@@ -55,12 +55,12 @@ class Collection:
 
 def resources_server_files(name: str) -> list[NewFile]:
     """Return a resources server with its agent, data and tests, whose verifier is still to be written."""
-    return rendered("resources_server", f"resources_servers/{name}", _names(name))
+    return render_template("resources_server", f"resources_servers/{name}", _names(name))
 
 
 def new_verifier(name: str) -> Verifier:
     """Return the worked example, a resources server with a tool and a verifier, as the verifier of something."""
-    files = rendered("worked_example", f"resources_servers/{name}", _names(name))
+    files = render_template("worked_example", f"resources_servers/{name}", _names(name))
     example = next(file for file in files if file.path.match(str(_EXAMPLE)))
     return Verifier(
         name=name,
@@ -82,19 +82,19 @@ def collection_files(asked: Collection, verifier: Verifier) -> list[NewFile]:
     has_prompt = asked.kind == "benchmark" and bool(verifier.new_files)
     datasets = _datasets(asked, has_prompt)
     files = [
-        *rendered(asked.kind, asked.folder, values),
+        *render_template(asked.kind, asked.folder, values),
         NewFile(folder / "manifest.yaml", manifest_text(_manifest(asked, verifier, agent, datasets))),
-        NewFile(folder / "config.yaml", _config(asked, verifier, agent, datasets)),
+        NewFile(folder / "config.yaml", _write_config(asked, verifier, agent, datasets)),
         NewFile(folder / _EXAMPLE, _lines(verifier.rows)),
         *verifier.new_files,
     ]
     if asked.kind == "benchmark":
-        source = [_as_source(row) for row in verifier.rows] if has_prompt else verifier.rows
+        source = [_to_source_row(row) for row in verifier.rows] if has_prompt else verifier.rows
         files.append(NewFile(folder / "data" / "source.jsonl", _lines(source)))
     if has_prompt:
-        files.append(NewFile(folder / "prompt.yaml", _yaml({**_system(verifier.rows), **_PROMPT})))
+        files.append(NewFile(folder / "prompt.yaml", _dump_yaml({**_read_system_prompt(verifier.rows), **_PROMPT})))
     if asked.profile == "custom-gym-agent-loop":
-        files += rendered("agent", f"responses_api_agents/{asked.name}_agent", _names(asked.name))
+        files += render_template("agent", f"responses_api_agents/{asked.name}_agent", _names(asked.name))
     return files
 
 
@@ -131,7 +131,7 @@ def _datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
     ]
 
 
-def _config(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> str:
+def _write_config(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> str:
     """The config: the verifier's own, with its agent in another shape and with rows of its own."""
     impl = _agent_impl(asked, verifier)
     block: dict[str, Any] = {"datasets": datasets}
@@ -139,7 +139,7 @@ def _config(asked: Collection, verifier: Verifier, agent: str, datasets: list[di
         # To inherit moves the verifier's agent here, so that there is one agent and not two.
         inherited = {} if agent == verifier.agent else {"_inherit_from": verifier.agent}
         instance: dict[str, Any] = {**inherited, "responses_api_agents": {impl: block}}
-        return _yaml({"config_paths": [verifier.config_path], agent: instance})
+        return _dump_yaml({"config_paths": [verifier.config_path], agent: instance})
     refs: dict[str, Any] = {"resources_server": {"type": "resources_servers", "name": verifier.instance}}
     if impl == "remote_agent":
         refs["agent_base_url"] = "${agent_base_url}"
@@ -148,7 +148,7 @@ def _config(asked: Collection, verifier: Verifier, agent: str, datasets: list[di
     instance = {"responses_api_agents": {impl: {"entrypoint": "app.py", **refs, **block}}}
     # `_delete_key` empties the verifier's own agent out of the config: this one takes its place.
     unused = {verifier.agent: {"_delete_key": "responses_api_agents"}}
-    return _yaml({"config_paths": [verifier.config_path], **unused, agent: instance})
+    return _dump_yaml({"config_paths": [verifier.config_path], **unused, agent: instance})
 
 
 def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> Manifest:
@@ -167,14 +167,14 @@ def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[
     )
 
 
-def _as_source(row: dict[str, Any]) -> dict[str, Any]:
+def _to_source_row(row: dict[str, Any]) -> dict[str, Any]:
     """A row whose prompt is still to be written: the question as a field, everything else as it is."""
     params = dict(row["responses_create_params"])
     question = params.pop("input")[-1]["content"]
     return {"question": question, **row, "responses_create_params": params}
 
 
-def _system(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _read_system_prompt(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     first = rows[0]["responses_create_params"]["input"][0]
     # Braces are fields of a prompt template unless they are doubled.
     text = first["content"].replace("{", "{{").replace("}", "}}")
@@ -185,7 +185,7 @@ def _lines(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
-def _yaml(content: dict[str, Any]) -> str:
+def _dump_yaml(content: dict[str, Any]) -> str:
     return f"# SPDX-License-Identifier: Apache-2.0\n{yaml.safe_dump(content, sort_keys=False, allow_unicode=True)}"
 
 
@@ -203,7 +203,7 @@ def check_name(name: str) -> str:
     """`name` itself, if it can name a server: it becomes a folder, a Python package and part of config keys."""
     if _NAME.fullmatch(name) and not keyword.iskeyword(name):
         return name
-    meant = _repaired(name)
+    meant = _repair(name)
     hint = f"\nhint: {meant!r} would do" if meant else ""
     raise BadName(
         f"{name!r} cannot name a server: lower-case letters, digits and '_' are allowed, beginning with a letter, "
@@ -216,7 +216,7 @@ def class_prefix(name: str) -> str:
     return "".join(part.capitalize() for part in name.split("_"))
 
 
-def _repaired(name: str) -> str | None:
+def _repair(name: str) -> str | None:
     """The nearest name that is allowed: `My-Server`, `MyServer` and `my server` are all `my_server`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     joined = re.sub(r"[^a-z0-9]+", "_", words).strip("_").lstrip("0123456789_")

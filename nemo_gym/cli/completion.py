@@ -62,7 +62,7 @@ def run(option: str, arguments: Sequence[str]) -> int:
         index, *words = arguments[1:]
         found = candidates(words[: int(index)] if len(words) >= int(index) else [*words, ""])
         if found:
-            render.data("\n".join(_lines(shell, found)))
+            render.data("\n".join(_format_lines(shell, found)))
     return 0
 
 
@@ -71,71 +71,73 @@ def candidates(words: Sequence[str]) -> Candidates:
     *before, current = words
     given = [word for word in before if word not in ("-v", "--verbose")]
     if not given:
-        return _matching(
-            {**{name: GROUP_HELP[name] for name in GROUPS}, **_helps(COMMANDS), **help_pages.ROOT_FLAGS}, current
+        return _keep_matches(
+            {**{name: GROUP_HELP[name] for name in GROUPS}, **_list_helps(COMMANDS), **help_pages.ROOT_FLAGS}, current
         )
     if given[0] in GROUPS and len(given) == 1:
-        return _matching(_helps(GROUPS[given[0]]), current)
+        return _keep_matches(_list_helps(GROUPS[given[0]]), current)
     known = GROUPS.get(given[0], {})
     command = known.get(given[1]) if known else COMMANDS.get(given[0], VERSION if given[0] == "--version" else None)
     if command is None:
-        return _matching(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
-    _look_in(given)
-    return _matching(_of_command(command, given[2:] if known else given[1:], current, noun=given[1:2]), current)
+        return _keep_matches(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
+    _search_given_folders(given)
+    return _keep_matches(
+        _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2]), current
+    )
 
 
-def _of_command(command: Command, given: Sequence[str], current: str, noun: Sequence[str]) -> Candidates:
+def _complete_command(command: Command, given: Sequence[str], current: str, noun: Sequence[str]) -> Candidates:
     flags = flags_of(command)
     asked = flags.get(given[-1]) if given else None
     if asked is not None and asked.kind != "switch":
-        return dict.fromkeys(_values(asked), "")
+        return dict.fromkeys(_list_values(asked), "")
     name, has_value, _ = current.partition("=")
     if has_value and name in flags:
-        return {f"{name}={value}": "" for value in _values(flags[name])}
+        return {f"{name}={value}": "" for value in _list_values(flags[name])}
     if not current.startswith("-") and command.positionals:
         wanted = command.positionals[0]
         if wanted.key == "component_name":
-            return dict.fromkeys(_catalogue(noun[0] if noun else ""), "")
+            return dict.fromkeys(_list_catalogue(noun[0] if noun else ""), "")
         return dict.fromkeys(wanted.choices, "")
     return {flag.name: flag.help for flag in flags.values() if flag.name not in given or flag.kind == "config"}
 
 
-def _values(flag: Flag) -> Iterable[str]:
+def _list_values(flag: Flag) -> Iterable[str]:
     if flag.kind == "entrypoint":
-        return _folders(flag.key)
+        return _list_folders(flag.key)
     return names_of(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
 
 
 _SERVERS = {"models": "responses_api_models", "resources-servers": "resources_servers"}
 
 
-def _catalogue(noun: str) -> Iterable[str]:
+def _list_catalogue(noun: str) -> Iterable[str]:
     roots = component_search_roots()
     if noun in ("benchmarks", "environments"):
         return sorted({name for root in roots for name in config_names(root / noun)})
     if noun in _SERVERS:
         return flavour_names(_SERVERS[noun], roots)
-    return _folders("responses_api_agents" if noun == "agents" else "resources_servers")
+    return _list_folders("responses_api_agents" if noun == "agents" else "resources_servers")
 
 
-def _folders(servers: str) -> list[str]:
+def _list_folders(servers: str) -> list[str]:
     return sorted({name for root in component_search_roots() for name in server_configs(root / servers)})
 
 
-def _look_in(given: Sequence[str]) -> None:
+def _search_given_folders(given: Sequence[str]) -> None:
     folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
     search_first([folder for folder in folders if Path(folder).is_dir()])
 
 
-def _helps(commands: dict[str, Command]) -> Candidates:
+def _list_helps(commands: dict[str, Command]) -> Candidates:
     return {name: command.help for name, command in commands.items()}
 
 
-def _matching(found: Candidates, current: str) -> Candidates:
+def _keep_matches(found: Candidates, current: str) -> Candidates:
     return {name: text for name, text in found.items() if name.startswith(current)}
 
 
-def _lines(shell: str, found: Candidates) -> list[str]:
+def _format_lines(shell: str, found: Candidates) -> list[str]:
     if shell == "bash":
         return list(found)
     if shell == "fish":

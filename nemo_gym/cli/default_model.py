@@ -44,7 +44,7 @@ def with_default_model(overrides: list[str]) -> list[str]:
     chosen = choose(given)
     if chosen is None:
         return overrides
-    render.note(_notice(chosen, given))
+    render.note(_explain_choice(chosen, given))
     _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
     # First, so that whatever the other files say about the model wins.
     paths = [config_of(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
@@ -92,7 +92,7 @@ def _asks_for_a_model(value: Any, name: str) -> bool:
     return isinstance(value, list) and any(_asks_for_a_model(item, name) for item in value)
 
 
-def _notice(chosen: str, config: dict[str, Any]) -> str:
+def _explain_choice(chosen: str, config: dict[str, Any]) -> str:
     if chosen == ENDPOINT:
         given = ", ".join(key for key in ENDPOINT_KEYS if config.get(key))
         return f"no model server is configured: using {ENDPOINT} with {given}. For another one: --model-type NAME"
@@ -100,10 +100,10 @@ def _notice(chosen: str, config: dict[str, Any]) -> str:
         f"no model is configured: using {LOCAL}, a small one on this machine's CPU. For another one: "
         f"--model-type {ENDPOINT} --model NAME --model-url URL --model-api-key KEY, or the same in env.yaml"
     )
-    return "\n".join([text, *without_engine()])
+    return "\n".join([text, *explain_missing_engine()])
 
 
-def without_engine() -> list[str]:
+def explain_missing_engine() -> list[str]:
     """What happens where the engine of the local model is not installed, and how to install it."""
     if find_spec(_ENGINE) is not None:
         return []

@@ -16,7 +16,7 @@ from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS
-from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, without_engine
+from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, explain_missing_engine
 from nemo_gym.cli.eval.run import run
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.main import program_name
@@ -45,9 +45,9 @@ def demo(overrides: list[str]) -> int:
         raise UsageError(f"--seed is for {LOCAL}, the model that the demo plays with unless another one is named")
     if is_local:
         render.note(
-            "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *without_engine()])
+            "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *explain_missing_engine()])
         )
-    filled_in = {**_DEFAULTS, **(_local(own.get("seed")) if is_local else {})}
+    filled_in = {**_DEFAULTS, **(_settings_of_local_model(own.get("seed")) if is_local else {})}
     models = [config_of(LOCAL)] if is_local else own.get("config_paths", [])
     filled_in["config_paths"] = [f"resources_servers/{ENVIRONMENT}/configs/{ENVIRONMENT}.yaml", *models]
     code = run([*(override_token(key, value) for key, value in filled_in.items() if key not in given), *rest])
@@ -57,7 +57,7 @@ def demo(overrides: list[str]) -> int:
     return code
 
 
-def _local(seed: int | None) -> dict[str, Any]:
+def _settings_of_local_model(seed: int | None) -> dict[str, Any]:
     """Settings for the small model alone.
 
     Its answers are a few words long, but now and then it does not find an end. One rollout at a time is fastest: the
@@ -84,29 +84,31 @@ def sample_transcripts(rollouts: Iterable[Row]) -> list[str]:
         tasks.setdefault(rollout[TASK_INDEX_KEY_NAME], []).append(rollout)
     picked: dict[str, list[Row]] = {}
     for task in tasks.values():
-        picked.setdefault(_outcome(task), task)
-    return [_transcript(picked[outcome]) for outcome in _OUTCOMES if outcome in picked]
+        picked.setdefault(_name_outcome(task), task)
+    return [_write_transcript(picked[outcome]) for outcome in _OUTCOMES if outcome in picked]
 
 
-def _outcome(task: Sequence[Row]) -> str:
+def _name_outcome(task: Sequence[Row]) -> str:
     rewards = {rollout["reward"] for rollout in task}
     always, never, sometimes = _OUTCOMES
     return always if rewards == {1.0} else never if rewards == {0.0} else sometimes
 
 
-def _transcript(task: Sequence[Row]) -> str:
+def _write_transcript(task: Sequence[Row]) -> str:
     """The conversation of a task once, then what was said to it in every rollout."""
     first, count = task[0], len(task)
     right = sum(rollout["reward"] == 1 for rollout in task)
-    lines = [f"{_outcome(task)}: task {first[TASK_INDEX_KEY_NAME]} ({first['category']}), {right} of {count} right"]
-    lines += [f"  {turn['role']:9} │ {_plain(turn['content'])}" for turn in first["responses_create_params"]["input"]]
+    lines = [
+        f"{_name_outcome(task)}: task {first[TASK_INDEX_KEY_NAME]} ({first['category']}), {right} of {count} right"
+    ]
+    lines += [f"  {turn['role']:9} │ {_clean(turn['content'])}" for turn in first["responses_create_params"]["input"]]
     for rollout in task:
-        said = _plain(grading.assistant_text(rollout["response"])) or "(nothing)"
+        said = _clean(grading.assistant_text(rollout["response"])) or "(nothing)"
         lines.append(f"  {'→ model':9} │ {said}    reward {rollout['reward']:g}")
     return "\n".join(lines)
 
 
-def _plain(text: Any) -> str:
+def _clean(text: Any) -> str:
     """Text on one line that cannot do anything to a terminal, cut if it is long."""
     flat = "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in str(text).strip())
     return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]} …"

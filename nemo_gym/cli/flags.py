@@ -37,11 +37,11 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
             (overrides if _OVERRIDE.match(token) or not command.positionals else words).append(token)
         else:
             name, has_value, value = token.partition("=")
-            flag = _known(name, flags)
+            flag = _find_flag(name, flags)
             if flag.kind == "switch":
                 overrides.append(f"++{flag.key}={value if has_value else flag.constant}")
                 continue
-            values = _values(flag, name, [value] if has_value else [], rest, flags)
+            values = _take_values(flag, name, [value] if has_value else [], rest, flags)
             if flag.kind in _SELECTOR_KINDS:
                 selected.append((flag, values[0]))
             elif flag.kind == "search_dir":
@@ -49,11 +49,11 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
             elif flag.kind == "entrypoint" and flag.name in given:
                 raise UsageError(f"flag {name!r} names one server, but is given twice.\nhint: give it once")
             else:
-                overrides += _settings(flag, values)
+                overrides += _set_keys(flag, values)
                 given.add(flag.name)
-    overrides += _filled(command.positionals, words)
+    overrides += _fill_positionals(command.positionals, words)
     search_first(folders)
-    return _with_config_paths(_configs(command, selected), overrides)
+    return _put_config_paths_first(_find_configs(command, selected), overrides)
 
 
 def flags_of(command: Command) -> dict[str, Flag]:
@@ -70,7 +70,7 @@ def require_choice(what: str, value: str, choices: Sequence[str]) -> None:
     raise UsageError(f"{what}: {value!r} is not one of {', '.join(choices)}.{guess}")
 
 
-def _known(name: str, flags: dict[str, Flag]) -> Flag:
+def _find_flag(name: str, flags: dict[str, Flag]) -> Flag:
     flag = flags.get(name)
     if flag is None:
         close = nearest(name, list(flags))
@@ -79,42 +79,42 @@ def _known(name: str, flags: dict[str, Flag]) -> Flag:
     return flag
 
 
-def _values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
+def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
     """The values of a flag, taken from behind it as far as they are not part of it."""
     for value in rest if len(values) < flag.count else ():
         if value in flags:
-            raise UsageError(f"flag {name!r} needs {_amount(flag)}, but {value!r} follows it")
+            raise UsageError(f"flag {name!r} needs {_say_amount(flag)}, but {value!r} follows it")
         values.append(value)
         if len(values) == flag.count:
             break
     if len(values) < flag.count:
-        raise UsageError(f"flag {name!r} needs {_amount(flag)}")
+        raise UsageError(f"flag {name!r} needs {_say_amount(flag)}")
     for value in values:
         require_choice(name, value, flag.choices)
     return values
 
 
-def _amount(flag: Flag) -> str:
+def _say_amount(flag: Flag) -> str:
     return "a value" if flag.count == 1 else f"{flag.count} values"
 
 
-def _settings(flag: Flag, values: list[str]) -> list[str]:
+def _set_keys(flag: Flag, values: list[str]) -> list[str]:
     keys = (flag.key, *flag.also)
     if flag.kind == "entrypoint":
-        return [_text("entrypoint", f"{flag.key}/{values[0]}")]
+        return [_quote("entrypoint", f"{flag.key}/{values[0]}")]
     if flag.kind == "number":
         value = values[0] if flag.count == 1 else f"[{','.join(values)}]"
         return [f"++{key}={value}" for key in keys]
-    return [_text(key, values[0] if flag.count == 1 else values) for key in keys]
+    return [_quote(key, values[0] if flag.count == 1 else values) for key in keys]
 
 
-def _text(key: str, value: str | list[str]) -> str:
+def _quote(key: str, value: str | list[str]) -> str:
     from nemo_gym._config.overrides import override_token  # loads omegaconf, which `--help` can do without
 
     return override_token(key, value)
 
 
-def _filled(positionals: Sequence[Positional], words: list[str]) -> list[str]:
+def _fill_positionals(positionals: Sequence[Positional], words: list[str]) -> list[str]:
     """Bare words as overrides."""
     takers = list(positionals)
     while len(words) < len(takers) and (optional := next((one for one in takers if one.optional), None)):
@@ -124,7 +124,7 @@ def _filled(positionals: Sequence[Positional], words: list[str]) -> list[str]:
         given = words[position:] if taker.many else words[position : position + 1]
         for word in given:
             require_choice(taker.name, word, taker.choices)
-        tokens.append(_text(taker.key, given if taker.many else given[0]))
+        tokens.append(_quote(taker.key, given if taker.many else given[0]))
     if len(words) > len(takers) and not (takers and takers[-1].many):
         raise UsageError(
             f"unexpected word {words[len(takers)]!r}.\n"
@@ -133,13 +133,13 @@ def _filled(positionals: Sequence[Positional], words: list[str]) -> list[str]:
     return tokens
 
 
-def _configs(command: Command, selected: list[tuple[Flag, str]]) -> list[str]:
+def _find_configs(command: Command, selected: list[tuple[Flag, str]]) -> list[str]:
     """The config files that were named, in the order of the flags in the table: later ones win."""
     order = {flag.name: position for position, flag in enumerate(command.flags)}
     return [config_of(flag, value) for flag, value in sorted(selected, key=lambda one: order[one[0].name])]
 
 
-def _with_config_paths(configs: list[str], overrides: list[str]) -> list[str]:
+def _put_config_paths_first(configs: list[str], overrides: list[str]) -> list[str]:
     """`overrides` with one `config_paths` that lists the files of flags before those given as an override."""
     if not configs:
         return overrides
@@ -148,7 +148,7 @@ def _with_config_paths(configs: list[str], overrides: list[str]) -> list[str]:
     given = [token for token in overrides if token.lstrip("+").startswith("config_paths=")]
     more = parse_overrides(given).values.get("config_paths", [])
     paths = [*configs, *(more if isinstance(more, list) else [more])]
-    return [_text("config_paths", paths), *(token for token in overrides if token not in given)]
+    return [_quote("config_paths", paths), *(token for token in overrides if token not in given)]
 
 
 # --- names into config files ------------------------------------------------------------------------------------------
@@ -176,11 +176,11 @@ def config_of(flag: Flag, value: str) -> str:
     if flag.kind == "config":
         return value
     roots = component_search_roots()
-    implied = _implied(flag, value)
+    implied = _list_places(flag, value)
     looked_in = visible_roots(flag.key, value.partition("/")[0], roots) if flag.kind == "component" else roots
     found = [(root, path) for root in looked_in for path in implied if (root / path).is_file()]
     if not found:
-        raise UsageError(_miss(flag, value, implied[-1], looked_in))
+        raise UsageError(_explain_miss(flag, value, implied[-1], looked_in))
     first, path = found[0]
     if hidden := [root / path for root in roots[roots.index(first) + 1 :] if (root / path).is_file()]:
         render.note(f"{flag.name} {value}: using {first / path}, which hides {', '.join(map(str, hidden))}")
@@ -194,7 +194,7 @@ def names_of(flag: Flag, roots: Sequence[Path]) -> list[str]:
     return flavour_names(flag.key, roots)
 
 
-def _implied(flag: Flag, value: str) -> list[Path]:
+def _list_places(flag: Flag, value: str) -> list[Path]:
     """Where a name leads, the likeliest place first."""
     folder = Path(flag.key)
     if flag.kind == "component":
@@ -204,9 +204,9 @@ def _implied(flag: Flag, value: str) -> list[Path]:
     return [whole, folder / f"{value}.yaml"] if "/" in value else [whole]
 
 
-def _miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
+def _explain_miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
     lines = [f"{flag.name} {value}: there is no {implied}."]
-    if close := _similar(flag, value, roots):
+    if close := _guess_name(flag, value, roots):
         lines[0] += f" Did you mean {close!r}?"
     elif value.endswith((".yaml", ".yml")):
         lines.append("hint: --config takes a path")
@@ -219,7 +219,7 @@ def _miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
 _NOUNS = {"resources_servers": "resources-servers", "responses_api_models": "models"}
 
 
-def _similar(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
+def _guess_name(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
     """The name that was probably meant: a flavour of a server that exists, else a name that is spelt alike."""
     names = names_of(flag, roots)
     below = [name for name in names if name.startswith(f"{value}/")]

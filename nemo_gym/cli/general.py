@@ -25,7 +25,7 @@ version = entry_point("version")
 
 def show_version(overrides: list[str]) -> int:
     """Print versions and system information."""
-    facts = _facts()
+    facts = _collect_facts()
     if any(token.lstrip("+").lower() == "json=true" for token in overrides):
         render.json_data(facts)
         return 0
@@ -48,7 +48,7 @@ def show_version(overrides: list[str]) -> int:
     return 0
 
 
-def _facts() -> dict[str, Any]:
+def _collect_facts() -> dict[str, Any]:
     import psutil  # only this command needs it
 
     return {
@@ -56,7 +56,7 @@ def _facts() -> dict[str, Any]:
         "python": platform.python_version(),
         "python_path": sys.executable,
         "installation_path": str(PARENT_DIR),
-        "dependencies": {name: _installed(name) for name in _KEY_DEPENDENCIES},
+        "dependencies": {name: _find_version(name) for name in _KEY_DEPENDENCIES},
         "system": {
             "os": f"{platform.system()} {platform.release()}",
             "platform": platform.platform(),
@@ -68,7 +68,7 @@ def _facts() -> dict[str, Any]:
     }
 
 
-def _installed(name: str) -> str:
+def _find_version(name: str) -> str:
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

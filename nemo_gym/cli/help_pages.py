@@ -22,10 +22,10 @@ def root() -> str:
     """`gym --help`."""
     lines = ["usage: gym <group> <command> [flags] [+key=value ...]"]
     for name, commands in GROUPS.items():
-        lines += ["", f"{name}: {GROUP_HELP[name]}", *_commands(commands)]
+        lines += ["", f"{name}: {GROUP_HELP[name]}", *_list_commands(commands)]
     if COMMANDS:
-        lines += ["", "more:", *_commands(COMMANDS)]
-    lines += ["", "options:", *_aligned(ROOT_FLAGS.items())]
+        lines += ["", "more:", *_list_commands(COMMANDS)]
+    lines += ["", "options:", *_align(ROOT_FLAGS.items())]
     return "\n".join([*lines, "", "Any config key can be set with +key=value or ++key=value; the last one wins."])
 
 
@@ -37,7 +37,7 @@ def group(name: str) -> str:
             "",
             GROUP_HELP[name],
             "",
-            *_commands(GROUPS[name]),
+            *_list_commands(GROUPS[name]),
             "",
             f"`gym {name} <command> -h` shows the flags of a command, `+help=true` all its config keys.",
         ]
@@ -46,11 +46,11 @@ def group(name: str) -> str:
 
 def command(name: str, command: Command) -> str:
     """`gym <group> <command> -h`."""
-    words = "".join(f" {_placeholder(one)}" for one in command.positionals)
+    words = "".join(f" {_spell_positional(one)}" for one in command.positionals)
     lines = [f"usage: gym {name}{words} [flags] [+key=value ...]", "", command.help]
     if command.positionals:
-        lines += ["", *_aligned((one.name, _with_choices(one.help, one.choices)) for one in command.positionals)]
-    lines += ["", "flags:", *_aligned((_spelling(flag), _about(flag)) for flag in (*command.flags, VERBOSE))]
+        lines += ["", *_align((one.name, _add_choices(one.help, one.choices)) for one in command.positionals)]
+    lines += ["", "flags:", *_align((_spell_flag(flag), _describe_flag(flag)) for flag in (*command.flags, VERBOSE))]
     return "\n".join([*lines, "", "`+help=true` shows every config key with its type and default."])
 
 
@@ -65,8 +65,8 @@ def parameters(name: str, command: Command) -> str:
     for flag in command.flags:
         key = "config_paths" if flag.kind in ("config", "collection", "component") else flag.key
         if key:
-            keys.setdefault(key, f"{_with_choices(flag.help, flag.choices)} [or {flag.name}]")
-    listed = list(_aligned(keys.items())) or ["There are no arguments to this CLI command."]
+            keys.setdefault(key, f"{_add_choices(flag.help, flag.choices)} [or {flag.name}]")
+    listed = list(_align(keys.items())) or ["There are no arguments to this CLI command."]
     return "\n".join(
         [
             f"Displaying help for `gym {name}`",
@@ -82,11 +82,11 @@ def parameters(name: str, command: Command) -> str:
     )
 
 
-def _commands(commands: dict[str, Command]) -> list[str]:
-    return _aligned((name, command.help) for name, command in commands.items())
+def _list_commands(commands: dict[str, Command]) -> list[str]:
+    return _align((name, command.help) for name, command in commands.items())
 
 
-def _spelling(flag: Flag) -> str:
+def _spell_flag(flag: Flag) -> str:
     names = f"{flag.name}, {flag.short}" if flag.short else flag.name
     if flag.kind == "switch":
         return names
@@ -103,22 +103,22 @@ _VALUES = {
 }
 
 
-def _about(flag: Flag) -> str:
+def _describe_flag(flag: Flag) -> str:
     key = {"config": "config_paths", "collection": "config_paths", "component": "config_paths", "search_dir": ""}
     name = key.get(flag.kind, "entrypoint" if flag.kind == "entrypoint" else flag.key)
-    about = _with_choices(flag.help, flag.choices)
+    about = _add_choices(flag.help, flag.choices)
     return f"{about} [{', '.join((name, *flag.also))}]" if name else about
 
 
-def _with_choices(text: str, choices: tuple[str, ...]) -> str:
+def _add_choices(text: str, choices: tuple[str, ...]) -> str:
     return f"{text}: {', '.join(choices)}" if choices else text
 
 
-def _placeholder(positional: Positional) -> str:
+def _spell_positional(positional: Positional) -> str:
     return f"[{positional.name}]" if positional.optional else f"{positional.name}{' ...' if positional.many else ''}"
 
 
-def _aligned(pairs: Iterable[tuple[str, str]]) -> list[str]:
+def _align(pairs: Iterable[tuple[str, str]]) -> list[str]:
     listed = list(pairs)
     width = min(30, max((len(left) for left, _ in listed), default=0))
     lines = []

@@ -44,11 +44,11 @@ def run_alias() -> int:
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")
     code = run_process([*tokens, *sys.argv[1:]])
     if name == "help":
-        render.data(_listing())
+        render.data(_list_aliases())
     return code
 
 
-def _listing() -> str:
+def _list_aliases() -> str:
     """Every legacy command with its replacement."""
     width = max(map(len, LEGACY)) + len("ng_")
     lines = (f"  {f'ng_{name}':{width}}  gym {' '.join(tokens)}" for name, tokens in sorted(LEGACY.items()))

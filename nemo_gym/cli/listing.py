@@ -73,7 +73,7 @@ def resources_servers(overrides: list[str]) -> int:
 
 def search(overrides: list[str]) -> int:
     """`gym search [TYPE] QUERY`: of one type, or of all that can be evaluated, one kind after the other."""
-    given = _given(overrides)
+    given = _read_overrides(overrides)
     query = str(given.get("query") or "")
     if not query:
         raise UsageError("what to search for? `gym search QUERY`, or `gym search TYPE QUERY`")
@@ -90,7 +90,7 @@ def search(overrides: list[str]) -> int:
 
 
 def _show(noun: str, overrides: list[str]) -> int:
-    given = _given(overrides)
+    given = _read_overrides(overrides)
     if noun == "environments" and given.get("catalog_kind") == "benchmark":
         noun = "benchmarks"
     components = _list_components(noun)
@@ -102,7 +102,7 @@ def _show(noun: str, overrides: list[str]) -> int:
     return 0
 
 
-def _given(overrides: list[str]) -> dict[str, Any]:
+def _read_overrides(overrides: list[str]) -> dict[str, Any]:
     if not overrides:
         return {}
     from nemo_gym._config.overrides import parse_overrides
@@ -141,19 +141,19 @@ def _print(noun: str, components: Sequence[Component], given: Mapping[str, Any],
     plural = noun.replace("-", " ") or "benchmarks, environments or resources servers"
     if given.get("json"):
         render.json_data(
-            [{**({} if noun else {"type": component.type}), **_row(component)} for component in components]
+            [{**({} if noun else {"type": component.type}), **_to_row(component)} for component in components]
         )
     elif not components:
         render.data(f"No {plural} {condition}." if condition else f"No {plural} found.")
     else:
         columns = _COLUMNS[noun]
-        rows = [[_cell(read(component)) for _, read in columns] for component in components]
+        rows = [[_format_cell(read(component)) for _, read in columns] for component in components]
         what = plural.replace(" or ", " and ").capitalize()
         title = f"{what}{f' that {condition}' if condition else ''} ({len(components)})"
         render.table([[heading for heading, _ in columns], *rows], title=title)
 
 
-def _row(component: Component) -> dict[str, Any]:
+def _to_row(component: Component) -> dict[str, Any]:
     has_domain = component.type not in ("agent", "model")
     return {
         "name": component.name,
@@ -164,7 +164,7 @@ def _row(component: Component) -> dict[str, Any]:
     }
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
@@ -194,12 +194,12 @@ def _inspect(component: Component, *, as_json: bool) -> None:
     lines += [
         text for text in (component.description, f"Value: {component.value}" if component.value else None) if text
     ]
-    lines += ["", "Details:", *(f"  {key}: {_listed(value)}" for key, value in details.items())]
+    lines += ["", "Details:", *(f"  {key}: {_join_values(value)}" for key, value in details.items())]
     lines += ["", "Usage example:", *(f"  {line}" for line in usage_example(component).splitlines())]
     render.data("\n".join(lines))
 
 
-def _listed(value: Any) -> str:
+def _join_values(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -216,11 +216,11 @@ def usage_example(component: Component) -> str:
     if component.type == "model":
         return f"gym env start --resources-server example_single_tool_call --model-type {component.name} --model <name>"
     if component.facts["self_contained"]:
-        return f"gym env start --config {_below_root(component)} {model}"
-    return f"gym env start --config {_below_root(component)} --resources-server example_single_tool_call {model}"
+        return f"gym env start --config {_shorten_config(component)} {model}"
+    return f"gym env start --config {_shorten_config(component)} --resources-server example_single_tool_call {model}"
 
 
-def _below_root(component: Component) -> str:
+def _shorten_config(component: Component) -> str:
     """The config of an agent as it would be given: relative to its root."""
     if component.config is None:
         return f"responses_api_agents/{component.name}/configs/<config>.yaml"

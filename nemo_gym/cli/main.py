@@ -46,9 +46,9 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except UsageError as error:
-        return _failed(error, 2, verbose)
+        return _report_failure(error, 2, verbose)
     except GymError as error:
-        return _failed(error, 1, verbose)
+        return _report_failure(error, 1, verbose)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -58,7 +58,7 @@ def run_command(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        return _failed(error, 1, verbose)
+        return _report_failure(error, 1, verbose)
 
 
 def run_process(arguments: Sequence[str]) -> int:
@@ -82,18 +82,18 @@ def program_name() -> str:
     return str(absolute.relative_to(Path.cwd())) if absolute.is_relative_to(Path.cwd()) else str(here)
 
 
-def _failed(error: GymError | OSError, code: int, verbose: bool) -> int:
+def _report_failure(error: GymError | OSError, code: int, verbose: bool) -> int:
     if verbose:
         import traceback
 
         render.note("".join(traceback.format_exception(error)).rstrip())
     render.error(
-        _of_the_system(error) if isinstance(error, OSError) and not isinstance(error, GymError) else str(error)
+        _explain_os_error(error) if isinstance(error, OSError) and not isinstance(error, GymError) else str(error)
     )
     return code
 
 
-def _of_the_system(error: OSError) -> str:
+def _explain_os_error(error: OSError) -> str:
     """What the operating system refused, and what can be done about it."""
     hints = {
         PermissionError: "choose a place that you may write to, or ask for the right to it",
@@ -121,7 +121,7 @@ def _dispatch(arguments: list[str]) -> int:
         render.data(help_pages.root())
         return 0 if first else 1
     if first.startswith("-"):
-        raise UsageError(f"unknown flag {first!r}.{_suggestion(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
+        raise UsageError(f"unknown flag {first!r}.{_suggest(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
     if first in COMMANDS:
         return _run(first, COMMANDS[first], arguments[1:])
     return _dispatch_group(first, arguments[1:])
@@ -131,7 +131,7 @@ def _dispatch_group(group: str, arguments: list[str]) -> int:
     commands = GROUPS.get(group)
     if commands is None:
         elsewhere = [f"{other} {group}" for other, known in GROUPS.items() if group in known]
-        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else _suggestion(group, [*GROUPS, *COMMANDS])
+        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else _suggest(group, [*GROUPS, *COMMANDS])
         raise UsageError(f"there is no command {group!r}.{guess}\nhint: gym --help")
     if not arguments or arguments[0] in _HELP_FLAGS or _is_set_to_help(arguments[0]):
         render.data(help_pages.group(group))
@@ -139,7 +139,7 @@ def _dispatch_group(group: str, arguments: list[str]) -> int:
     name, *tokens = arguments
     command = commands.get(name)
     if command is None:
-        raise UsageError(f"`gym {group}` has no command {name!r}.{_suggestion(name, commands)}\nhint: gym {group} -h")
+        raise UsageError(f"`gym {group}` has no command {name!r}.{_suggest(name, commands)}\nhint: gym {group} -h")
     return _run(f"{group} {name}", command, tokens)
 
 
@@ -168,7 +168,7 @@ def _is_set(key: str, tokens: Iterable[str]) -> bool:
     return any(token.lstrip("+").lower() in (f"{key}=true", f"{key}=1") for token in tokens)
 
 
-def _suggestion(name: str, known: Iterable[str]) -> str:
+def _suggest(name: str, known: Iterable[str]) -> str:
     close = nearest(name, list(known))
     return f" Did you mean {close[0]!r}?" if close else ""
 

@@ -67,10 +67,10 @@ def validated(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise UsageError(_tell(explain(error, values))) from error
+        raise UsageError(_describe_mistakes(explain(error, values))) from error
 
 
-def _tell(mistakes: Mapping[KeyPath, str]) -> str:
+def _describe_mistakes(mistakes: Mapping[KeyPath, str]) -> str:
     missing = [join_path(path) for path, text in mistakes.items() if text == IS_MISSING]
     wrong = [f"{join_path(path)} {text}" if path else text for path, text in mistakes.items() if text != IS_MISSING]
     lines = []

@@ -42,7 +42,7 @@ class JsonlDatasetViewerConfig(BaseNeMoGymCLIConfig):
 
     @field_validator("jsonl_fpath", mode="before")
     @classmethod
-    def _several(cls, value: Any) -> Any:
+    def _accept_one_path(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
 
@@ -60,7 +60,7 @@ def view(overrides: list[str]) -> int:
         import_page()  # before there are indexes to build: they would slow it down
         from nemo_gym._serving.admission import AccessRules  # loads what servers need: the address is printed before
 
-        with _opened(paths) as files:
+        with _open_files(paths) as files:
             serve(files, listening, config.server_host, AccessRules(tuple(config.allowed_hosts), token))
     return 0
 
@@ -88,13 +88,13 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
 
 
 def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
-    with _opened(paths) as files:
+    with _open_files(paths) as files:
         written = export_report([files.files[number].index for number in files.runs], directory, rollouts=rollouts)
     render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
     return 0
 
 
-def _opened(paths: list[Path]) -> OpenFiles:
+def _open_files(paths: list[Path]) -> OpenFiles:
     from nemo_gym._process.environment import run_files_folder  # loads what servers need: the address is printed before
 
     return open_files(paths, user_cache_dir=run_files_folder())

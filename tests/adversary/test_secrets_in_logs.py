@@ -213,7 +213,7 @@ def test_what_a_server_prints_is_logged_without_the_secrets_of_config_and_enviro
     monkeypatch.setattr(global_config, "_GLOBAL_CONFIG_DICT", None)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-environment")
     headers = {"Authorization": "Bearer of-a-header-9", "X-Title": "readable"}
-    global_config._use(
+    global_config._use_config(
         OmegaConf.create(
             {"m": {"api_key": "${policy_api_key}", "default_headers": headers}, "policy_api_key": "sk-1-of-config"}
         )

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._serving.binding import bind, prepare_to_listen
-from nemo_gym.cli import head_port
+from nemo_gym.cli import settings
 from nemo_gym.cli.settings import reserve_head_port
 from tests.support.in_process import ports_given_back
 
@@ -32,7 +32,7 @@ def given_back():
 
 
 def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, capsys):
-    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", taken)
+    monkeypatch.setattr(settings, "DEFAULT_HEAD_SERVER_PORT", taken)
     found = config(taken)
     reserve_head_port(found)
     assert found.head_server.port != taken
@@ -42,14 +42,14 @@ def test_a_usual_port_that_is_taken_is_left_to_who_has_it(taken, monkeypatch, ca
 
 
 def test_a_usual_port_that_is_free_is_kept(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
+    monkeypatch.setattr(settings, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
     found = config(unused_tcp_port)
     reserve_head_port(found)
     assert found.head_server.port == unused_tcp_port
 
 
 def test_two_runs_that_start_together_both_have_a_head_server(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
+    monkeypatch.setattr(settings, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
     first, second = config(unused_tcp_port), config(unused_tcp_port)
     reserve_head_port(first)
     reserve_head_port(second)
@@ -63,7 +63,7 @@ def test_two_runs_that_start_together_both_have_a_head_server(unused_tcp_port, m
 
 
 def test_connections_of_a_run_before_do_not_take_the_port(unused_tcp_port, monkeypatch):
-    monkeypatch.setattr(head_port, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
+    monkeypatch.setattr(settings, "DEFAULT_HEAD_SERVER_PORT", unused_tcp_port)
     with bind("127.0.0.1", unused_tcp_port, "before") as before:
         prepare_to_listen(before)
         before.listen()

@@ -9,7 +9,14 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._config.overrides import NotPlain, _parsed, is_override, override_token, parse_overrides, plain_value
+from nemo_gym._config.overrides import (
+    NotPlain,
+    _parse_by_grammar,
+    is_override,
+    override_token,
+    parse_overrides,
+    plain_value,
+)
 from nemo_gym.errors import ConfigError
 
 few = settings(max_examples=60, deadline=None)
@@ -158,7 +165,7 @@ LISTS = st.lists(ITEMS).map(lambda items: f"[{','.join(items)}]")
 
 
 def by_the_grammar(text: str):
-    return _parsed("key", text)
+    return _parse_by_grammar("key", text)
 
 
 @given(text=st.one_of(ITEMS, LISTS, st.text(alphabet="ab1 ,'[]{}=\\.-$")))

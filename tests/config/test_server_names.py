@@ -3,7 +3,7 @@
 
 import pytest
 
-from nemo_gym._config.server_names import with_current_names
+from nemo_gym._config.server_names import replace_older_names
 from nemo_gym._config.server_types import ServerType
 from nemo_gym.errors import ConfigMissingValuesError, ServerRefNotFoundError
 
@@ -130,19 +130,19 @@ def agent(ref):
 
 def test_a_reference_to_the_older_name_leads_to_the_policy_model():
     values = {"policy_model": {"responses_api_models": {}}, "a": agent(OLD_REF)}
-    assert with_current_names(values)["a"] == agent({**OLD_REF, "name": "policy_model"})
+    assert replace_older_names(values)["a"] == agent({**OLD_REF, "name": "policy_model"})
     assert values["a"] == agent(OLD_REF), "the caller's values stay as they are"
 
 
 def test_a_server_that_really_has_the_older_name_keeps_its_references():
     values = {"policy_model": {}, "openai_model": {}, "a": agent(OLD_REF)}
-    assert with_current_names(values) == values
+    assert replace_older_names(values) == values
 
 
 def test_without_a_policy_model_nothing_is_renamed():
-    assert with_current_names({"a": agent(OLD_REF)}) == {"a": agent(OLD_REF)}
+    assert replace_older_names({"a": agent(OLD_REF)}) == {"a": agent(OLD_REF)}
 
 
 def test_other_references_are_left_alone():
     other = {"type": "resources_servers", "name": "openai_model"}
-    assert with_current_names({"policy_model": {}, "a": agent(other)})["a"] == agent(other)
+    assert replace_older_names({"policy_model": {}, "a": agent(other)})["a"] == agent(other)

@@ -19,7 +19,7 @@ from omegaconf import OmegaConf
 from nemo_gym import ROOT_DIR
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import measure, metrics_file
-from nemo_gym._scaffold.files import rendered, write_missing
+from nemo_gym._scaffold.files import render_template, write_missing
 from nemo_gym._scaffold.plans import class_prefix
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.server_utils import get_response_json
@@ -131,7 +131,7 @@ def _lines(rows: list[Any]) -> str:
 def main() -> None:
     for template in ("resources_server", "worked_example"):
         with tempfile.TemporaryDirectory() as folder:
-            files = rendered(template, f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": class_prefix(NAME)})
+            files = render_template(template, f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": class_prefix(NAME)})
             computed = ("example_metrics.json", "example_rollouts.jsonl")
             write_missing(Path(folder), [file for file in files if file.path.name not in computed])
             for path, text in computed_data(template, Path(folder)).items():

@@ -85,15 +85,15 @@ class DatasetDownloadConfig(BaseNeMoGymCLIConfig):
 
 def upload(overrides: list[str]) -> int:
     """Upload a file to the storage that is meant."""
-    return _in_storage("upload", overrides)
+    return _run_in_storage("upload", overrides)
 
 
 def download(overrides: list[str]) -> int:
     """Download from the storage that is meant."""
-    return _in_storage("download", overrides)
+    return _run_in_storage("download", overrides)
 
 
-def _in_storage(action: str, overrides: list[str]) -> int:
+def _run_in_storage(action: str, overrides: list[str]) -> int:
     own, rest = split_off(overrides, _STORAGE)
     storage = str(own.get(_STORAGE, "hf"))
     require_choice(_STORAGE, storage, tuple(STORAGES))

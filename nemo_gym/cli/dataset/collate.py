@@ -34,7 +34,7 @@ def collate(overrides: list[str]) -> int:
     say = render.note if config.json_summary else render.data
     processor = TrainDataProcessor()
     scope = processor.scope(config, whole)
-    say("\n".join([*_about_scope(scope, config.mode), "", *_about_files(scope, config)]))
+    say("\n".join([*_describe_scope(scope, config.mode), "", *_describe_files(scope, config)]))
     processor.require(config, scope, render.note)
     say("\n3. Rows: checking and measuring")
     if openai_tokenizer() is None:
@@ -46,7 +46,7 @@ def collate(overrides: list[str]) -> int:
     return 0
 
 
-def _about_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
+def _describe_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
     yield "1. Datasets of the config"
     yield f"servers: {', '.join(scope.servers)}"
     yield f"with data: {', '.join(scope.agents_with_data) or 'none'}"
@@ -54,17 +54,17 @@ def _about_scope(scope: DatasetScope, mode: str) -> Iterator[str]:
     yield f"in scope ({mode}): {', '.join(f'{one.name!r} of {one.agent!r}' for one in scope.sources)}"
 
 
-def _about_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]:
+def _describe_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]:
     yield "2. Files"
     for source in scope.sources:
         if source.is_there:
-            yield f"FOUND    {source}{_not_fetched(source, config.data_source) if config.should_download else ''}"
+            yield f"FOUND    {source}{_note_unfetched(source, config.data_source) if config.should_download else ''}"
     for source in scope.sources:
         if not source.is_there:
             yield f"MISSING  {source}"
 
 
-def _not_fetched(source: Source, preferred: Registry) -> str:
+def _note_unfetched(source: Source, preferred: Registry) -> str:
     """Say that the file is used as it is, although a registry may hold another one."""
     dataset = source.dataset
     if not isinstance(dataset, DatasetConfig) or (registry := registry_of(dataset, preferred)) is None:
@@ -84,14 +84,14 @@ def _show(collation: Collation, *, as_json: bool) -> None:
     for dataset in collation.datasets:
         render.data("")
         render.table(_metrics_table(dataset.metrics), title=str(dataset.source))
-        render.data(f"metrics: {_metrics_place(dataset)}\nrows:    {dataset.targets.prepared}")
+        render.data(f"metrics: {_name_metrics_file(dataset)}\nrows:    {dataset.targets.prepared}")
     render.data("\n4. Collated")
     for one in collation.types:
         count = one.metrics["Number of examples"]
         render.data(f"{one.path}: {count} {'row' if count == 1 else 'rows'}; metrics: {one.metrics_path}")
 
 
-def _metrics_place(dataset: CollatedDataset) -> str:
+def _name_metrics_file(dataset: CollatedDataset) -> str:
     if dataset.conflicts:
         return f"{dataset.targets.conflict}, not those of {dataset.targets.existing_metrics}"
     return str(dataset.metrics_path)

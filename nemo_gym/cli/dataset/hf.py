@@ -54,14 +54,14 @@ class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig):
 def upload(overrides: list[str]) -> int:
     """Upload a file; 1, and nothing changed, if a training row lacks a required field or the Hub refuses."""
     values = _read_values(overrides)
-    config = validated(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _with_login(values))
+    config = validated(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _add_login(values))
     return _transfer(config, values, then_delete=config.delete_from_gitlab)
 
 
 def migrate(overrides: list[str]) -> int:
     """Upload a file, read it back, and only then delete the dataset of that name from GitLab."""
     values = _read_values(overrides)
-    config = validated(UploadJsonlDatasetHuggingFaceConfig, _with_login(values))
+    config = validated(UploadJsonlDatasetHuggingFaceConfig, _add_login(values))
     return _transfer(config, values, then_delete=True)
 
 
@@ -133,7 +133,7 @@ def _show(done: Uploaded, wanted: Upload) -> None:
 def _show_plan(wanted: Upload, there: Destination, deletion: _Deletion | None, *, as_json: bool) -> None:
     plan = {
         "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be made, private'}",
-        "file": f"{wanted.path} as {wanted.path_in_repo}, {_about_file(there)}",
+        "file": f"{wanted.path} as {wanted.path_in_repo}, {_describe_file(there)}",
         "branch": f"a pull request against {there.branch}" if wanted.create_pr else there.branch,
         "collection": f"{wanted.collection}, {'which has it' if there.in_collection else 'to be added to'}",
         "gitlab": f"{deletion.name} is to be deleted" if deletion else "not touched",
@@ -146,7 +146,7 @@ def _show_plan(wanted: Upload, there: Destination, deletion: _Deletion | None, *
     render.data("\n".join(["nothing was changed; the upload would go to", *(f"{key}: {plan[key]}" for key in plan)]))
 
 
-def _about_file(there: Destination) -> str:
+def _describe_file(there: Destination) -> str:
     if there.file is None:
         return "which is new"
     return "which is there already" if there.is_same else f"in the place of another of {there.file.size:,} bytes"
@@ -158,7 +158,7 @@ def _read_values(overrides: list[str]) -> dict[str, Any]:
     return dict(plain)
 
 
-def _with_login(values: dict[str, Any]) -> dict[str, Any]:
+def _add_login(values: dict[str, Any]) -> dict[str, Any]:
     """A token from `hf auth login` or HF_TOKEN, where the config has none."""
     if values.get(HF_TOKEN_KEY_NAME):
         return values

@@ -18,8 +18,8 @@ from nemo_gym import component_search_roots
 from nemo_gym._checks.contract import Check, check
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym.cli import render
-from nemo_gym.cli.env.check_subject import Shipped, StoodIn, prepared_config, shipped_with, stand_in_of
-from nemo_gym.cli.env.config import Kind, named_config, with_config_first
+from nemo_gym.cli.env.check_subject import Shipped, StoodIn, find_resources_servers, prepare_config, stand_in_of
+from nemo_gym.cli.env.config import Kind, named_config, put_config_first
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, split_off, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
@@ -69,7 +69,7 @@ def check_env(overrides: list[str]) -> int:
     elif given:
         checked = _check_config(rest, None)
     else:
-        checked = [one for path in _all_configs() for one in _check_config(rest, path)]
+        checked = [one for path in _list_configs() for one in _check_config(rest, path)]
     if settings.as_json:
         render.json_data([_as_json(one) for one in checked])
     else:
@@ -80,7 +80,7 @@ def check_env(overrides: list[str]) -> int:
     return 0 if all(one.is_fine for one in checked) else 1
 
 
-def _all_configs() -> list[str]:
+def _list_configs() -> list[str]:
     found = {
         f"resources_servers/{folder.parents[1].name}/configs/{folder.name}"
         for root in component_search_roots()
@@ -94,13 +94,13 @@ def _all_configs() -> list[str]:
 
 def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
     """Check every resources server of one config."""
-    config = parse_config(with_config_first(overrides, path) if path else overrides, needs_model=False)
-    shipped = shipped_with(config)
+    config = parse_config(put_config_first(overrides, path) if path else overrides, needs_model=False)
+    shipped = find_resources_servers(config)
     if not shipped:
         paths = ", ".join(config.config_paths)
         raise UsageError(f"{paths}: no resources server is defined there, so there is nothing to check")
     missing_model = stand_in_of(config)
-    return [_check_logged(prepared_config(config, one), one, missing_model) for one in shipped]
+    return [_check_logged(prepare_config(config, one), one, missing_model) for one in shipped]
 
 
 def _check_logged(config: DictConfig, shipped: Shipped, missing_model: StoodIn | None) -> Checked:
@@ -121,7 +121,7 @@ async def _check_server(config: DictConfig, shipped: Shipped, missing_model: Sto
     """Start one server and make all checks; a server that does not start fails the first of them."""
     from nemo_gym._app.launch import serve_config  # loads the web server
 
-    set_global_config_dict(None, _returning(config))
+    set_global_config_dict(None, _wrap_in_parser(config))
     checks = list[Check]()
     loop = asyncio.get_running_loop()
     try:
@@ -135,7 +135,7 @@ async def _check_server(config: DictConfig, shipped: Shipped, missing_model: Sto
     return Checked(shipped.name, checks)
 
 
-def _returning(config: DictConfig) -> type[GlobalConfigDictParser]:
+def _wrap_in_parser(config: DictConfig) -> type[GlobalConfigDictParser]:
     """A parser that has done its work already: servers look the config of their process up."""
 
     class Prepared(GlobalConfigDictParser):

@@ -44,7 +44,7 @@ class _Routes(NamedTuple):
     takes_any_tool: bool
 
 
-async def _routes(server: Table, tools: Sequence[str]) -> _Routes:
+async def _find_routes(server: Table, tools: Sequence[str]) -> _Routes:
     """What the server has routes for, by a question for each; by its OpenAPI document where answers leave a doubt."""
     takes_any_tool = await server.takes_posts(_NO_TOOL)
     has_steps = await server.takes_posts("/reset") and await server.takes_posts("/step")
@@ -73,20 +73,20 @@ class Shipped:
             head_server_config=BaseServerConfig.model_validate(OmegaConf.to_container(config.head_server)),
             global_config_dict=config,
         )
-        rows, problems = _rows(self.rows_path)
-        plain = Table(self._caller(client))
-        routes = await _routes(plain, tools_of(rows))
+        rows, problems = _read_rows(self.rows_path)
+        plain = Table(self._make_caller(client))
+        routes = await _find_routes(plain, tools_of(rows))
         mode = (await plain.get("/reverify_mode")).body
         return Subject(
-            table=Table(self._caller(client), steps=routes.has_steps),
+            table=Table(self._make_caller(client), steps=routes.has_steps),
             rows=rows,
             rows_from=str(self.rows_path),
             has_steps=routes.has_steps,
             tools_there=routes.tools_there,
             takes_any_tool=routes.takes_any_tool,
-            solutions=await self._solutions(config, rows),
-            cases=_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
-            rollouts=_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),
+            solutions=await self._ask_for_solutions(config, rows),
+            cases=_read_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
+            rollouts=_read_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),
             reverify_mode=str(mode),
             full_reward=self.reward.full,
             no_reward=self.reward.none,
@@ -95,7 +95,7 @@ class Shipped:
             row_problems=problems,
         )
 
-    def _caller(self, client: ServerClient) -> Any:
+    def _make_caller(self, client: ServerClient) -> Any:
         async def call(method: str, path: str, body: bytes, cookies: Mapping[str, str]) -> Answer:
             more = {"data": body, "headers": {"content-type": "application/json"}} if method == "POST" else {}
             reply = await client.request(self.name, path, method, cookies=dict(cookies), **more)
@@ -106,7 +106,9 @@ class Shipped:
 
         return call
 
-    async def _solutions(self, config: DictConfig, rows: Sequence[Mapping[str, Any]]) -> list[list[Turn]] | None:
+    async def _ask_for_solutions(
+        self, config: DictConfig, rows: Sequence[Mapping[str, Any]]
+    ) -> list[list[Turn]] | None:
         """What the server's own generator says that a model should do; None if it says nothing."""
         if not rows or not (self.folder / "generate_data.py").is_file():
             return None
@@ -132,7 +134,7 @@ class Shipped:
         return None if found is None else [as_turns(solution) for solution in found]
 
 
-def shipped_with(config: DictConfig) -> list[Shipped]:
+def find_resources_servers(config: DictConfig) -> list[Shipped]:
     """The resources servers of `config`."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     found = []
@@ -140,8 +142,10 @@ def shipped_with(config: DictConfig) -> list[Shipped]:
         if instance.SERVER_TYPE == "resources_servers":
             impl, block = next(iter(plain[instance.name]["resources_servers"].items()))
             folder = server_folder("resources_servers", str(impl))
-            path = _example_path(plain, instance.name) or folder / "data" / "example.jsonl"
-            found.append(Shipped(instance.name, str(impl), folder, block, path, _reward(plain.get("config_paths"))))
+            path = _find_example_rows(plain, instance.name) or folder / "data" / "example.jsonl"
+            found.append(
+                Shipped(instance.name, str(impl), folder, block, path, _read_reward(plain.get("config_paths")))
+            )
     return found
 
 
@@ -153,7 +157,7 @@ def stand_in_of(config: DictConfig) -> StoodIn | None:
     return None
 
 
-def prepared_config(config: DictConfig, shipped: Shipped) -> DictConfig:
+def prepare_config(config: DictConfig, shipped: Shipped) -> DictConfig:
     """`config` with only what the server needs to run: itself and the models it asks, each with a port of its own."""
     prepared = config.copy()
     wanted = {shipped.name, *models_of(shipped.block)}
@@ -187,7 +191,7 @@ def _references(value: Any) -> Iterator[str]:
             yield from _references(item)
 
 
-def _example_path(plain: Mapping[str, Any], server: str) -> Path | None:
+def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
     """The example dataset of an agent that plays in `server`."""
     for block in plain.values():
         agents = block.get("responses_api_agents") if isinstance(block, Mapping) else None
@@ -199,7 +203,7 @@ def _example_path(plain: Mapping[str, Any], server: str) -> Path | None:
     return None
 
 
-def _reward(config_paths: Sequence[str] | None) -> Reward:
+def _read_reward(config_paths: Sequence[str] | None) -> Reward:
     """What rewards there are, by the manifest beside a config file, else from 0 to 1."""
     for path in config_paths or ():
         manifest_path = _resolve_under_cwd_or_install(path).with_name("manifest.yaml")
@@ -210,7 +214,7 @@ def _reward(config_paths: Sequence[str] | None) -> Reward:
     return Reward()
 
 
-def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     """The example rows, or why they are none."""
     if not path.is_file():
         return [], []
@@ -222,5 +226,5 @@ def _rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
     return ([] if problems else rows), problems
 
 
-def _optional_rows(path: Path) -> list[dict[str, Any]]:
+def _read_optional_rows(path: Path) -> list[dict[str, Any]]:
     return list(read_rows(path)) if path.is_file() else []

@@ -68,7 +68,7 @@ def validate(overrides: list[str]) -> int:
     settings = validated(ValidateConfig, own)
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
     if settings.component_name:
-        rest = with_config_first(rest, named_config(settings.component_name, kinds))
+        rest = put_config_first(rest, named_config(settings.component_name, kinds))
     problems, resolved = examine(
         GlobalConfigDictParser().sources(
             GlobalConfigDictParserConfig(
@@ -81,7 +81,7 @@ def validate(overrides: list[str]) -> int:
     if resolved is not None:
         for note in resolved.notes:
             render.note(note)
-        for note in _hidden_implementations(resolved):
+        for note in _note_hidden_servers(resolved):
             render.note(note)
         problems.extend(_lint(resolved))
     if settings.manifest is not None:
@@ -116,7 +116,7 @@ def resolve(overrides: list[str]) -> int:
     return 0
 
 
-def with_config_first(overrides: list[str], config: str) -> list[str]:
+def put_config_first(overrides: list[str], config: str) -> list[str]:
     """Put the config file `config` before those that `overrides` name."""
     given, others = split_off(overrides, "config_paths")
     more = given.get("config_paths") or []
@@ -143,7 +143,7 @@ def _lint(resolved: Resolved) -> Problems:
     return problems
 
 
-def _hidden_implementations(resolved: Resolved) -> list[str]:
+def _note_hidden_servers(resolved: Resolved) -> list[str]:
     """Say which servers of the config are in several roots, so that only the folder in the first one runs."""
     used: dict[str, list[str]] = {}
     for instance in resolved.servers.instances:
@@ -192,20 +192,20 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
     KNOWN_SECRETS.add(secret_values(resolved.config))
     hide_secrets(resolved.config)
     plain = read_values(resolved.config).plain
-    leaves = _leaves(plain, split_path(key))
+    leaves = _find_leaves(plain, split_path(key))
     if not leaves:
         close = nearest_paths(plain, split_path(key))
         guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
         raise ConfigError(f"no source gives {key!r} a value.{guess}")
-    explained = [_explained(resolved, path, value) for path, value in leaves]
+    explained = [_explain_leaf(resolved, path, value) for path, value in leaves]
     if as_json:
         render.json_data(explained)
     else:
-        render.data("\n".join(line for one in explained for line in _lines(one)))
+        render.data("\n".join(line for one in explained for line in _format_lines(one)))
     return 0
 
 
-def _leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
+def _find_leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
     """What stands at `path`; of a block everything in it, since each key can come from somewhere else."""
     value = plain
     for key in path:
@@ -216,28 +216,28 @@ def _leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
         else:
             return []
     if isinstance(value, dict) and value:
-        return [leaf for key in value for leaf in _leaves(plain, (*path, str(key)))]
+        return [leaf for key in value for leaf in _find_leaves(plain, (*path, str(key)))]
     return [(path, value)]
 
 
-def _explained(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, Any]:
+def _explain_leaf(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, Any]:
     given = resolved.provenance.given(path)
     return {
         "key": join_path(path),
         "value": value,
         "source": given[-1].place if given else DEFAULT,
-        "sources": [_shown(one, path) for one in reversed(given)],
-        "refers_to": _references(resolved, given[-1].value if given else None),
+        "sources": [_describe_source(one, path) for one in reversed(given)],
+        "refers_to": _find_references(resolved, given[-1].value if given else None),
     }
 
 
-def _references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
+def _find_references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
     """The keys that a value is taken from, and who gives them theirs."""
     keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written) if isinstance(written, str) else []
     return [{"key": key, "source": resolved.provenance.of(key)} for key in keys]
 
 
-def _shown(one: Given, path: KeyPath) -> dict[str, Any]:
+def _describe_source(one: Given, path: KeyPath) -> dict[str, Any]:
     masked: Any = one.value
     for key in reversed(one.path):
         masked = {key: masked}
@@ -249,7 +249,7 @@ def _shown(one: Given, path: KeyPath) -> dict[str, Any]:
     return shown if one.path == path else {**shown, "inherited_from": join_path(one.path)}
 
 
-def _lines(explained: dict[str, Any]) -> list[str]:
+def _format_lines(explained: dict[str, Any]) -> list[str]:
     """The value, then the sources, the one that won first."""
     lines = [f"{explained['key']} = {explained['value']!r}"]
     for position, source in enumerate(explained["sources"]):

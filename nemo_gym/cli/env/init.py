@@ -110,7 +110,7 @@ def _warn_of_namesakes(folder: Path) -> None:
 
 def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
     reward = validated(Reward, {"range": config.reward_range, "higher_is_better": config.higher_is_better})
-    verifier = _existing_verifier(config.reuse_verifier) if config.reuse_verifier else new_verifier(name)
+    verifier = _find_verifier(config.reuse_verifier) if config.reuse_verifier else new_verifier(name)
     asked = Collection(kind, name, config.profile, reward)
     written = write_missing(Path(), collection_files(asked, verifier))
     if not written:
@@ -127,7 +127,7 @@ def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
     return 0
 
 
-def _existing_verifier(name: str) -> Verifier:
+def _find_verifier(name: str) -> Verifier:
     """A resources server of the search roots, with the agent and the rows of its config."""
     relative = f"{_SERVERS}/{name}/configs/{name}.yaml"
     roots = component_search_roots()

@@ -223,7 +223,7 @@ def show_plan(config: DictConfig) -> None:
     """
     try:
         plans = plan_launch(config)
-        _print(plans)
+        _print_plan(plans)
         failures = _run(_rehearse(config, plans))
     finally:
         release_ports(config)
@@ -247,11 +247,11 @@ async def _rehearse(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str
         await build_environments(config, plans, render.note)
     except VenvBuildError as error:
         failures.append(str(error))
-    failures += _inline_failures(config, plans)
-    return [*failures, *await _process_failures(config, plan_launch(config))]
+    failures += _check_inline(config, plans)
+    return [*failures, *await _check_processes(config, plan_launch(config))]
 
 
-def _print(plans: Sequence[ServerPlan]) -> None:
+def _print_plan(plans: Sequence[ServerPlan]) -> None:
     width = max(len(plan.name) for plan in plans)
     for plan in plans:
         unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is built first"
@@ -261,7 +261,7 @@ def _print(plans: Sequence[ServerPlan]) -> None:
     render.data(f"{len(plans)} servers: {here} in one process with the head server, {own} in processes of their own")
 
 
-def _inline_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+def _check_inline(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
     failures = []
     for plan in plans:
         if plan.placement == "inline":
@@ -272,7 +272,7 @@ def _inline_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[st
     return failures
 
 
-async def _process_failures(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
+async def _check_processes(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
     """Return what servers say that have a process of their own; those without an environment cannot be asked."""
     ready = [plan for plan in plans if plan.placement == "process" and plan.venv is not None and plan.venv.built]
     with handed_down(config) as environment:

@@ -26,7 +26,7 @@ class StatusCommand:
 
     def discover_servers(self) -> list[ServerInstanceDisplayConfig]:
         """Every server that the head server lists, each with its health; none if no head server answers."""
-        listed = _listed(ServerClient.load_head_server_config())
+        listed = _ask_head_server(ServerClient.load_head_server_config())
         if not listed:
             return []
         with ThreadPoolExecutor(max_workers=min(32, len(listed))) as pool:
@@ -50,7 +50,7 @@ class StatusCommand:
             render.data("No NeMo Gym servers found running.")
             return
         healthy = sum(server.status == "success" for server in servers)
-        render.data(_listing(servers))
+        render.data(_format_servers(servers))
         render.data(f"{len(servers)} servers found ({healthy} healthy, {len(servers) - healthy} unhealthy)\n")
 
 
@@ -67,7 +67,7 @@ def show_status(overrides: list[str]) -> int:
     return 0 if all(server.status == "success" for server in servers) else 1
 
 
-def _listed(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:
+def _ask_head_server(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:
     try:
         url = f"http://{where.host}:{where.port}/server_instances"
         request = urllib.request.Request(url, headers=run_token_header(where))
@@ -77,7 +77,7 @@ def _listed(where: BaseServerConfig) -> list[ServerInstanceDisplayConfig]:
         return []
 
 
-def _listing(servers: Sequence[ServerInstanceDisplayConfig]) -> str:
+def _format_servers(servers: Sequence[ServerInstanceDisplayConfig]) -> str:
     lines = ["", "NeMo Gym Server Status:", ""]
     for number, server in enumerate(servers, 1):
         mark = "✓" if server.status == "success" else "✗"
@@ -87,13 +87,13 @@ def _listing(servers: Sequence[ServerInstanceDisplayConfig]) -> str:
             "name": server.name,
             "port": server.port,
             "pid": server.pid,
-            "uptime_seconds": None if server.uptime_seconds is None else _duration(server.uptime_seconds),
+            "uptime_seconds": None if server.uptime_seconds is None else _format_duration(server.uptime_seconds),
         }
         lines += ["{", *(f"    {key!r}: {value!r}," for key, value in shown.items()), "}"]
     return "\n".join([*lines, ""])
 
 
-def _duration(seconds: float) -> str:
+def _format_duration(seconds: float) -> str:
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
     days, hours = divmod(hours, 24)

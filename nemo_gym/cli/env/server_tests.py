@@ -111,7 +111,7 @@ def test(overrides: list[str]) -> int:
 
 
 async def _test_one(config: DictConfig, settings: TestConfig, server: ServerFolder) -> int:
-    (suite,) = await _suites(config, settings, [server])
+    (suite,) = await _plan_suites(config, settings, [server])
     if isinstance(suite, SuiteResult):
         raise GymError(suite.output)
     tested = Tested(server, await run_suite(suite, capture=settings.as_json))
@@ -136,7 +136,7 @@ async def _test_all(config: DictConfig, settings: TestConfig) -> int:
     mine = testable[settings.shard_index :: settings.num_shards]
     if not mine:
         raise UsageError("there is no server to test here.\nhint: a server is tested if its folder has a README.md")
-    suites = await _suites(config, settings, mine)
+    suites = await _plan_suites(config, settings, mine)
     parallel = settings.test_concurrency or os.cpu_count() or 1
     render.note(f"testing {len(mine)} servers, {min(parallel, len(mine))} at a time")
     started = asyncio.get_running_loop().time()
@@ -217,12 +217,12 @@ def _data_problems(server: ServerFolder) -> list[str]:
 # --- what a suite runs with -------------------------------------------------------------------------------------------
 
 
-async def _suites(
+async def _plan_suites(
     config: DictConfig, settings: TestConfig, servers: Sequence[ServerFolder]
 ) -> list[Suite | SuiteResult]:
     """The suites, with every interpreter that they need built; one that cannot be built is the end of its suite."""
     venvs = venv_settings(config)
-    plans = {server: _interpreter(server.folder, venvs) for server in servers}
+    plans = {server: _choose_interpreter(server.folder, venvs) for server in servers}
     ours = [plan for plan in plans.values() if isinstance(plan, VenvPlan)]
     failure = ""
     try:
@@ -238,13 +238,13 @@ async def _suites(
         elif not _has_pytest(plan.python):
             suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, _explain_missing_pytest(server, plan)))
         else:
-            suites.append(_suite(server, plan, settings))
+            suites.append(_plan_suite(server, plan, settings))
     if len(ours) == 1 and ours[0].recipe is not None and not failure:
         render.note(f"testing with {ours[0].python}: {ours[0].why}")
     return suites
 
 
-def _interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
+def _choose_interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
     """The interpreter that the server runs with, if it can test too, else one that can; or why there is none."""
     if not any((folder / name).is_file() for name in _SERVER_FILES):
         return VenvPlan(folder, Path(sys.executable), "it asks for nothing")
@@ -276,7 +276,7 @@ def _tell(progress: VenvProgress) -> None:
         render.note(f"({servers}) {progress.stage}: {progress.text}")
 
 
-def _suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> Suite:
+def _plan_suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> Suite:
     roots = [str(root) for root in component_search_roots()]
     paths = [str(server.folder), str(server.root), *filter(None, [os.environ.get("PYTHONPATH")])]
     environment = {
@@ -290,12 +290,12 @@ def _suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> Suite:
         folder=server.folder,
         python=plan.python,
         environment=environment,
-        arguments=_arguments(server),
+        arguments=_build_arguments(server),
         timeout_s=settings.test_timeout_seconds,
     )
 
 
-def _arguments(server: ServerFolder) -> list[str]:
+def _build_arguments(server: ServerFolder) -> list[str]:
     arguments = ["--color=yes"] if sys.stdout.isatty() else []
     if not _has_pytest_config(server.folder):
         # What a suite that was written inside the project could rely on.

@@ -206,7 +206,8 @@ def test_servers_that_block_the_event_loop_are_left_behind_with_a_word(run_progr
     blocking = "async def block():\n    os.environ['BLOCKED'] = '1'\n    time.sleep(1000)\napp.get('/block')(block)"
     write_server(tmp_path, "blocking", port=None, on_setup=blocking)
     run_program("""
-        from nemo_gym.cli import render, run_helper
+        from nemo_gym.cli import render
+        from nemo_gym.cli.env import run_helper
 
         said = []
         render.note = said.append
