@@ -121,7 +121,7 @@ def _list_jobs(config: DictConfig) -> Iterator[_Job]:
 
 
 def _find_output(dataset: BenchmarkDatasetConfig, script: Path) -> Path:
-    """Where the rows go: in the root that the script was found in."""
+    """Return where the rows go: in the root that the script was found in."""
     root = next((root for root in component_search_roots() if root / dataset.prepare_script == script), Path.cwd())
     return root / dataset.jsonl_fpath
 
@@ -161,7 +161,7 @@ def _require_declared(job: _Job, path: Path) -> None:
 
 
 def _check_rows(job: _Job) -> int:
-    """How many rows the file has; each is a JSON object that makes a prompt, or brings one along."""
+    """Return how many rows the file has; each is a JSON object that makes a prompt, or brings one along."""
     prompt = load_prompt_config(job.dataset.prompt_config) if job.dataset.prompt_config else None
     count, offending = 0, dict[str, list[int]]()
     for line in read_lines(job.output):
@@ -183,7 +183,7 @@ def _check_rows(job: _Job) -> int:
 
 
 def _format_ranges(numbers: Sequence[int]) -> str:
-    """`1-3, 7`."""
+    """Write 1, 2, 3 and 7 as `1-3, 7`."""
     spans: list[list[int]] = []
     for number in numbers:
         if spans and number == spans[-1][1] + 1:

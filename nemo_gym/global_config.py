@@ -99,7 +99,7 @@ class GlobalConfigDictParser(BaseModel):
     """Turns command line, `env.yaml` and config files into the global config."""
 
     def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
-        """The complete, checked config; raises every problem it has at once."""
+        """Return the complete, checked config, or raise all its problems at once."""
         parse_config = parse_config or GlobalConfigDictParserConfig()
         config = self.resolve(parse_config).config
         if not parse_config.offline:
@@ -111,7 +111,7 @@ class GlobalConfigDictParser(BaseModel):
         return config
 
     def parse_no_environment(self, initial_global_config_dict: DictConfig | None = None) -> DictConfig:
-        """As `parse`, without reading the command line or `env.yaml`."""
+        """Parse without reading the command line or `env.yaml`."""
         return self.parse(
             GlobalConfigDictParserConfig(
                 initial_global_config_dict=initial_global_config_dict,
@@ -121,17 +121,17 @@ class GlobalConfigDictParser(BaseModel):
         )
 
     def resolve(self, parse_config: GlobalConfigDictParserConfig) -> Resolved:
-        """The config together with where each of its values came from, without any effect on the process."""
+        """Return the config together with where each of its values came from, without any effect on the process."""
         return resolve(
             self.sources(parse_config), _describe_machine(offline=parse_config.offline), self.further_problems
         )
 
     def further_problems(self, resolved: Resolved) -> Problems:
-        """What else is wrong with a config: nothing, unless a subclass is stricter."""
+        """Return what else is wrong with a config: nothing, unless a subclass is stricter."""
         return Problems()
 
     def sources(self, parse_config: GlobalConfigDictParserConfig) -> Sources:
-        """Everything that the config is made of."""
+        """Return everything that the config is made of."""
         roots = component_search_roots()
         from_cli, deletions = OmegaConf.create({}), tuple[str, ...]()
         if parse_config.overrides is not None:
@@ -148,7 +148,7 @@ class GlobalConfigDictParser(BaseModel):
         )
 
     def parse_global_config_dict_from_cli(self) -> DictConfig:
-        """The overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
+        """Return the overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
         hide_secret_arguments()  # a program that is not our command line comes by here first
         return OmegaConf.create(overrides.parse_overrides(_override_tokens()).values)
 
@@ -179,7 +179,7 @@ class GlobalConfigDictParser(BaseModel):
 
 
 def maybe_get_global_config_dict() -> DictConfig | None:
-    """The config of this process, or the one its parent handed down, or None."""
+    """Return the config of this process, or the one its parent handed down, or None."""
     global _GLOBAL_CONFIG_DICT
     if _GLOBAL_CONFIG_DICT is None:
         handed_down = _read_handed_down_config()
@@ -193,7 +193,7 @@ def get_global_config_dict(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> DictConfig:
-    """The config of this process; parsed on first use, unless a parent process handed it down."""
+    """Return the config of this process; parsed on first use, unless a parent process handed it down."""
     config = maybe_get_global_config_dict()
     if config is None:
         set_global_config_dict(global_config_dict_parser_config, global_config_dict_parser_cls)
@@ -211,7 +211,7 @@ def set_global_config_dict(
 
 
 def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path: str) -> DictConfig:
-    """The innermost block of a server: below its instance name, its type and its implementation."""
+    """Return the innermost block of a server: below its instance name, its type and its implementation."""
     try:
         by_type = next(iter(global_config_dict[top_level_path].values()))
         inner: DictConfig = next(iter(by_type.values()))
@@ -233,7 +233,7 @@ def _explain_unknown_server(config: DictConfig, name: str) -> UnknownServerError
 
 
 def find_open_port(disallowed_ports: Sequence[int] | None = None, max_retries: int = 50) -> int:
-    """A free port in the range of the config, outside `disallowed_ports`."""
+    """Return a free port in the range of the config, outside `disallowed_ports`."""
     config = maybe_get_global_config_dict() or OmegaConf.create({})
     low = config.get(PORT_RANGE_LOW_KEY_NAME) or DEFAULT_PORT_RANGE_LOW
     high = config.get(PORT_RANGE_HIGH_KEY_NAME) or DEFAULT_PORT_RANGE_HIGH
@@ -241,13 +241,13 @@ def find_open_port(disallowed_ports: Sequence[int] | None = None, max_retries: i
 
 
 def get_hf_token() -> str | None:
-    """The Hugging Face token of the config, if it has one."""
+    """Return the Hugging Face token of the config, if it has one."""
     token: str | None = get_global_config_dict().get(HF_TOKEN_KEY_NAME)
     return token
 
 
 def format_almost_server_warning(server_name: str, error: ValidationError) -> str:
-    """Why a block that was meant as a server is not valid, one line per mistake."""
+    """Return why a block that was meant as a server is not valid, one line per mistake."""
     return servers.almost_server_text(server_name, error)
 
 
@@ -262,7 +262,7 @@ def _use_config(config: DictConfig) -> None:
 
 
 def _read_handed_down_config() -> DictConfig | None:
-    """What the parent process passed on: as text, or in a file where no other user can read it."""
+    """Return what the parent process passed on: as text, or in a file where no other user can read it."""
     text = os.environ.get(NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME)
     if text is None and (path := os.environ.get(NEMO_GYM_CONFIG_FILE_ENV_VAR_NAME)) is not None:
         try:
@@ -301,7 +301,7 @@ def _run_by_our_cli() -> bool:
 
 
 def _override_tokens() -> list[str]:
-    """The arguments that are overrides. A user's own script has arguments of its own, which are none of ours."""
+    """Return the arguments that are overrides. A user's own script has arguments of its own, which are none of ours."""
     tokens = [token for token in sys.argv[1:] if not token.startswith("-")]
     if _run_by_our_cli():
         return tokens

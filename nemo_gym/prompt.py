@@ -43,7 +43,7 @@ class PromptConfig(BaseModel):
 
 @functools.lru_cache(maxsize=256)
 def load_prompt_config(path: str | Path) -> PromptConfig:
-    """The prompt in the YAML file `path`, looked up in the search roots; read once per process."""
+    """Return the prompt in the YAML file `path`, looked up in the search roots; read once per process."""
     file = _resolve_under_cwd_or_install(path)
     if not file.is_file():
         raise ConfigPathNotFoundError(
@@ -55,7 +55,7 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
 
 
 def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
-    """The messages that `row` gives: a system message if there is a template for it, and a user message."""
+    """Return the messages that `row` gives: a system message if there is a template for it, and a user message."""
     templates = {"system": prompt_config.system, "user": prompt_config.user}
     return [
         {"role": role, "content": _filled(template, row, role)}
@@ -69,7 +69,7 @@ def apply_prompt_to_row(
     row: dict[str, Any] | PromptConfig,
     prompt_config_path: str | Path | None = None,
 ) -> dict[str, Any]:
-    """A copy of `row` whose `responses_create_params.input` is the filled prompt.
+    """Return a copy of `row` whose `responses_create_params.input` is the filled prompt.
 
     The other create params stay. With `prompt_config_path`, the row also says which prompt was used. PromptError if the
     row has an input already. Prompt and row can be told apart, so they may also come the other way round.

@@ -72,7 +72,7 @@ def parse_skill_md(path: str | Path) -> SkillMetadata:
 
 
 def list_skills(path: str | Path) -> list[Skill]:
-    """The skills in the folder `path`, in order of their names."""
+    """Return the skills in the folder `path`, in order of their names."""
     root = _find_root(path)
     folders = [root] if (root / SKILL_FILE).is_file() else sorted(file.parent for file in root.glob(f"*/{SKILL_FILE}"))
     if not folders:
@@ -134,7 +134,7 @@ def _read_skill(folder: Path) -> Skill:
 
 
 def _read_front_matter(file: Path) -> dict[str, Any]:
-    """The YAML between two lines of `---` at the top of `file`, if there is any."""
+    """Return the YAML between two lines of `---` at the top of `file`, if there is any."""
     lines = file.read_text(encoding="utf-8").splitlines()
     if not lines or lines[0].rstrip() != _FENCE or _FENCE not in (line.rstrip() for line in lines[1:]):
         return {}

@@ -45,7 +45,7 @@ class Listing:
 
 
 def list_components(noun: str, roots: Sequence[Path]) -> Listing:
-    """All components of a type: benchmarks, environments, agents, models or resources-servers."""
+    """Return all components of a type: benchmarks, environments, agents, models or resources-servers."""
     configs = Configs(roots)
     collection, read = _READERS[noun]
     found: dict[str, Component] = {}
@@ -56,7 +56,7 @@ def list_components(noun: str, roots: Sequence[Path]) -> Listing:
 
 
 def _benchmarks(configs: Configs) -> Iterator[Component]:
-    """Configs that run by themselves; one without a benchmark dataset has its first agent and plays each task once."""
+    """Yield configs that run by themselves; one without a benchmark dataset has its first agent and one repeat."""
     for name, path in _collection("benchmarks", configs):
         own = list(server_blocks(configs.read(path)))
         blocks = list(server_blocks(configs.merged(path)))
@@ -110,7 +110,7 @@ def _describe(
     facts: dict[str, Any],
     details: dict[str, Any],
 ) -> Component:
-    """An component of a collection; its manifest speaks first, then its own servers, then those it includes."""
+    """Return a component of a collection; its manifest speaks first, then its own servers, then those it includes."""
     said = manifest or {}
     licences = [text for block in blocks for one in block.datasets if (text := _text(one.get("license")))]
     more = {
@@ -236,13 +236,13 @@ def _drop_repeats(names: Iterable[str]) -> list[str]:
 
 
 def _first(key: str, *sources: Iterable[ServerBlock]) -> str | None:
-    """The first value of `key` on any server block, of the earlier source first."""
+    """Return the first value of `key` on any server block, of the earlier source first."""
     values = (_text(block.settings.get(key)) for source in sources for block in source)
     return next((value for value in values if value), None)
 
 
 def _text(value: Any) -> str | None:
-    """A text in one line; None for a number and whatever else YAML made of what somebody wrote."""
+    """Return a text in one line; None for a number and whatever else YAML made of what somebody wrote."""
     return " ".join(value.split()) if isinstance(value, str) and value != "???" else None
 
 
@@ -252,7 +252,7 @@ def _read_manifest(config: Path, configs: Configs) -> dict[str, Any] | None:
 
 
 def _read_first_sentence(folder: Path) -> str | None:
-    """The first sentence of a README; headings, lists, tables and code are passed over."""
+    """Return the first sentence of a README; headings, lists, tables and code are skipped."""
     try:
         text = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -274,7 +274,7 @@ _SEARCHED = ("Dataset", "Agent", "Agents", "Resources server", "Resources server
 
 
 def search(components: Iterable[Component], query: str) -> list[Component]:
-    """The components in which some field holds or resembles `query`: names first, then the rest, then similar ones."""
+    """Return the components in which a field holds or resembles `query`: names first, then others, then similar."""
     wanted = query.strip().lower()
     ranked = [(_rank(component, wanted), component) for component in components]
     return [component for rank, component in sorted(ranked, key=lambda one: (one[0], one[1].name)) if rank < _NO_MATCH]

@@ -44,13 +44,13 @@ class Configs:
         self._files: dict[Path, dict[str, Any]] = {}
 
     def read(self, path: Path) -> dict[str, Any]:
-        """One file alone; empty, with a warning, where it is not a mapping in YAML."""
+        """Read one file alone; empty, with a warning, where it is not a mapping in YAML."""
         if path not in self._files:
             self._files[path] = self._load(path)
         return self._files[path]
 
     def merged(self, path: Path) -> dict[str, Any]:
-        """A file over everything that it includes."""
+        """Return a file merged over everything that it includes."""
         return self._merge_includes(path, ())
 
     def _merge_includes(self, path: Path, enclosing: tuple[Path, ...]) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Configs:
 
 
 def server_blocks(values: Mapping[str, Any]) -> Iterator[ServerBlock]:
-    """The servers of a config, in order, each with what it inherits."""
+    """Yield the servers of a config, in order, each with what it inherits."""
     for instance in values:
         block = _fill_inherited(values, str(instance))
         for kind in SERVER_TYPES:
@@ -95,7 +95,7 @@ def server_blocks(values: Mapping[str, Any]) -> Iterator[ServerBlock]:
 
 
 def _fill_inherited(values: Mapping[str, Any], path: str, depth: int = 0) -> dict[str, Any]:
-    """The block at a dotted path, over the one that it inherits from or copies."""
+    """Return the block at a dotted path, over the one that it inherits from or copies."""
     block: Any = values
     for key in path.split("."):
         block = block.get(key) if isinstance(block, dict) else None
@@ -115,7 +115,7 @@ def _find_source(block: Any) -> str | None:
 
 
 def _merge(base: dict[str, Any], top: dict[str, Any]) -> dict[str, Any]:
-    """`top` merged over `base`, neither of them changed."""
+    """Merge `top` over `base` and change neither of them."""
     result = dict(base)
     for key, value in top.items():
         below = result.get(key)

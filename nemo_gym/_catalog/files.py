@@ -12,8 +12,10 @@ _NO_CONFIGS = frozenset({"data", "prompts", "tests", "scripts", "__pycache__"})
 
 
 def config_names(collection: Path) -> dict[str, Path]:
-    """The configs below `benchmarks/` or `environments/` by name, in order: a folder's own `config.yaml` goes by the
-    name of the folder, any other file by its path without suffix."""
+    """Return the configs below `benchmarks/` or `environments/` by name, in order.
+
+    A folder's own `config.yaml` goes by the name of the folder, any other file by its path without suffix.
+    """
     found: dict[str, Path] = {}
     for folder, subfolders, files in os.walk(collection):
         subfolders[:] = sorted(name for name in subfolders if name not in _NO_CONFIGS and not name.startswith("."))
@@ -29,7 +31,7 @@ def config_names(collection: Path) -> dict[str, Path]:
 
 
 def server_configs(servers: Path) -> dict[str, list[Path]]:
-    """The configs of every server folder below `resources_servers/` and the like, in order."""
+    """Return the configs of every server folder below `resources_servers/` and the like, in order."""
     found = {}
     for folder in sorted(servers.iterdir()) if servers.is_dir() else ():
         if folder.is_dir() and ((folder / "app.py").is_file() or (folder / "configs").is_dir()):
@@ -97,7 +99,7 @@ def _is_in(folder: Path) -> bool:
 
 
 def benchmark_name(config: str) -> str | None:
-    """What `--benchmark` takes for a config below `benchmarks/`; None for any other file."""
+    """Return what `--benchmark` takes for a config below `benchmarks/`; None for any other file."""
     parts = Path(config).with_suffix("").parts
     if "benchmarks" not in parts[:-1]:
         return None

@@ -25,7 +25,7 @@ class PrepareError(GymError):
 
 
 def load_prepare(script: Path, roots: Sequence[Path]) -> Callable[..., Any]:
-    """The function `prepare` of `script`, which may import its neighbours by their path below a root."""
+    """Return the function `prepare` of `script`, which may import its neighbours by their path below a root."""
     if not script.is_file():
         raise PrepareError(f"the prepare script {str(script)!r} is not there.\nhint: correct `prepare_script`")
     try:
@@ -73,7 +73,7 @@ def run_prepare(script: Path, prepare: Callable[..., Any], arguments: Mapping[st
 
 
 def _import_by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
-    """The script as the module that it is below a root, if importing that name leads to this very file."""
+    """Return the script as the module that it is below a root, if importing that name leads to this very file."""
     root = next((root for root in roots if script.resolve().is_relative_to(root.resolve())), None)
     if root is None:
         return None

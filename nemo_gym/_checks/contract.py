@@ -61,13 +61,13 @@ class Subject:
 
 
 def tools_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The tools that `rows` offer."""
+    """Return the tools that `rows` offer."""
     offered = (tool for row in rows for tool in row["responses_create_params"].get("tools") or ())
     return sorted({str(tool["name"]) for tool in offered if tool.get("type") == "function"})
 
 
 async def check(subject: Subject) -> AsyncIterator[Check]:
-    """All checks, one after the other."""
+    """Yield all checks, one after the other."""
     known = _Known(subject)
     for name, run in (
         ("example rows", known.example_rows),
@@ -102,7 +102,7 @@ class _Known:
         self._silent: Sequence[Played] = ()
 
     async def example_rows(self) -> Outcome:
-        """The rows are there, they are tasks, and the server takes them."""
+        """Check that the rows are there, they are tasks, and the server takes them."""
         subject = self._subject
         if subject.row_problems:
             return "failed", _list_first(subject.row_problems)
@@ -116,7 +116,7 @@ class _Known:
         return "passed", f"{len(subject.rows)} rows in {subject.rows_from}"
 
     async def tools(self) -> Outcome:
-        """Every tool that the rows offer is a route of the server."""
+        """Check that every tool that the rows offer is a route of the server."""
         subject = self._subject
         if not subject.tools:
             return "skipped", "the rows offer no tools"
@@ -128,7 +128,7 @@ class _Known:
         return "passed", ", ".join(subject.tools)
 
     async def empty_reply(self) -> Outcome:
-        """A reply without any output earns nothing."""
+        """Check that a reply without any output earns nothing."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         if problems := _list_problems(self._silent):
@@ -140,7 +140,7 @@ class _Known:
         return "passed", f"reward {_format_range(rewards)}"
 
     async def gold_answers(self) -> Outcome:
-        """The right answer has the full reward."""
+        """Check that the right answer has the full reward."""
         subject = self._subject
         if why := self._explain_no_verdicts():
             return "skipped", why
@@ -161,7 +161,7 @@ class _Known:
         return await self._guess_gold()
 
     async def deterministic(self) -> Outcome:
-        """The same task with the same reply has the same reward."""
+        """Check that the same task with the same reply has the same reward."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         first, second = await self._play_serially(), [await self._table.play(*one) for one in self._list_plays()]
@@ -193,7 +193,7 @@ class _Known:
         return "passed", f"{len(mixed)} at once as one by one"
 
     async def odd_replies(self) -> Outcome:
-        """Whatever a model may reply is scored; a verifier that crashes on it loses the rollout."""
+        """Check that whatever a model may reply is scored; a verifier that crashes on it loses the rollout."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         row = self._subject.rows[0]
@@ -206,7 +206,7 @@ class _Known:
         return ("failed", _list_first(problems)) if problems else ("passed", f"{len(odd)} kinds are scored")
 
     async def malformed_bodies(self) -> Outcome:
-        """A body that is none is the caller's mistake, 4xx, and not a crash of the server."""
+        """Check that a broken body is the caller's mistake, 4xx, and not a crash of the server."""
         subject = self._subject
         verify = "/step" if subject.has_steps else "/verify"
         problems, count = list[str](), 0
@@ -227,7 +227,7 @@ class _Known:
         return ("failed", _list_first(problems)) if problems else ("passed", f"{count} bodies are refused")
 
     async def recorded_rollouts(self) -> Outcome:
-        """The rollouts that the server ships have the rewards that its verifier gives."""
+        """Check that the rollouts that the server ships have the rewards that its verifier gives."""
         subject = self._subject
         if not subject.rollouts:
             return "skipped", "there is no data/example_rollouts.jsonl"
@@ -271,7 +271,7 @@ class _Known:
     # --- shared -------------------------------------------------------------------------------------------------------
 
     def _explain_no_verdicts(self) -> str | None:
-        """Why nothing can be said about rewards."""
+        """Return why nothing can be said about rewards."""
         if self._subject.needs_model:
             return f"its verifier asks the model server {self._subject.needs_model!r}; give one with --model-type"
         return None if self._subject.rows and not self._subject.row_problems else _NO_ROWS
@@ -280,7 +280,7 @@ class _Known:
         return list(zip(self._subject.rows, solutions, strict=True))
 
     def _list_plays(self) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
-        """Every row with its gold answer, or with silence where none is known."""
+        """Return every row with its gold answer, or with silence where none is known."""
         return self._pair_with_rows(self._gold if self._gold is not None else [[] for _ in self._subject.rows])
 
     async def _play_serially(self) -> list[Played]:

@@ -78,7 +78,7 @@ class Table:
     """A server to play against. Every task has a session of its own."""
 
     def __init__(self, call: Call, *, steps: bool = False) -> None:
-        """`steps`: the server is played by `/reset` and `/step` instead of tools and `/verify`."""
+        """With `steps`, play the server by `/reset` and `/step` instead of tools and `/verify`."""
         self._call, self._steps = call, steps
 
     async def post(self, path: str, body: Any, cookies: Mapping[str, str] | None = None) -> Answer:
@@ -90,7 +90,7 @@ class Table:
         return await self._call("GET", path, b"", {})
 
     async def takes_posts(self, path: str) -> bool:
-        """Whether there is a route for POST requests at `path`.
+        """Return whether there is a route for POST requests at `path`.
 
         It is asked by a method that no route has, since the OpenAPI document takes half a second of work to make.
         """
@@ -139,7 +139,7 @@ class Table:
 
 
 def response(output: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A model's response with `output`."""
+    """Return a model's response with `output`."""
     return {
         "id": "resp_check",
         "created_at": 0.0,
@@ -162,13 +162,13 @@ def _item(turn: Turn, number: int) -> Mapping[str, Any]:
 
 
 def message(text: str, number: int = 0) -> dict[str, Any]:
-    """An assistant message."""
+    """Return an assistant message."""
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": content}
 
 
 def function_call(name: str, arguments: str, number: int = 0) -> dict[str, Any]:
-    """A tool call whose arguments are any text."""
+    """Return a tool call whose arguments are any text."""
     key = f"call_{number}"
     return {
         "type": "function_call",
@@ -189,7 +189,7 @@ _TRIES = 2
 
 
 async def longest_stall(beat: Callable[[], Awaitable[Any]], work: Callable[[], Awaitable[None]]) -> float:
-    """The longest time that `beat` had to wait during `work`, in seconds.
+    """Return the longest time that `beat` had to wait during `work`, in seconds.
 
     The machine has other things to do, too: of several tries the best one counts, in which only the work is slow.
     """

@@ -47,7 +47,7 @@ class Guess:
 
 
 def guesses(rows: Sequence[Mapping[str, Any]]) -> Iterator[Guess]:
-    """Ways to say the answers that the rows seem to hold, the likeliest first."""
+    """Yield ways to say the answers that the rows seem to hold, the likeliest first."""
     for field in ANSWER_FIELDS:
         answers = [_answer(row, field) for row in rows]
         if not rows or any(answer is None for answer in answers):
@@ -63,7 +63,7 @@ def _answer(row: Mapping[str, Any], field: str) -> str | None:
 
 
 def as_turns(solution: Any) -> list[Turn]:
-    """The turns of a solution that came as JSON, in which a pair is a list."""
+    """Return the turns of a solution that came as JSON, in which a pair is a list."""
     if isinstance(solution, str):
         return [solution]
     if not isinstance(solution, list):
@@ -79,7 +79,7 @@ def _turn(turn: Any) -> Turn:
     raise ValueError(f"a turn is a text or a pair (tool, arguments), not {turn!r}")
 
 
-# --- odd replies and bodies that are none -----------------------------------------------------------------------------
+# --- odd replies and broken bodies ------------------------------------------------------------------------------------
 
 
 NO_BODIES: tuple[Any, ...] = (b"{", b"", b"\xff\xfe", [], "text", None)
@@ -94,7 +94,7 @@ NO_RESPONSES: tuple[dict[str, Any], ...] = (
 
 
 def odd_replies(tools: Sequence[str]) -> dict[str, list[Turn]]:
-    """Outputs that real models give."""
+    """Return outputs that real models give."""
     tool = tools[0] if tools else "no_such_tool"
     refusal = {**message(""), "content": [{"type": "refusal", "refusal": "I cannot help with that."}]}
     thinking = {"type": "reasoning", "id": "rs_0", "summary": [{"type": "summary_text", "text": "Hm."}]}
@@ -112,7 +112,7 @@ def odd_replies(tools: Sequence[str]) -> dict[str, list[Turn]]:
 
 
 def row_problem(row: Mapping[str, Any]) -> str | None:
-    """Why `row` is no task."""
+    """Return why `row` is not a task; None if it is one."""
     params = row.get("responses_create_params")
     if not isinstance(params, Mapping):
         return "it has no `responses_create_params`"
@@ -127,7 +127,7 @@ def row_problem(row: Mapping[str, Any]) -> str | None:
 
 
 def routes_of(openapi: Answer) -> frozenset[str]:
-    """The paths that a server answers POST requests at."""
+    """Return the paths that a server answers POST requests at."""
     body = openapi.body
     paths = body.get("paths") if isinstance(body, dict) else None
     return frozenset(path for path, methods in (paths or {}).items() if "post" in methods)

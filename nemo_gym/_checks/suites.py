@@ -135,7 +135,7 @@ EXAMPLE_ROWS = 5
 
 
 def data_problems(folder: Path) -> list[str]:
-    """What is wrong with the data of the resources server in `folder`, each with the command that mends it."""
+    """Return what is wrong with the data of the resources server in `folder`, each with the command that mends it."""
     name, data = folder.name, folder / "data"
     collate = (
         f"hint: gym dataset collate --resources-server {name} --mode example_validation --output-dir results/{name}"

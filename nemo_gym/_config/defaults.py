@@ -51,7 +51,7 @@ class Machine:
 
 
 def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> Problems:
-    """Settings whose type is wrong, found before anything is built on them."""
+    """Report settings whose type is wrong, before anything is built on them."""
     problems = Problems()
     for key, (kinds, wanted) in _SETTINGS.items():
         value = values.get(key)

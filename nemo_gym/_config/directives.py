@@ -69,7 +69,7 @@ class _Swap:
         self._open: list[KeyPath] = []
 
     def value(self, value: Any, at: KeyPath) -> Any:
-        """`value`, which stands `at` some place, with every directive in it replaced."""
+        """Replace every directive in `value`, which stands at the path `at`."""
         if isinstance(value, list):
             return [self.value(item, (*at, str(index))) for index, item in enumerate(value)]
         directive = _directive(value)
@@ -80,7 +80,7 @@ class _Swap:
         return self._build_on(directive, own, at) if directive else own
 
     def forget_open_sources(self) -> None:
-        """After a directive that could not be carried out, the next one starts afresh."""
+        """Start afresh after a directive that could not be carried out."""
         self._open.clear()
 
     def _build_on(self, directive: tuple[str, KeyPath], own: dict[str, Any], at: KeyPath) -> Any:
@@ -100,7 +100,7 @@ class _Swap:
         return merged(self.delete_keys(base, source), own) if own and base != "???" else base
 
     def _find_layers(self, path: KeyPath, at: KeyPath) -> list[Any]:
-        """The values that make up `path`, weakest first: what its enclosing blocks inherit, then what they say."""
+        """Return the values that make up `path`, weakest first: what its enclosing blocks inherit, then their own."""
         layers: list[Any] = [self.source]
         for key in path:
             below: list[Any] = []
@@ -174,7 +174,7 @@ class _Swap:
 
 
 def merged(base: Any, over: Any) -> Any:
-    """`over` merged over `base` as OmegaConf does: mappings key by key, anything else replaced, `???` gives way."""
+    """Merge `over` over `base` as OmegaConf does: mappings key by key, anything else replaced, `???` gives way."""
     if isinstance(base, dict) and isinstance(over, dict):
         return {**base, **{key: merged(base[key], item) if key in base else item for key, item in over.items()}}
     return base if over == "???" else over
@@ -197,7 +197,7 @@ def _keys_to_delete(block: dict[str, Any]) -> list[str]:
 
 
 def _drop_own_deleted_keys(value: Any) -> Any:
-    """A key that a block itself has and deletes goes first; what is left to delete may come with its source."""
+    """Drop keys that a block itself has and deletes; what is left to delete may come with its source."""
     if isinstance(value, list):
         return [_drop_own_deleted_keys(item) for item in value]
     if not isinstance(value, dict):

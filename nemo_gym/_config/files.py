@@ -51,12 +51,12 @@ def load_file(path: Path, name: str | None = None) -> ConfigFile:
 
 
 def first_existing(relative: str | Path, folders: Iterable[Path]) -> Path | None:
-    """The first of `folders` that holds the file `relative`; an absolute path stands for itself."""
+    """Return the file `relative` in the first of `folders` that holds it; an absolute path stands for itself."""
     return next((folder / relative for folder in folders if (folder / relative).is_file()), None)
 
 
 def similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
-    """Existing files or folders that `relative` may have been meant to name."""
+    """Return existing files or folders that `relative` was probably meant to name."""
     for folder in folders:
         parts = Path(relative).parts
         for depth, part in enumerate(parts):
@@ -75,7 +75,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _complete_path(folder: Path, parts: Sequence[str], depth: int, match: str) -> str:
-    """The rest of the path too, where it exists: a server's folder and its config often share the misspelt name."""
+    """Complete the path where that exists: a server's folder and its config often share the misspelt name."""
     found = Path(*parts[:depth], match)
     for rest in (parts[depth + 1 :], [part.replace(parts[depth], match) for part in parts[depth + 1 :]]):
         if (folder / found.joinpath(*rest)).exists():
@@ -193,7 +193,7 @@ def load_includes(
 
 
 def read_config_paths(config: DictConfig, source: str) -> list[str]:
-    """The `config_paths` of one config; raises MalformedConfigPathsError unless it is a list of strings."""
+    """Return the `config_paths` of one config; raises MalformedConfigPathsError unless it is a list of strings."""
     try:
         value = config.get("config_paths")
     except OmegaConfBaseException as error:

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 
 def help_text(config_class: type[BaseModel]) -> str:
-    """What `+help=true` shows for `config_class`."""
+    """Return what `+help=true` shows for `config_class`."""
     description = inspect.cleandoc(config_class.__doc__ or "No description.")
     return "\n".join(
         [
@@ -49,7 +49,7 @@ def _describe(field: FieldInfo) -> str:
 
 
 def type_name(annotation: Any) -> str:
-    """An annotation as a user would write it: `int | None`, `'train' | 'validation'`, `list[str]`."""
+    """Return an annotation as a user would write it: `int | None`, `'train' | 'validation'`, `list[str]`."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
         return " | ".join(type_name(member) for member in get_args(annotation))

@@ -54,7 +54,7 @@ class _Reader:
         self._open: list[int] = []
 
     def read(self, node: Any, path: tuple[str | int, ...], *, own: bool) -> Any:
-        """`own` is False below an interpolation: what is wrong there is reported where it stands."""
+        """Read `node`; `own` is False below an interpolation, since what is wrong there is reported where it stands."""
         if not isinstance(node, DictConfig | ListConfig):
             return node
         self._open.append(id(node))
@@ -92,7 +92,7 @@ class _Reader:
 
 
 def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> Problems:
-    """One problem that lists every `???` left."""
+    """Report every `???` that is left, as one problem."""
     problems = Problems()
     if values.missing:
         listed = "\n".join(f"  {join_path(path)}{provenance.locate(path)}" for path in values.missing)
@@ -107,7 +107,7 @@ def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> 
 
 
 def interpolation_problems(config: DictConfig, values: Values, provenance: Provenance = NOWHERE) -> Problems:
-    """One problem per key that is referred to but not there, per circle, and per interpolation that fails otherwise."""
+    """Report each key that is referred to but not there, each circle, and each interpolation that fails otherwise."""
     problems = Problems()
     users: dict[str, list[str]] = {}
     for path, error in values.broken.items():
@@ -172,7 +172,7 @@ def _find_circle(config: DictConfig, chain: list[str]) -> list[str]:
 
 
 def _read_text(config: DictConfig, path: tuple[str | int, ...], *, below: bool = False) -> str:
-    """The text at `path` as it stands in the config, interpolations unresolved; of a block only if asked for."""
+    """Return the text at `path` as it stands in the config, interpolations unresolved; of a block only if asked for."""
     node: Any = config
     for key in path:
         if not isinstance(node, DictConfig | ListConfig) or node._is_interpolation():

@@ -45,7 +45,7 @@ def parse_overrides(tokens: Iterable[str]) -> Overrides:
 
 
 def is_override(token: str) -> bool:
-    """Whether `token` can be read as an override."""
+    """Return whether `token` can be read as an override."""
     try:
         _apply(token, {}, [])
     except _Unreadable:
@@ -54,7 +54,7 @@ def is_override(token: str) -> bool:
 
 
 def override_token(key: str, value: Any) -> str:
-    """The override that sets `key` to exactly `value`, whatever characters it holds."""
+    """Return the override that sets `key` to exactly `value`, whatever characters it holds."""
     return f"++{key}={_write_value(value)}"
 
 
@@ -127,7 +127,7 @@ def _check_interpolations(value: Any) -> None:
 
 
 def _explain(key: str, text: str) -> str:
-    """What is wrong, in the user's terms: the grammar's own message is about tokens and alternatives."""
+    """Return what is wrong, in the user's terms: the grammar's own message is about tokens and alternatives."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{key!r} is not a key.\nhint: keys are names joined by dots, as in `+server.timeout=5`"
     quoted = f"hint: for plain text write `{key}={_write_value(text)}` (and quote it for the shell)"
@@ -202,7 +202,7 @@ class NotPlain(Exception):
 
 
 def plain_value(key: str, text: str) -> Any:
-    """What `key=text` sets `key` to; raises NotPlain where that takes a parser."""
+    """Return what `key=text` sets `key` to; raises NotPlain where that takes a parser."""
     if not _KEY.fullmatch(key):
         raise NotPlain
     if text.startswith("[") and text.endswith("]"):
@@ -212,7 +212,7 @@ def plain_value(key: str, text: str) -> Any:
 
 
 def _split_items(inside: str) -> list[str]:
-    """The items of a list, at the commas that stand outside of quotes."""
+    """Return the items of a list, at the commas that stand outside of quotes."""
     items = _ITEM.findall(inside)
     if ",".join(items) != inside:
         raise NotPlain

@@ -64,7 +64,7 @@ def resolve(sources: Sources, machine: Machine, check: Callable[[Resolved], Prob
 
 
 def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
-    """What is wrong with a config, and what it comes to before defaults, as far as it can be put together at all."""
+    """Return what is wrong with a config, and the config itself before defaults, if it can be put together at all."""
     problems = Problems()
     dotenv = _load_dotenv(sources.dotenv_path, problems)
     includes = _load_files(sources, dotenv, problems)
@@ -103,7 +103,7 @@ def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
 
 
 def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
-    """The files that env.yaml, the initial values or the command line name: whichever speaks last."""
+    """Load the files that the command line, the initial values or env.yaml name: the first of these that names any."""
     speakers = [*_list_speakers(sources, dotenv)]
     speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
     try:
@@ -117,13 +117,13 @@ def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems)
 
 
 def _list_speakers(sources: Sources, dotenv: ConfigFile | None) -> list[tuple[str, DictConfig]]:
-    """The sources that can name config files, strongest first."""
+    """Return the sources that can name config files, strongest first."""
     from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
     return [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]
 
 
 def _merge_configs(configs: Sequence[Any]) -> DictConfig:
-    """OmegaConf's merge, on copies: the sources keep their values and lose flags such as read-only."""
+    """Merge as OmegaConf does, on copies: the sources keep their values and lose flags such as read-only."""
     plain = [OmegaConf.to_container(config) if OmegaConf.is_config(config) else config for config in configs]
     result = OmegaConf.merge({}, *plain)
     assert isinstance(result, DictConfig)
@@ -141,7 +141,7 @@ def _layers(includes: Includes, dotenv: ConfigFile | None, sources: Sources) -> 
 
 
 def _merge(provenance: Provenance, deletions: Sequence[str], problems: Problems) -> dict[str, Any]:
-    """One layer over the other; deletions of the command line come before its own values."""
+    """Merge one layer over the other; deletions of the command line come before its own values."""
     *lower, command_line = provenance.layers
     values: Any = {}
     for index, layer in enumerate(lower):
@@ -170,14 +170,14 @@ def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problem
 
 
 def _extends_interpolation(base: Any, over: Any) -> bool:
-    """Whether a mapping is laid over `${...}`, which OmegaConf then replaces by what it refers to."""
+    """Return whether a mapping is laid over `${...}`, which OmegaConf then replaces by what it refers to."""
     if isinstance(over, dict) and isinstance(base, dict):
         return any(_extends_interpolation(base[key], over[key]) for key in base.keys() & over.keys())
     return isinstance(over, dict) and isinstance(base, str) and "${" in base
 
 
 def _report_conflicts(base: Any, over: Any, path: KeyPath, below: Provenance, layer: Layer, problems: Problems) -> None:
-    """A mapping cannot be merged with a list: one of the two is a mistake."""
+    """Report a mapping over a list, or a list over a mapping: one of the two is a mistake."""
     if isinstance(base, dict) and isinstance(over, dict):
         for key in base.keys() & over.keys():
             _report_conflicts(base[key], over[key], (*path, str(key)), below, layer, problems)
@@ -216,7 +216,7 @@ def _create(values: dict[str, Any], provenance: Provenance) -> DictConfig:
 
 
 def _collapse_dummy_models(values: dict[str, Any]) -> dict[str, Any]:
-    """Where a dummy model was put beside a real one, the real one stays, with the dummy's values as defaults."""
+    """Drop a dummy model that was put beside a real one, which keeps the dummy's values as defaults."""
     for block in values.values():
         models = block.get("responses_api_models") if isinstance(block, dict) else None
         if isinstance(models, dict) and "dummy_model" in models and len(models) > 1:
@@ -229,7 +229,7 @@ def _collapse_dummy_models(values: dict[str, Any]) -> dict[str, Any]:
 def _check(
     config: DictConfig, provenance: Provenance, unresolved: set[str], roots: Sequence[Path], problems: Problems
 ) -> Detected:
-    """Everything that can be wrong with a complete config; what follows from an earlier finding is left out."""
+    """Report everything that is wrong with a complete config; what follows from an earlier finding is left out."""
     values = read_values(config)
     servers = detect(config, values)
     servers.unknown_yet |= unresolved

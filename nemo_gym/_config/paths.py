@@ -14,12 +14,12 @@ KeyPath = tuple[str, ...]
 
 
 def split_path(text: str) -> KeyPath:
-    """`a.b[0].c` and `a.b.0.c` both name the same place."""
+    """Split a path; `a.b[0].c` and `a.b.0.c` both name the same place."""
     return tuple(part for part in re.split(r"[.\[\]]+", text.strip()) if part)
 
 
 def join_path(path: Iterable[str | int]) -> str:
-    """The dotted form; positions in a list are written in brackets when they are numbers."""
+    """Return the dotted form; positions in a list are written in brackets when they are numbers."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
@@ -27,14 +27,14 @@ def join_path(path: Iterable[str | int]) -> str:
 
 
 def keys_of(value: Any) -> list[str]:
-    """What a path can go on with at `value`."""
+    """Return the keys by which a path can go on below `value`."""
     if isinstance(value, dict):
         return [str(key) for key in value]
     return [str(index) for index in range(len(value))] if isinstance(value, list) else []
 
 
 def child(value: Any, key: str) -> Any:
-    """The value below `key`; raises KeyError where there is none."""
+    """Return the value below `key`; raises KeyError where there is none."""
     if isinstance(value, dict):
         for candidate in value:
             if str(candidate) == key:
@@ -54,7 +54,7 @@ def has_path(value: Any, path: KeyPath) -> bool:
 
 
 def nearest_paths(value: Any, path: KeyPath) -> list[str]:
-    """Existing paths that resemble `path`: right up to a point, then a similar key."""
+    """Return existing paths that resemble `path`: right up to a point, then a similar key."""
     known: KeyPath = ()
     for key in path:
         try:

@@ -27,7 +27,7 @@ def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
 
 
 def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: int) -> int:
-    """As `free_port`, and keep it for this process: `take_reserved` hands the bound socket over."""
+    """Return a port as `free_port` does, and keep it for this process until `take_reserved` asks for its socket."""
     return _pick(lambda port: reserve(host, port), low, high, taken, tries)
 
 
@@ -41,7 +41,7 @@ def reserve(host: str, port: int) -> bool:
 
 
 def take_reserved(host: str, port: int) -> socket.socket | None:
-    """The bound socket of a reserved port; the caller owns it from now on."""
+    """Return the bound socket of a reserved port, which the caller owns from now on."""
     return _reserved.pop((host, port), None)
 
 

@@ -37,14 +37,14 @@ class Problems:
                 self.add(kind, text)
 
     def listed(self) -> list[tuple[type[ConfigError], str]]:
-        """Every problem by itself, with its kind."""
+        """Return every problem by itself, with its kind."""
         return [(kind, text) for kind, texts in self._texts.items() for text in texts]
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
     def errors(self) -> list[ConfigError]:
-        """One error per kind, each listing all of its kind."""
+        """Return one error per kind, each listing all of its kind."""
         return [kind("\n\n".join(texts)) for kind, texts in self._texts.items()]
 
     def raise_if_any(self) -> None:

@@ -50,7 +50,7 @@ class Provenance:
     inherited: dict[KeyPath, KeyPath] = field(default_factory=dict)
 
     def given(self, path: KeyPath) -> list["Given"]:
-        """What every source says about `path`, weakest first; inherited ones before a block's own."""
+        """Return what every source says about `path`, weakest first; inherited ones before a block's own."""
         own = [
             Given(layer.place(path), _value_at(layer.values, path), path)
             for layer in self.layers
@@ -62,16 +62,16 @@ class Provenance:
         return own
 
     def places(self, path: KeyPath) -> list[str]:
-        """Every source that gives `path` a value, weakest first."""
+        """Return every source that gives `path` a value, weakest first."""
         return [one.place for one in self.given(path)]
 
     def of(self, path: KeyPath | str) -> str:
-        """The source whose value won, or `default` for a value that none of them gave."""
+        """Return the source whose value won, or `default` for a value that none of them gave."""
         places = self.places(split_path(path) if isinstance(path, str) else path)
         return places[-1] if places else DEFAULT
 
     def near(self, path: KeyPath) -> str:
-        """As `of`, or the place of the nearest enclosing block; for messages. Empty when there is none."""
+        """Return what `of` does, or the place of the nearest enclosing block; empty when there is none."""
         for end in range(len(path), 0, -1):
             if places := self.places(path[:end]):
                 return places[-1]
@@ -83,7 +83,7 @@ class Provenance:
         return f" ({place})" if place else ""
 
     def explain(self, values: Any, path: KeyPath = ()) -> dict[KeyPath, str]:
-        """The source of every leaf of `values`, the plain form of the resolved config."""
+        """Return the source of every leaf of `values`, the plain form of the resolved config."""
         explained: dict[KeyPath, str] = {}
         for key in keys_of(values):
             below = values[key] if isinstance(values, dict) and key in values else None

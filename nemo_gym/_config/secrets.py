@@ -31,7 +31,7 @@ def hide_secrets(config: DictConfig | ListConfig | dict[Any, Any] | list[Any]) -
 
 
 def dump_masked(config: DictConfig) -> str:
-    """`config` as YAML for a message or a listing; the config itself keeps its values."""
+    """Dump `config` as YAML for a message or a listing; the config itself keeps its values."""
     copy = OmegaConf.create(OmegaConf.to_container(config))
     hide_secrets(copy)
     return OmegaConf.to_yaml(copy)
@@ -74,7 +74,7 @@ def _credentials_in(value: str) -> Iterator[str]:
 
 
 def _is_file_name(value: str) -> bool:
-    """Whether `value` names the file of a secret rather than being one, or is still to be filled in."""
+    """Return whether `value` names the file of a secret rather than being one, or is still to be filled in."""
     return value.startswith("${") or (value.startswith(("/", "~", "./")) and Path(value).expanduser().exists())
 
 
@@ -100,7 +100,7 @@ def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> Non
 
 
 def _read_raw(node: Any, place: Any) -> Any:
-    """The value as written: an interpolation stays one, since what it points to is masked in its own place."""
+    """Return the value as written: an interpolation stays one, since what it points to is masked in its own place."""
     if not isinstance(node, DictConfig | ListConfig):
         return node[place]
     child: Any = node._get_node(place)

@@ -29,7 +29,7 @@ _FOLLOWED = ("resources_servers.", "responses_api_agents.", "responses_api_model
 
 
 def implementation_problems(detected: Detected, provenance: Provenance, roots: Sequence[Path]) -> Problems:
-    """Servers whose folder or entrypoint is not there, and servers that were given one port."""
+    """Report servers whose folder or entrypoint is not there, and servers that share a port."""
     problems = Problems()
     ports = defaultdict[tuple[str, int], list[str]](list)
     for instance in detected.instances:
@@ -65,7 +65,7 @@ def _explain_absence(kind: str, impl: str, entrypoint: str, roots: Sequence[Path
 
 
 def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> dict[str, list[str]] | None:
-    """The fields of all classes that a server's code holds or imports; None if a config class takes any field.
+    """Return the fields of all classes that a server's code holds or imports; None if a config class takes any field.
 
     With each come the types that config classes give it, as they are written, unless their values pass through a
     validator that may turn one type into another.
@@ -98,7 +98,7 @@ def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]
 
 
 def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
-    """Whether the code of a server has `key` as a text or as an attribute."""
+    """Return whether the code of a server has `key` as a text or as an attribute."""
     folder = find_server_folder(kind, impl, roots)
     spoken = re.compile(rf"""["'.]{re.escape(key)}\b""")
     files = folder.rglob("*.py") if folder is not None else ()
@@ -110,7 +110,7 @@ def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
 
 
 def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
-    """The statements of a module, also those below `if` and `try`, but not those of functions."""
+    """Yield the statements of a module, also those below `if` and `try`, but not those of functions."""
     for statement in (*getattr(node, "body", ()), *getattr(node, "orelse", ()), *getattr(node, "handlers", ())):
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -122,12 +122,12 @@ def _list_annotated(node: ast.ClassDef) -> list[ast.AnnAssign]:
 
 
 def _takes_any_field(node: ast.ClassDef) -> bool:
-    """A config class with `extra="allow"`; requests and responses may do as they like."""
+    """Return whether `node` is a config class with `extra="allow"`; requests and responses may do as they like."""
     return node.name.endswith("Config") and "extra='allow'" in ast.unparse(node).replace('"extra": ', "extra=")
 
 
 def _list_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of servers that a config class is imported from."""
+    """Yield modules of servers that a config class is imported from."""
     for node in _walk_statements(tree):
         if not isinstance(node, ast.ImportFrom) or node.module is None:
             continue

@@ -98,7 +98,7 @@ OLDER_MODEL = "openai_model"
 
 
 def replace_older_names(values: dict[str, Any]) -> dict[str, Any]:
-    """`values`, in which references to a missing `openai_model` lead to the `policy_model` that is there."""
+    """Let references to a missing `openai_model` lead to the `policy_model` that is there."""
     if OLDER_MODEL in values or POLICY_MODEL_KEY_NAME not in values:
         return values
     return {key: _rename_references(value, key) for key, value in values.items()}

@@ -76,7 +76,7 @@ ServerRefTypeAdapter: TypeAdapter[ModelServerRef | ResourcesServerRef | AgentSer
 
 
 def is_server_ref(value: Any) -> ModelServerRef | ResourcesServerRef | AgentServerRef | None:
-    """`value` as a server reference, or None when it is not shaped like one."""
+    """Return `value` as a server reference, or None when it is not shaped like one."""
     plain = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
     try:
         return ServerRefTypeAdapter.validate_python(plain)
@@ -198,7 +198,7 @@ class _ServerInstance(_ServerTypeConfig):
         return ServerRefTypeAdapter.validate_python({"type": self.SERVER_TYPE, "name": self.name})
 
     def get_inner_run_server_config_dict(self) -> DictConfig:
-        """The implementation's block in the global config, interpolations and all."""
+        """Return the implementation's block in the global config, interpolations and all."""
         inner: DictConfig = next(iter(self.server_type_config_dict[self.SERVER_TYPE].values()))
         return inner
 
@@ -228,7 +228,7 @@ def listed(names: Any) -> str:
 
 
 def server_types_in(value: Any) -> list[ServerType]:
-    """The server types among the keys of `value`; empty for anything that is not a mapping."""
+    """Return the server types among the keys of `value`; empty for anything that is not a mapping."""
     return [kind for kind in SERVER_TYPES if kind in value] if isinstance(value, Mapping | DictConfig) else []
 
 
@@ -253,7 +253,7 @@ ServerInstanceConfigTypeAdapter: TypeAdapter[
 def validate_server_instance(
     name: str, values: Any, block: DictConfig
 ) -> ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig:
-    """`values`, the plain form of `block`, as a server instance; raises pydantic's ValidationError."""
+    """Validate `values`, the plain form of `block`, as a server instance; raises pydantic's ValidationError."""
     data = {**values, "name": name, "server_type_config_dict": block} if isinstance(values, Mapping) else values
     with warnings.catch_warnings():
         # Whoever reads the datasets hears about deprecated keys; detection looks at every block of every config.
@@ -270,7 +270,7 @@ def maybe_get_server_instance_config(
     | None,
     ValidationError | None,
 ]:
-    """The block as a server instance, or why it is none."""
+    """Return the block as a server instance, or why it is not one."""
     if OmegaConf.is_config(server_type_config_dict):
         block = server_type_config_dict
         values = OmegaConf.to_container(block, resolve=True)
@@ -284,7 +284,7 @@ def maybe_get_server_instance_config(
 
 
 def is_almost_server(value: Any) -> bool:
-    """Whether `value` was meant as a server: it has a server type, and something below it has an entrypoint."""
+    """Return whether `value` was meant as a server: it has a server type, and something below it has an entrypoint."""
     return any(
         isinstance(inner, Mapping | DictConfig) and "entrypoint" in inner
         for kind in server_types_in(value)

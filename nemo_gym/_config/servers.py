@@ -71,14 +71,14 @@ def implementation_of(instance: ServerInstance) -> str:
 
 
 def server_instances(config: DictConfig) -> list[ServerInstance]:
-    """The servers of a config that is complete, in the order it names them."""
+    """Return the servers of a config that is complete, in the order it names them."""
     return detect(config, read_values(config)).instances
 
 
 def almost_server_problems(
     config: DictConfig, detected: Detected | None = None, provenance: Provenance = NOWHERE
 ) -> Problems:
-    """The almost-servers as problems, or as warnings where `error_on_almost_servers` is false."""
+    """Return the almost-servers as problems, or as warnings where `error_on_almost_servers` is false."""
     problems = Problems()
     detected = detected or detect(config, read_values(config))
     for name, error in detected.almost.items():
@@ -94,7 +94,7 @@ def almost_server_problems(
 def almost_server_text(
     name: str, error: ValidationError, provenance: Provenance = NOWHERE, config: DictConfig | None = None
 ) -> str:
-    """Why the block `name` is not a server, one line per mistake."""
+    """Return why the block `name` is not a server, one line per mistake."""
     lines = [f"{name!r} looks like a server but is not a valid one, so it will not be started:"]
     for mistake in error.errors():
         path = (name, *_location(mistake))
@@ -104,7 +104,7 @@ def almost_server_text(
 
 
 def _location(mistake: Any) -> KeyPath:
-    """The place in the block. Pydantic adds the tags that picked the kind of server and the kind of dataset."""
+    """Return the place in the block. Pydantic adds the tags that picked the kind of server and the kind of dataset."""
     place = list(mistake["loc"][1:])
     if "datasets" in place:
         del place[place.index("datasets") + 2 : place.index("datasets") + 3]
@@ -112,7 +112,7 @@ def _location(mistake: Any) -> KeyPath:
 
 
 def _rival_definitions(name: str, provenance: Provenance, config: DictConfig | None) -> list[str]:
-    """Who says what, when one name has been given to two servers."""
+    """Return the sources of both servers, when one name has been given to two."""
     block = config[name] if config is not None else {}
     rivals = [(kind, str(impl)) for kind in server_types_in(block) for impl in block[kind] or ()]
     if len(rivals) < 2:
@@ -122,7 +122,7 @@ def _rival_definitions(name: str, provenance: Provenance, config: DictConfig | N
 
 
 def reference_problems(detected: Detected, provenance: Provenance = NOWHERE, roots: Sequence[Path] = ()) -> Problems:
-    """References, at any depth of a server's block, to servers that the config does not define."""
+    """Report references, at any depth of a server's block, to servers that the config does not define."""
     problems, values = Problems(), detected.values
     defined = {(instance.SERVER_TYPE, instance.name) for instance in detected.instances}
     undecided = set(detected.almost) | detected.unknown_yet

@@ -51,7 +51,7 @@ _DATASET_KEYS = frozenset({*DatasetConfig.model_fields, *BenchmarkDatasetConfig.
 
 
 def typo_problems(detected: Detected, provenance: Provenance, known_fields: KnownFields) -> Problems:
-    """Every key of a config that was probably mistyped."""
+    """Return every key of a config that was probably mistyped."""
     found = _Finder(provenance)
     plain = detected.values.plain
     servers = {instance.name: instance.SERVER_TYPE for instance in detected.instances}
@@ -87,7 +87,7 @@ class _Finder:
             )
 
     def in_block_that_is_no_server(self, name: str, block: Mapping[str, Any]) -> None:
-        """A block that would be a server but for one key."""
+        """Look for the one key that keeps a block from being a server."""
         kinds = server_types_in(block)
         if not kinds:
             typed = {key: value for key, value in block.items() if isinstance(value, Mapping)}
@@ -114,7 +114,7 @@ class _Finder:
 
 
 def _almost_references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Mapping[str, Any]]]:
-    """Mappings of `type` and `name` whose type is none."""
+    """Yield mappings of `type` and `name` whose type does not exist."""
     if isinstance(value, Mapping):
         if set(value) == {"type", "name"} and value["type"] not in SERVER_TYPES and isinstance(value["type"], str):
             yield path, value
@@ -126,7 +126,7 @@ def _almost_references(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tupl
 
 
 def _list_referenced(provenance: Provenance) -> set[str]:
-    """The first keys of all interpolations: who is referred to is read by somebody."""
+    """Return the first keys of all interpolations, since somebody reads what is referred to."""
     return {key for layer in provenance.layers for key in re.findall(r"\$\{\s*(?:\w+:)?([\w-]+)", repr(layer.values))}
 
 
@@ -190,7 +190,7 @@ class _Checker:
 
     def _check_top_level(self, name: str, value: Any) -> None:
         if server_types_in(value):
-            if not self._plain.get("no_serve"):  # else the servers run already, and their config is another one
+            if not self._plain.get("no_serve"):  # else the servers are already running, with another config
                 self._report_absent_instance(name, value)
             return
         if name in SETTINGS:
@@ -234,7 +234,7 @@ class _Checker:
                 self._report((*path, key), nearest(key, known, limit=1))
 
     def _is_read(self, path: KeyPath) -> bool:
-        """Whether a file has the key too, which may know why, or an interpolation leads there."""
+        """Return whether a file has the key too, which may know why, or an interpolation leads there."""
         key = path[-1]
         return (
             key.startswith("_") or key in self._interpolated or any(has_path(one.values, path) for one in self._lower)

@@ -31,7 +31,7 @@ class NewFile:
 
 
 def render_template(template: str, folder: str, values: Mapping[str, str]) -> list[NewFile]:
-    """The files of `template`, filled in with `values`, as files of `folder`."""
+    """Return the files of `template`, filled in with `values`, as files of `folder`."""
     root = resources.files("nemo_gym._scaffold") / "templates" / template
     files = []
     for inner, source in _walk(root, PurePosixPath()):

@@ -61,12 +61,12 @@ class Manifest(BaseModel):
 
 
 def manifest_text(manifest: Manifest) -> str:
-    """The manifest as YAML."""
+    """Return the manifest as YAML."""
     return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
 def read_manifest(path: Path) -> tuple[Manifest | None, Problems]:
-    """The manifest in `path`, and everything that is wrong with it."""
+    """Return the manifest in `path`, and everything that is wrong with it."""
     problems = Problems()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))

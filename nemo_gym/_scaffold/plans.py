@@ -75,7 +75,7 @@ def new_verifier(name: str) -> Verifier:
 
 
 def collection_files(asked: Collection, verifier: Verifier) -> list[NewFile]:
-    """All files of an environment or benchmark, and of what it needs that is not there yet."""
+    """Return all files of an environment or benchmark, and of what it needs that is not there yet."""
     agent = _agent_name(asked, verifier)
     values = {**_names(asked.name), "VERIFIER": verifier.name, "AGENT": agent}
     folder = PurePosixPath(asked.folder)
@@ -132,7 +132,7 @@ def _datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
 
 
 def _write_config(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> str:
-    """The config: the verifier's own, with its agent in another shape and with rows of its own."""
+    """Return the config: the verifier's own, with its agent in another shape and with rows of its own."""
     impl = _agent_impl(asked, verifier)
     block: dict[str, Any] = {"datasets": datasets}
     if impl == verifier.agent_impl:
@@ -168,7 +168,7 @@ def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[
 
 
 def _to_source_row(row: dict[str, Any]) -> dict[str, Any]:
-    """A row whose prompt is still to be written: the question as a field, everything else as it is."""
+    """Return a row whose prompt is still to be written: the question as a field, everything else as it is."""
     params = dict(row["responses_create_params"])
     question = params.pop("input")[-1]["content"]
     return {"question": question, **row, "responses_create_params": params}
@@ -200,7 +200,7 @@ class BadName(GymError, ValueError):
 
 
 def check_name(name: str) -> str:
-    """`name` itself, if it can name a server: it becomes a folder, a Python package and part of config keys."""
+    """Return `name` if it can name a server: it becomes a folder, a Python package and part of config keys."""
     if _NAME.fullmatch(name) and not keyword.iskeyword(name):
         return name
     meant = _repair(name)
@@ -212,12 +212,12 @@ def check_name(name: str) -> str:
 
 
 def class_prefix(name: str) -> str:
-    """`my_server` as `MyServer`."""
+    """Turn `my_server` into `MyServer`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
 
 def _repair(name: str) -> str | None:
-    """The nearest name that is allowed: `My-Server`, `MyServer` and `my server` are all `my_server`."""
+    """Return the nearest name that is allowed: `My-Server`, `MyServer` and `my server` are all `my_server`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
     joined = re.sub(r"[^a-z0-9]+", "_", words).strip("_").lstrip("0123456789_")
     meant = f"{joined}_env" if keyword.iskeyword(joined) else joined

@@ -85,16 +85,20 @@ MODEL = (
 )
 EXPLAIN = Flag("--explain", "explain", "who gives this key its value, file and line, and what that overrides")
 JSON = Flag("--json", "json", "print JSON", "switch")
+QUIET = Flag("--quiet", "quiet", "show no progress", "switch")
+DISABLE_AGGREGATION = Flag("--disable-aggregation", "disable_aggregation", "write rollouts only, no metrics", "switch")
+INPUTS = Flag("--inputs", "materialized_inputs_jsonl_fpath", "the planned rollouts; by default beside the rollouts")
+PASS_THRESHOLD = Flag("--pass-threshold", "pass_threshold", "reward from which a rollout counts as passed", "number")
 
 EVAL_RUN = (
-    Flag("--no-serve", "no_serve", "use servers that run already", "switch"),
-    Flag("--resume", "resume_from_cache", "play only what the output does not hold yet", "switch"),
+    Flag("--no-serve", "no_serve", "use servers that are already running", "switch"),
+    Flag("--resume", "resume_from_cache", "play only what is missing from the output", "switch"),
     Flag("--agent", "agent_name", "the agent of rows that name none", short="-a"),
     Flag("--input", "input_jsonl_fpath", "the tasks: JSONL, plain, gzip or a pipe", short="-i"),
     Flag("--output", "output_jsonl_fpath", "where the rollouts go", short="-o"),
-    Flag("--limit", "limit", "take only so many tasks", "number"),
+    Flag("--limit", "limit", "play at most N tasks", "number"),
     Flag("--num-repeats", "num_repeats", "rollouts per task: a number, or {agent: n, _default: n}", "number"),
-    Flag("--shard", "shard", "K/N: only the K-th of N parts of the tasks, for `gym eval aggregate` to put together"),
+    Flag("--shard", "shard", "K/N: play part K of N of the tasks; `gym eval aggregate` puts the parts together"),
     Flag("--prompt-config", "prompt_config", "a prompt template applied to every row"),
     Flag("--concurrency", "num_samples_in_parallel", "rollouts at once; adapts to the endpoint if not given", "number"),
     Flag(
@@ -106,17 +110,17 @@ EVAL_RUN = (
     Flag("--temperature", "responses_create_params.temperature", "sampling temperature", "number"),
     Flag("--top-p", "responses_create_params.top_p", "nucleus sampling", "number"),
     Flag("--max-output-tokens", "responses_create_params.max_output_tokens", "tokens per reply", "number"),
-    Flag("--disable-aggregation", "disable_aggregation", "write rollouts only", "switch"),
+    DISABLE_AGGREGATION,
     Flag("--timeout", "rollout_timeout_seconds", "deadline of one rollout, in seconds", "number"),
     Flag("--allow-failures", "allow_failures", "how many rollouts may fail: a number or a percentage"),
     Flag("--fail-on-tool-error", "fail_on_tool_error", "a rollout in which a tool crashed is a failure", "switch"),
     Flag("--max-failure-rate", "max_failure_rate", "stop early at this share of failures, such as 0.5", "number"),
     Flag("--wait-for-model", "wait_for_model", "seconds to wait for a model that is still loading", "number"),
-    Flag("--quiet", "quiet", "show no progress", "switch"),
+    QUIET,
 )
 
 DEMO = (
-    Flag("--seed", "seed", "another seed, other answers", "number"),
+    Flag("--seed", "seed", "seed of the local model", "number"),
     *(
         flag
         for flag in EVAL_RUN
@@ -131,44 +135,44 @@ AGGREGATE = (
     JSON,
 )
 COMPARE_FILES = Positional("FILE", "rollouts_jsonl_fpaths", "rollouts files, the first one the baseline", many=True)
-COMPARE = (Flag("--pass-threshold", "pass_threshold", "reward from which a rollout has passed", "number"), JSON)
+COMPARE = (PASS_THRESHOLD, JSON)
 PREPARE = (
-    Flag("--cached", "use_cached_prepared_benchmarks", "leave out what is there already", "switch"),
-    Flag("--processes", "num_prepare_benchmark_processes", "scripts at once", "number"),
+    Flag("--cached", "use_cached_prepared_benchmarks", "skip benchmarks that are already prepared", "switch"),
+    Flag("--processes", "num_prepare_benchmark_processes", "how many scripts to run at once", "number"),
 )
 PROFILE = (
-    Flag("--inputs", "materialized_inputs_jsonl_fpath", "what was planned; by default beside the rollouts"),
+    INPUTS,
     Flag("--rollouts", "rollouts_jsonl_fpath", "the rollouts file"),
-    Flag("--allow-partial", "allow_partial_rollouts", "some planned rollouts may be missing", "switch"),
-    Flag("--pass-threshold", "pass_threshold", "reward from which a rollout has passed", "number"),
+    Flag("--allow-partial", "allow_partial_rollouts", "accept that planned rollouts are missing", "switch"),
+    PASS_THRESHOLD,
     JSON,
 )
 
 REVERIFY = (
-    Flag("--inputs", "materialized_inputs_jsonl_fpath", "what was planned; by default beside the rollouts"),
+    INPUTS,
     Flag("--rollouts", "rollouts_jsonl_fpath", "the stored rollouts"),
     Flag("--output", "output_jsonl_fpath", "where the new scores go", short="-o"),
     Flag("--concurrency", "num_samples_in_parallel", "verifications at once", "number"),
-    Flag("--limit", "limit", "only the first so many", "number"),
-    Flag("--force", "force", "also with verifiers that are not known to be stateless", "switch"),
+    Flag("--limit", "limit", "score only the first N rollouts", "number"),
+    Flag("--force", "force", "score also with verifiers that may keep state", "switch"),
     Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
-    Flag("--resume", "resume_from_cache", "only what the output does not hold yet", "switch"),
-    Flag("--disable-aggregation", "disable_aggregation", "write rollouts only", "switch"),
-    Flag("--judge-failed-only", "judge_failed_only", "only rollouts whose judge gave no verdict", "switch"),
+    Flag("--resume", "resume_from_cache", "score only what is missing from the output", "switch"),
+    DISABLE_AGGREGATION,
+    Flag("--judge-failed-only", "judge_failed_only", "score only rollouts whose judge gave no verdict", "switch"),
     Flag("--append", "append", "add to an output that exists", "switch"),
-    Flag("--quiet", "quiet", "show no progress", "switch"),
+    QUIET,
     JSON,
 )
 
 CATALOG_TYPES = ("benchmarks", "environments", "agents", "models", "resources-servers")
-NAME = Positional("NAME", "component_name", "one of them, to see all there is to know of it", optional=True)
+NAME = Positional("NAME", "component_name", "show everything that is known about this one", optional=True)
 DOMAIN = Flag("--domain", "domain", "only those of this domain, such as math")
 MANIFEST_FILTERS = (
     DOMAIN,
     Flag("--modality", "modality", "only those of this modality"),
     Flag("--licensing", "licensing", "only those under this licence"),
     Flag("--status", "status", "only those of this status", choices=("experimental", "no-manifest")),
-    Flag("--lifecycle", "lifecycle", "only those", choices=("active", "deprecated")),
+    Flag("--lifecycle", "lifecycle", "only those at this stage", choices=("active", "deprecated")),
 )
 KIND = Flag("--kind", "catalog_kind", "what to list", choices=("environment", "benchmark"))
 ENV_INIT = (
@@ -178,7 +182,7 @@ ENV_INIT = (
     Flag(
         "--profile",
         "profile",
-        "what of it runs in NeMo Gym",
+        "which part of it runs in NeMo Gym",
         choices=("custom-gym-verifier", "custom-gym-agent-loop", "external-agent-loop", "external-rollout-driver"),
     ),
     Flag("--reuse-verifier", "reuse_verifier", "score with this resources server instead of a new one"),

@@ -49,7 +49,7 @@ Candidates = dict[str, str]
 
 
 def run(option: str, arguments: Sequence[str]) -> int:
-    """`--complete SHELL INDEX WORD...`, `--show-completion [SHELL]` or `--install-completion [SHELL]`."""
+    """Run `--complete SHELL INDEX WORD...`, `--show-completion [SHELL]` or `--install-completion [SHELL]`."""
     shell = arguments[0] if arguments else Path(os.environ.get("SHELL", "")).name
     if not arguments and shell not in SHELLS:
         raise UsageError(f"which shell? gym {option} {'|'.join(SHELLS)}")
@@ -67,7 +67,7 @@ def run(option: str, arguments: Sequence[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> Candidates:
-    """What the last of `words`, the arguments of `gym` so far, could become."""
+    """Return what the last of `words`, the arguments of `gym` so far, could become."""
     *before, current = words
     given = [word for word in before if word not in ("-v", "--verbose")]
     if not given:

@@ -52,12 +52,12 @@ def with_default_model(overrides: list[str]) -> list[str]:
 
 
 def config_of(model_server: str) -> str:
-    """The config file of a model server."""
+    """Return the config file of a model server."""
     return f"responses_api_models/{model_server}/configs/{model_server}.yaml"
 
 
 def choose(config: dict[str, Any]) -> str | None:
-    """The model server that `config` lacks; None if it defines one or asks for none."""
+    """Return the model server that `config` lacks; None if it defines one or asks for none."""
     block = config.get(POLICY_MODEL_KEY_NAME)
     if block is not None:
         return LOCAL if _is_settings_of_local_model_only(block) else None
@@ -69,8 +69,10 @@ def choose(config: dict[str, Any]) -> str | None:
 
 
 def _is_plainly_defined(overrides: list[str]) -> bool:
-    """A file of the command line, or one that it includes, has a block for the model: seen at a glance, without the
-    cost of a whole config."""
+    """Return whether a file of the command line, or one that it includes, has a block for the model.
+
+    This is seen at a glance, without the cost of a whole config.
+    """
     paths = split_off(overrides, CONFIG_PATHS_KEY_NAME)[0].get(CONFIG_PATHS_KEY_NAME)
     roots = component_search_roots()
     files = (first_existing(path, roots) for path in (paths if isinstance(paths, list) else ()))
@@ -80,7 +82,7 @@ def _is_plainly_defined(overrides: list[str]) -> bool:
 
 
 def _is_settings_of_local_model_only(block: Any) -> bool:
-    """Settings such as `++policy_model.responses_api_models.local_model.seed=1`, which complete its own config."""
+    """Return whether `block` only completes the config of the local model, as `seed: 1` alone would."""
     models = block.get("responses_api_models") if isinstance(block, dict) else None
     return isinstance(models, dict) and list(models) == [LOCAL] and "entrypoint" not in (models[LOCAL] or {})
 
@@ -104,7 +106,7 @@ def _explain_choice(chosen: str, config: dict[str, Any]) -> str:
 
 
 def explain_missing_engine() -> list[str]:
-    """What happens where the engine of the local model is not installed, and how to install it."""
+    """Return what happens where the engine of the local model is not installed, and how to install it."""
     if find_spec(_ENGINE) is not None:
         return []
     return [

@@ -58,7 +58,7 @@ def demo(overrides: list[str]) -> int:
 
 
 def _settings_of_local_model(seed: int | None) -> dict[str, Any]:
-    """Settings for the small model alone.
+    """Return settings for the small model alone.
 
     Its answers are a few words long, but now and then it does not find an end. One rollout at a time is fastest: the
     repeats of a task then find their prompt in the model's cache, and reading prompts is nearly all there is to do.
@@ -78,7 +78,7 @@ def _show(output: Path) -> None:
 
 
 def sample_transcripts(rollouts: Iterable[Row]) -> list[str]:
-    """A task that was always solved, one that never was and one in between, as far as there are such."""
+    """Return a task that was always solved, one that never was and one in between, as far as there are such."""
     tasks: dict[int, list[Row]] = {}
     for rollout in sorted(rollouts, key=lambda row: (row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME])):
         tasks.setdefault(rollout[TASK_INDEX_KEY_NAME], []).append(rollout)
@@ -95,7 +95,7 @@ def _name_outcome(task: Sequence[Row]) -> str:
 
 
 def _write_transcript(task: Sequence[Row]) -> str:
-    """The conversation of a task once, then what was said to it in every rollout."""
+    """Write the conversation of a task once, then what the model said in every rollout."""
     first, count = task[0], len(task)
     right = sum(rollout["reward"] == 1 for rollout in task)
     lines = [
@@ -109,7 +109,7 @@ def _write_transcript(task: Sequence[Row]) -> str:
 
 
 def _clean(text: Any) -> str:
-    """Text on one line that cannot do anything to a terminal, cut if it is long."""
+    """Return the text on one line, without anything that a terminal would obey, cut if it is long."""
     flat = "".join(char if char.isprintable() else " " if char.isspace() else "�" for char in str(text).strip())
     return flat if len(flat) <= _SHOWN_CHARACTERS else f"{flat[:_SHOWN_CHARACTERS]} …"
 
@@ -118,7 +118,7 @@ def _clean(text: Any) -> str:
 
 
 def next_commands(output: Path) -> list[str]:
-    """What a newcomer may want to try, as it would be typed here."""
+    """Return what a newcomer may want to try, as it would be typed here."""
     gym = program_name()
     commands = [
         ("look at every rollout", f"{gym} view {output}" if "view" in COMMANDS else ""),

@@ -25,7 +25,7 @@ _SELECTOR_KINDS = ("config", "collection", "component")
 
 
 def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
-    """The override tokens that `tokens` (flags, bare words and overrides, mixed freely) stand for."""
+    """Turn `tokens` (flags, bare words and overrides, mixed freely) into override tokens."""
     flags = flags_of(command)
     overrides, words, folders, selected = list[str](), list[str](), list[str](), list[tuple[Flag, str]]()
     given = set[str]()
@@ -57,7 +57,7 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
 
 
 def flags_of(command: Command) -> dict[str, Flag]:
-    """Every spelling of every flag that a command takes."""
+    """Return every spelling of every flag that a command takes."""
     return {name: flag for flag in (*command.flags, VERBOSE) for name in (flag.name, flag.short) if name}
 
 
@@ -80,7 +80,7 @@ def _find_flag(name: str, flags: dict[str, Flag]) -> Flag:
 
 
 def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
-    """The values of a flag, taken from behind it as far as they are not part of it."""
+    """Take the values of a flag from the tokens behind it, unless `--flag=value` gave them."""
     for value in rest if len(values) < flag.count else ():
         if value in flags:
             raise UsageError(f"flag {name!r} needs {_say_amount(flag)}, but {value!r} follows it")
@@ -115,7 +115,7 @@ def _quote(key: str, value: str | list[str]) -> str:
 
 
 def _fill_positionals(positionals: Sequence[Positional], words: list[str]) -> list[str]:
-    """Bare words as overrides."""
+    """Turn bare words into overrides."""
     takers = list(positionals)
     while len(words) < len(takers) and (optional := next((one for one in takers if one.optional), None)):
         takers.remove(optional)
@@ -134,13 +134,13 @@ def _fill_positionals(positionals: Sequence[Positional], words: list[str]) -> li
 
 
 def _find_configs(command: Command, selected: list[tuple[Flag, str]]) -> list[str]:
-    """The config files that were named, in the order of the flags in the table: later ones win."""
+    """Return the config files that were named, in the order of the flags in the table: later ones win."""
     order = {flag.name: position for position, flag in enumerate(command.flags)}
     return [config_of(flag, value) for flag, value in sorted(selected, key=lambda one: order[one[0].name])]
 
 
 def _put_config_paths_first(configs: list[str], overrides: list[str]) -> list[str]:
-    """`overrides` with one `config_paths` that lists the files of flags before those given as an override."""
+    """Put the files that flags name before those that a `config_paths` override lists."""
     if not configs:
         return overrides
     from nemo_gym._config.overrides import parse_overrides
@@ -172,7 +172,7 @@ def search_first(folders: Sequence[str]) -> None:
 
 
 def config_of(flag: Flag, value: str) -> str:
-    """The config file that a `config`, `collection` or `component` flag names, relative to the root that holds it."""
+    """Return the config file that a `config`, `collection` or `component` flag names, relative to its root."""
     if flag.kind == "config":
         return value
     roots = component_search_roots()
@@ -188,14 +188,14 @@ def config_of(flag: Flag, value: str) -> str:
 
 
 def names_of(flag: Flag, roots: Sequence[Path]) -> list[str]:
-    """What can be given to a selector."""
+    """Return what can be given to a selector."""
     if flag.kind == "collection":
         return sorted({name for root in roots for name in config_names(root / flag.key)})
     return flavour_names(flag.key, roots)
 
 
 def _list_places(flag: Flag, value: str) -> list[Path]:
-    """Where a name leads, the likeliest place first."""
+    """Return where a name leads, the likeliest place first."""
     folder = Path(flag.key)
     if flag.kind == "component":
         name, _, flavour = value.partition("/")
@@ -220,7 +220,7 @@ _NOUNS = {"resources_servers": "resources-servers", "responses_api_models": "mod
 
 
 def _guess_name(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
-    """The name that was probably meant: a flavour of a server that exists, else a name that is spelt alike."""
+    """Return the name that was probably meant: a flavour of a server that exists, else a name that is spelt alike."""
     names = names_of(flag, roots)
     below = [name for name in names if name.startswith(f"{value}/")]
     if flag.kind == "collection" and below:

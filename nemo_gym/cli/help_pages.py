@@ -19,7 +19,7 @@ ROOT_FLAGS = {
 
 
 def root() -> str:
-    """`gym --help`."""
+    """Write the page of `gym --help`."""
     lines = ["usage: gym <group> <command> [flags] [+key=value ...]"]
     for name, commands in GROUPS.items():
         lines += ["", f"{name}: {GROUP_HELP[name]}", *_list_commands(commands)]
@@ -30,7 +30,7 @@ def root() -> str:
 
 
 def group(name: str) -> str:
-    """`gym <group> -h`."""
+    """Write the page of `gym <group> -h`."""
     return "\n".join(
         [
             f"usage: gym {name} <command> [flags] [+key=value ...]",
@@ -45,7 +45,7 @@ def group(name: str) -> str:
 
 
 def command(name: str, command: Command) -> str:
-    """`gym <group> <command> -h`."""
+    """Write the page of `gym <group> <command> -h`."""
     words = "".join(f" {_spell_positional(one)}" for one in command.positionals)
     lines = [f"usage: gym {name}{words} [flags] [+key=value ...]", "", command.help]
     if command.positionals:
@@ -55,7 +55,7 @@ def command(name: str, command: Command) -> str:
 
 
 def parameters(name: str, command: Command) -> str:
-    """`gym <group> <command> +help=true`: every key with type, default and description."""
+    """Write the page of `gym <group> <command> +help=true`: every key with type, default and description."""
     if command.settings:
         from nemo_gym._config.help import help_text
 

@@ -49,7 +49,7 @@ def run_alias() -> int:
 
 
 def _list_aliases() -> str:
-    """Every legacy command with its replacement."""
+    """Return every legacy command with its replacement."""
     width = max(map(len, LEGACY)) + len("ng_")
     lines = (f"  {f'ng_{name}':{width}}  gym {' '.join(tokens)}" for name, tokens in sorted(LEGACY.items()))
     return "\n".join(["", "legacy commands, each also as nemo_gym_*:", *lines])

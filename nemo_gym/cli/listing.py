@@ -47,32 +47,32 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
 
 
 def benchmarks(overrides: list[str]) -> int:
-    """`gym list benchmarks`."""
+    """Run `gym list benchmarks`."""
     return _show("benchmarks", overrides)
 
 
 def environments(overrides: list[str]) -> int:
-    """`gym list environments`."""
+    """Run `gym list environments`."""
     return _show("environments", overrides)
 
 
 def agents(overrides: list[str]) -> int:
-    """`gym list agents`."""
+    """Run `gym list agents`."""
     return _show("agents", overrides)
 
 
 def models(overrides: list[str]) -> int:
-    """`gym list models`."""
+    """Run `gym list models`."""
     return _show("models", overrides)
 
 
 def resources_servers(overrides: list[str]) -> int:
-    """`gym list resources-servers`."""
+    """Run `gym list resources-servers`."""
     return _show("resources-servers", overrides)
 
 
 def search(overrides: list[str]) -> int:
-    """`gym search [TYPE] QUERY`: of one type, or of all that can be evaluated, one kind after the other."""
+    """Run `gym search [TYPE] QUERY`: in one type, or in all that can be evaluated, one kind after the other."""
     given = _read_overrides(overrides)
     query = str(given.get("query") or "")
     if not query:
@@ -221,7 +221,7 @@ def usage_example(component: Component) -> str:
 
 
 def _shorten_config(component: Component) -> str:
-    """The config of an agent as it would be given: relative to its root."""
+    """Return the config of an agent as it would be given: relative to its root."""
     if component.config is None:
         return f"responses_api_agents/{component.name}/configs/<config>.yaml"
     below = component.config.parts[::-1].index("responses_api_agents") + 1

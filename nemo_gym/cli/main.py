@@ -94,7 +94,7 @@ def _report_failure(error: GymError | OSError, code: int, verbose: bool) -> int:
 
 
 def _explain_os_error(error: OSError) -> str:
-    """What the operating system refused, and what can be done about it."""
+    """Return what the operating system refused, and what can be done about it."""
     hints = {
         PermissionError: "choose a place that you may write to, or ask for the right to it",
         NotADirectoryError: "a file stands where a folder is needed",
@@ -164,7 +164,7 @@ def _is_set_to_help(token: str) -> bool:
 
 
 def _is_set(key: str, tokens: Iterable[str]) -> bool:
-    """Whether a token sets `key` to true."""
+    """Return whether a token sets `key` to true."""
     return any(token.lstrip("+").lower() in (f"{key}=true", f"{key}=1") for token in tokens)
 
 

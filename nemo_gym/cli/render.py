@@ -14,24 +14,24 @@ _counted_s: float | None = None
 
 
 def data(text: str) -> None:
-    """Text that is the result of a command."""
+    """Print the result of a command."""
     print(text, flush=True)
 
 
 def json_data(value: Any, *, on_one_line: bool = False) -> None:
-    """A value that is the result of a command, as JSON."""
+    """Print the result of a command as JSON."""
     import orjson  # most commands print text, and help is to be instant
 
     data(orjson.dumps(value, option=0 if on_one_line else orjson.OPT_INDENT_2, default=str).decode())
 
 
 def note(text: str) -> None:
-    """Something the user should know, beside the result."""
+    """Print something that the user should know, beside the result."""
     print(text, file=sys.stderr, flush=True)
 
 
 def count(text: str) -> None:
-    """How long something has been waited for: a line that is written over on a terminal, one now and then elsewhere.
+    """Print how long something has been waited for: one line, rewritten, on a terminal; one now and then elsewhere.
 
     An empty text ends the counting.
     """
@@ -50,17 +50,17 @@ def count(text: str) -> None:
 
 
 def error(text: str) -> None:
-    """Why a command failed."""
+    """Print why a command failed."""
     note(f"\x1b[1;31mError:\x1b[0m {text}" if is_colourful(sys.stderr) else f"Error: {text}")
 
 
 def is_colourful(stream: TextIO) -> bool:
-    """Whether a stream is a terminal that may be written to in colours."""
+    """Return whether a stream is a terminal that may be written to in colours."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def table(rows: Sequence[Sequence[str]], *, title: str = "") -> None:
-    """Rows of a result, the first one as headings: fitted to a terminal, at their natural width elsewhere."""
+    """Print rows, the first one as headings: fitted to a terminal, at their natural width elsewhere."""
     if sys.stdout.isatty():
         _terminal_table(rows, title)
         return

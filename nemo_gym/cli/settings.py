@@ -125,7 +125,7 @@ def _settings_of_all_commands() -> frozenset[str]:
 
 
 def _setting_problems(given: dict[str, Any]) -> Problems:
-    """Settings of servers in general that have a wrong type, or no value where a shell variable was not set."""
+    """Return settings of servers in general that have a wrong type, or no value where a shell variable was not set."""
     problems = Problems()
     for key in (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME):
         if given.get(key) == "":
@@ -149,7 +149,7 @@ def _is_number_or_switch(key: str) -> bool:
 
 
 def _url_problems(resolved: Resolved) -> Problems:
-    """Endpoints of models without a scheme, which no call can reach."""
+    """Return endpoints of models without a scheme, which no call can reach."""
     problems = Problems()
     plain = resolved.servers.values.plain
     shared = plain.get(POLICY_BASE_URL_KEY_NAME)

@@ -118,7 +118,7 @@ def rm(overrides: list[str]) -> int:
 
 
 def confirmation(*, yes: bool) -> Confirm:
-    """A question on the terminal, or its answer beforehand; UsageError if there is nobody to ask."""
+    """Return what asks the user on the terminal, or knows the answer already; UsageError if there is nobody to ask."""
     if yes:
         return lambda question: True
     if not sys.stdin.isatty():
@@ -137,7 +137,7 @@ def _answer(question: str) -> str:
 
 @contextmanager
 def _progress_bar(doing: str) -> Iterator[Progress]:
-    """How far a transfer is, on a terminal; nothing elsewhere."""
+    """Show how far a transfer is on a terminal; show nothing elsewhere."""
     if not render.is_colourful(sys.stderr):
         yield lambda done, total: None
         return

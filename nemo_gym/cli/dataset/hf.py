@@ -159,7 +159,7 @@ def _read_values(overrides: list[str]) -> dict[str, Any]:
 
 
 def _add_login(values: dict[str, Any]) -> dict[str, Any]:
-    """A token from `hf auth login` or HF_TOKEN, where the config has none."""
+    """Add the token of `hf auth login` or HF_TOKEN, where the config has none."""
     if values.get(HF_TOKEN_KEY_NAME):
         return values
     require_client()

@@ -136,7 +136,7 @@ async def _check_server(config: DictConfig, shipped: Shipped, missing_model: Sto
 
 
 def _wrap_in_parser(config: DictConfig) -> type[GlobalConfigDictParser]:
-    """A parser that has done its work already: servers look the config of their process up."""
+    """Return a parser that has done its work already: servers look the config of their process up."""
 
     class Prepared(GlobalConfigDictParser):
         def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:

@@ -45,7 +45,7 @@ class _Routes(NamedTuple):
 
 
 async def _find_routes(server: Table, tools: Sequence[str]) -> _Routes:
-    """What the server has routes for, by a question for each; by its OpenAPI document where answers leave a doubt."""
+    """Ask the server for each route; look into its OpenAPI document where the answers leave a doubt."""
     takes_any_tool = await server.takes_posts(_NO_TOOL)
     has_steps = await server.takes_posts("/reset") and await server.takes_posts("/step")
     there = frozenset([tool for tool in tools if await server.takes_posts(f"/{tool}")])
@@ -68,7 +68,7 @@ class Shipped:
     reward: Reward
 
     async def subject(self, config: DictConfig, missing_model: StoodIn | None) -> Subject:
-        """The running server as something to be checked."""
+        """Describe the running server as something to be checked."""
         client = ServerClient(
             head_server_config=BaseServerConfig.model_validate(OmegaConf.to_container(config.head_server)),
             global_config_dict=config,
@@ -109,7 +109,7 @@ class Shipped:
     async def _ask_for_solutions(
         self, config: DictConfig, rows: Sequence[Mapping[str, Any]]
     ) -> list[list[Turn]] | None:
-        """What the server's own generator says that a model should do; None if it says nothing."""
+        """Return what the server's own generator says that a model should do; None if it says nothing."""
         if not rows or not (self.folder / "generate_data.py").is_file():
             return None
         plan = plan_venv(self.folder, venv_settings(config))
@@ -135,7 +135,7 @@ class Shipped:
 
 
 def find_resources_servers(config: DictConfig) -> list[Shipped]:
-    """The resources servers of `config`."""
+    """Return the resources servers of `config`."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     found = []
     for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
@@ -150,7 +150,7 @@ def find_resources_servers(config: DictConfig) -> list[Shipped]:
 
 
 def stand_in_of(config: DictConfig) -> StoodIn | None:
-    """The model that only stands in for one, if the config names none."""
+    """Return the model that stands in for a missing one, if the config names none."""
     for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
         if _STAND_IN in instance.server_type_config_dict.get("responses_api_models", {}):
             return StoodIn(instance.name)
@@ -158,7 +158,7 @@ def stand_in_of(config: DictConfig) -> StoodIn | None:
 
 
 def prepare_config(config: DictConfig, shipped: Shipped) -> DictConfig:
-    """`config` with only what the server needs to run: itself and the models it asks, each with a port of its own."""
+    """Reduce `config` to what the server needs: itself and the models it asks, each with a port of its own."""
     prepared = config.copy()
     wanted = {shipped.name, *models_of(shipped.block)}
     taken = list[int]()
@@ -176,7 +176,7 @@ def prepare_config(config: DictConfig, shipped: Shipped) -> DictConfig:
 
 
 def models_of(block: Any) -> set[str]:
-    """The model servers that a block refers to, at any depth."""
+    """Return the model servers that a block refers to, at any depth."""
     return set(_references(block))
 
 
@@ -192,7 +192,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
-    """The example dataset of an agent that plays in `server`."""
+    """Return the example dataset of an agent that plays in `server`."""
     for block in plain.values():
         agents = block.get("responses_api_agents") if isinstance(block, Mapping) else None
         for agent in (agents or {}).values():
@@ -204,7 +204,7 @@ def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
 
 
 def _read_reward(config_paths: Sequence[str] | None) -> Reward:
-    """What rewards there are, by the manifest beside a config file, else from 0 to 1."""
+    """Return what rewards there are, by the manifest beside a config file, else from 0 to 1."""
     for path in config_paths or ():
         manifest_path = _resolve_under_cwd_or_install(path).with_name("manifest.yaml")
         if manifest_path.is_file():
@@ -215,7 +215,7 @@ def _read_reward(config_paths: Sequence[str] | None) -> Reward:
 
 
 def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
-    """The example rows, or why they are none."""
+    """Read the example rows, or say why there are none."""
     if not path.is_file():
         return [], []
     try:

@@ -63,7 +63,7 @@ class ResolveConfig(BaseNeMoGymCLIConfig):
 
 
 def validate(overrides: list[str]) -> int:
-    """Report everything that is wrong; without a model, a stand-in fills its place."""
+    """Report everything that is wrong; a stand-in fills the place of a missing model."""
     own, rest = split_off(overrides, *_OWN_KEYS)
     settings = validated(ValidateConfig, own)
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
@@ -127,7 +127,7 @@ def put_config_first(overrides: list[str], config: str) -> list[str]:
 
 
 def _lint(resolved: Resolved) -> Problems:
-    """What a config can have wrong beyond its shape: code that is not there, keys that nobody reads, no server."""
+    """Report what is wrong beyond the shape of a config: missing code, keys that nobody reads, no server."""
     roots = component_search_roots()
     servers, provenance = resolved.servers, resolved.provenance
     problems = implementation_problems(servers, provenance, roots)
@@ -157,7 +157,7 @@ _FILES = ["config_paths"]
 
 
 def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
-    """The config file of the environment, benchmark or resources server called `name`; of several, the first kind."""
+    """Find the config file of the environment, benchmark or resources server called `name`, in this order of kinds."""
     roots = component_search_roots()
     places = [_PLACES[kind].format(name=name) for kind in kinds]
     # A server folder that comes first hides the config of a later one, as `--resources-server` has it.
@@ -206,7 +206,7 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
 
 
 def _find_leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
-    """What stands at `path`; of a block everything in it, since each key can come from somewhere else."""
+    """Find the values at or below `path`, each by itself, since each can come from somewhere else."""
     value = plain
     for key in path:
         if isinstance(value, dict) and key in value:
@@ -232,7 +232,7 @@ def _explain_leaf(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, An
 
 
 def _find_references(resolved: Resolved, written: Any) -> list[dict[str, str]]:
-    """The keys that a value is taken from, and who gives them theirs."""
+    """Return the keys that a value is taken from, and who gives them theirs."""
     keys = re.findall(r"\$\{([A-Za-z_][\w.]*)\}", written) if isinstance(written, str) else []
     return [{"key": key, "source": resolved.provenance.of(key)} for key in keys]
 
@@ -250,7 +250,7 @@ def _describe_source(one: Given, path: KeyPath) -> dict[str, Any]:
 
 
 def _format_lines(explained: dict[str, Any]) -> list[str]:
-    """The value, then the sources, the one that won first."""
+    """Format the value, then its sources, the one that won first."""
     lines = [f"{explained['key']} = {explained['value']!r}"]
     for position, source in enumerate(explained["sources"]):
         verb = "set by" if position == 0 else "overrides"

@@ -128,7 +128,7 @@ def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
 
 
 def _find_verifier(name: str) -> Verifier:
-    """A resources server of the search roots, with the agent and the rows of its config."""
+    """Return a resources server of the search roots, with the agent and the rows of its config."""
     relative = f"{_SERVERS}/{name}/configs/{name}.yaml"
     roots = component_search_roots()
     path = first_existing(relative, roots)

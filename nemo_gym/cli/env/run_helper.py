@@ -63,7 +63,9 @@ class RunHelper:
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Parse the config unless this process has one, start its servers, return when all are ready."""
         if self._run is not None and not self._run.ended.is_set():
-            raise RuntimeError("these servers run already.\nhint: call `shutdown` first, or use another RunHelper")
+            raise RuntimeError(
+                "the servers of this RunHelper are already running.\nhint: call `shutdown` first, or use another RunHelper"
+            )
         if global_config_dict_parser_config is not None or maybe_get_global_config_dict() is None:
             set_global_config_dict(global_config_dict_parser_config)
         config = get_global_config_dict()
@@ -91,14 +93,14 @@ class RunHelper:
         self.poll()
 
     def wait_for_dry_run_spinup(self) -> None:
-        """A dry run serves nothing, so there is nothing to wait for: `start` has shown and rehearsed the plan."""
+        """Do nothing: a dry run serves nothing, and `start` has shown and rehearsed the plan."""
 
     def wait_for_model_endpoints(self, global_config_dict: DictConfig | None = None) -> None:
         """Return when the model endpoints answer, which `start` has waited for already."""
         self.poll()
 
     def check_http_server_statuses(self, done: list[str] | None = None) -> list[tuple[str, ServerStatus]]:
-        """The status of every server that is not in `done`."""
+        """Return the status of every server that is not in `done`."""
         client = ServerClient.load_from_global_config()
         names = [server.process_name for server in self.server_instances if server.process_name not in (done or [])]
         return [(name, client.poll_for_status(name)) for name in names if name]
@@ -282,7 +284,7 @@ async def _check_processes(config: DictConfig, plans: Sequence[ServerPlan]) -> l
 
 
 async def _check(spec: ChildSpec, timeout_s: float) -> str | None:
-    """What goes wrong with a server, which sees `dry_run` in its config and ends once it is built."""
+    """Return what goes wrong with a server, which sees `dry_run` in its config and ends once it is built."""
     try:
         child = await Child.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
     except GymError as error:

@@ -43,7 +43,7 @@ class ServerFolder:
 
 
 def all_server_folders() -> list[ServerFolder]:
-    """Every server of every root; of two with one name, the one that is found first."""
+    """Return every server of every root; of two with one name, the one that is found first."""
     found: dict[str, ServerFolder] = {}
     for root in component_search_roots():
         for kind in SERVER_TYPES:
@@ -57,7 +57,7 @@ def all_server_folders() -> list[ServerFolder]:
 
 
 def named_folder(asked: str) -> ServerFolder:
-    """The server called `asked`: `<type>/<name>`, or its name alone."""
+    """Return the server called `asked`: `<type>/<name>`, or its name alone."""
     parts = Path(asked).parts
     if Path(asked).is_absolute() or len(parts) > 2 or ".." in parts or not parts:
         raise UsageError(

@@ -25,7 +25,7 @@ class StatusCommand:
     """What runs and how it is, for programs: `StatusCommand().discover_servers()`."""
 
     def discover_servers(self) -> list[ServerInstanceDisplayConfig]:
-        """Every server that the head server lists, each with its health; none if no head server answers."""
+        """Return every server that the head server lists, each with its health; none if no head server answers."""
         listed = _ask_head_server(ServerClient.load_head_server_config())
         if not listed:
             return []
@@ -39,7 +39,7 @@ class StatusCommand:
         ]
 
     def check_health(self, server: ServerInstanceDisplayConfig) -> ServerStatus:
-        """Whether `server` answers."""
+        """Return whether `server` answers."""
         return status_of(server.url or "", _SERVER_TIMEOUT_S)
 
     def display_status(self, servers: Sequence[ServerInstanceDisplayConfig]) -> None:

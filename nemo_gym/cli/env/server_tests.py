@@ -154,7 +154,7 @@ async def _test_all(config: DictConfig, settings: TestConfig) -> int:
 
 
 def _show_one(tested: Tested) -> None:
-    """The output of a suite that did not pass, and one line of every other."""
+    """Show the output of a suite that did not pass, and one line of every other."""
     verdict = tested.result.verdict
     if verdict == "passed":
         render.data(f"✓ {tested.server.entrypoint}: {tested.result.summary}")
@@ -220,7 +220,7 @@ def _data_problems(server: ServerFolder) -> list[str]:
 async def _plan_suites(
     config: DictConfig, settings: TestConfig, servers: Sequence[ServerFolder]
 ) -> list[Suite | SuiteResult]:
-    """The suites, with every interpreter that they need built; one that cannot be built is the end of its suite."""
+    """Plan the suites and build the interpreters they need; where that fails, the suite ends there."""
     venvs = venv_settings(config)
     plans = {server: _choose_interpreter(server.folder, venvs) for server in servers}
     ours = [plan for plan in plans.values() if isinstance(plan, VenvPlan)]
@@ -245,7 +245,7 @@ async def _plan_suites(
 
 
 def _choose_interpreter(folder: Path, settings: VenvSettings) -> VenvPlan | str:
-    """The interpreter that the server runs with, if it can test too, else one that can; or why there is none."""
+    """Choose the interpreter that the server runs with, if it can test too, else one that can; or say why not."""
     if not any((folder / name).is_file() for name in _SERVER_FILES):
         return VenvPlan(folder, Path(sys.executable), "it asks for nothing")
     try:

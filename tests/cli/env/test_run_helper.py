@@ -172,7 +172,7 @@ def test_a_start_that_fails_leaves_nothing_and_the_helper_can_start_again(run_pr
         try:
             helper.start(config("here"))
         except RuntimeError as error:
-            assert "run already" in str(error), error
+            assert "already running" in str(error), error
         else:
             raise AssertionError("started twice")
         assert answers(helper) == ["own"]
