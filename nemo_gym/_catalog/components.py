@@ -289,7 +289,8 @@ def _rank(component: Component, wanted: str) -> int:
         return 0
     if any(wanted in field for field in fields):
         return 1
-    return 2 if any(_are_alike(wanted, word) for field in fields for word in _words(field)) else _NO_MATCH
+    words = [word for field in fields if field for word in (field, *re.split(r"[\s_-]+", field))]
+    return 2 if any(_are_alike(wanted, word) for word in words) else _NO_MATCH
 
 
 def _fields(component: Component) -> Iterator[str]:
@@ -300,10 +301,6 @@ def _fields(component: Component) -> Iterator[str]:
     for key in _SEARCHED:
         value = component.details.get(key)
         yield " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
-
-
-def _words(field: str) -> list[str]:
-    return [field, *re.split(r"[\s_-]+", field)] if field else []
 
 
 def _are_alike(wanted: str, word: str) -> bool:

@@ -58,15 +58,13 @@ class Configs:
         included = own.get("config_paths")
         values: dict[str, Any] = {}
         for name in included if isinstance(included, list) else ():
-            found = self._find(str(name), path.parent)
+            folders = (*self.roots, path.parent)
+            found = next((folder / str(name) for folder in folders if (folder / str(name)).is_file()), None)
             if found is None:
                 self._warn(f"{path}: includes {name!r}, which is not there")
             elif found not in enclosing:
                 values = _merge(values, self._merge_includes(found, (*enclosing, path)))
         return _merge(values, own)
-
-    def _find(self, name: str, beside: Path) -> Path | None:
-        return next((folder / name for folder in (*self.roots, beside) if (folder / name).is_file()), None)
 
     def _load(self, path: Path) -> dict[str, Any]:
         try:

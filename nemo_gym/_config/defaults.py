@@ -69,7 +69,9 @@ def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> P
 def fill_defaults(config: DictConfig, instances: Collection[ServerInstance], machine: Machine) -> None:
     """Complete `config` in place."""
     _fill_folders(config, machine)
-    _fill_versions(config)
+    _set_default(config, "python_version", platform.python_version())
+    if "head_server_deps" not in config:
+        config["head_server_deps"] = running_head_server_deps()
     _set_default(config, "use_absolute_ip", False)
     if config.use_absolute_ip and machine.own_ip:
         config["default_host"] = machine.own_ip()
@@ -100,12 +102,6 @@ def _fill_folders(config: DictConfig, machine: Machine) -> None:
             config[key] = str(Path(config[key]).expanduser().absolute())
     _set_default(config, "uv_cache_dir", str(Path(config.cache_dir) / "uv"))
     _set_default(config, "uv_venv_dir", str(machine.working_dir))
-
-
-def _fill_versions(config: DictConfig) -> None:
-    _set_default(config, "python_version", platform.python_version())
-    if "head_server_deps" not in config:
-        config["head_server_deps"] = running_head_server_deps()
 
 
 def running_head_server_deps() -> list[str]:

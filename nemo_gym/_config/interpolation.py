@@ -116,7 +116,9 @@ def interpolation_problems(config: DictConfig, values: Values, provenance: Prove
         if isinstance(error, InterpolationKeyError) and (absent := re.search(r"key '(.+)' not found", message)):
             users.setdefault(absent[1], []).append(user)
         elif message in (_ENDLESS, "Recursive interpolation detected"):
-            problems.add(ConfigInterpolationError, _circle_text(config, path, user))
+            chain = " -> ".join(_find_circle(config, [join_path(path)])) or user
+            text = f"interpolations lead round in a circle: {chain}.\nhint: give one of these keys a value of its own"
+            problems.add(ConfigInterpolationError, text)
         else:
             problems.add(ConfigInterpolationError, _failure_text(user, _read_text(config, path), message, error))
     for absent_key, referring in users.items():
@@ -149,12 +151,6 @@ def _failure_text(user: str, written: str, message: str, error: OmegaConfBaseExc
         known = ", ".join(name for name in ("oc.env", "oc.select", "oc.decode", "oc.create", "inherit_from", "copy"))
         return f"{user} is {written}, but there is no such resolver.\nhint: common ones are {known}"
     return f"{user} is {written}, which cannot be resolved: {message}"
-
-
-def _circle_text(config: DictConfig, path: tuple[str | int, ...], user: str) -> str:
-    circle = _find_circle(config, [join_path(path)])
-    chain = " -> ".join(circle) if circle else user
-    return f"interpolations lead round in a circle: {chain}.\nhint: give one of these keys a value of its own"
 
 
 def _find_circle(config: DictConfig, chain: list[str]) -> list[str]:

@@ -86,16 +86,13 @@ def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
     elif rest is None:
         raise _Unreadable(f"it has no `=`.\nhint: write `+{key}=<value>`")
     else:
-        value = _read_value(key, rest[1:])
+        text = rest[1:]
+        try:
+            value = plain_value(key, text)
+        except NotPlain:
+            value = _parse_by_grammar(key, text)
         _check_interpolations(value)
         _set(values, key.split("."), value)
-
-
-def _read_value(key: str, text: str) -> Any:
-    try:
-        return plain_value(key, text)
-    except NotPlain:
-        return _parse_by_grammar(key, text)
 
 
 def _parse_by_grammar(key: str, text: str) -> Any:

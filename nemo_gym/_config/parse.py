@@ -104,7 +104,8 @@ def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
 
 def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
     """Load the files that the command line, the initial values or env.yaml name: the first of these that names any."""
-    speakers = [*_list_speakers(sources, dotenv)]
+    from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
+    speakers = [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]  # strongest first
     speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
     try:
         paths = read_config_paths(_merge_configs([config for _, config in reversed(speakers)]), speaker)
@@ -114,12 +115,6 @@ def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems)
     includes = load_includes(paths, sources.search_roots, speaker)
     problems.extend(includes.problems)
     return includes
-
-
-def _list_speakers(sources: Sources, dotenv: ConfigFile | None) -> list[tuple[str, DictConfig]]:
-    """Return the sources that can name config files, strongest first."""
-    from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
-    return [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]
 
 
 def _merge_configs(configs: Sequence[Any]) -> DictConfig:

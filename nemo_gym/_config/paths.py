@@ -44,10 +44,16 @@ def child(value: Any, key: str) -> Any:
     raise KeyError(key)
 
 
+def value_at(value: Any, path: KeyPath) -> Any:
+    """Return the value at `path`; raises KeyError where there is none."""
+    for key in path:
+        value = child(value, key)
+    return value
+
+
 def has_path(value: Any, path: KeyPath) -> bool:
     try:
-        for key in path:
-            value = child(value, key)
+        value_at(value, path)
     except KeyError:
         return False
     return True

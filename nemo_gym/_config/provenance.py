@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nemo_gym._config.files import ConfigFile
-from nemo_gym._config.paths import KeyPath, child, has_path, keys_of, split_path
+from nemo_gym._config.paths import KeyPath, has_path, keys_of, split_path, value_at
 
 DEFAULT = "default"
 
@@ -52,7 +52,7 @@ class Provenance:
     def given(self, path: KeyPath) -> list["Given"]:
         """Return what every source says about `path`, weakest first; inherited ones before a block's own."""
         own = [
-            Given(layer.place(path), _value_at(layer.values, path), path)
+            Given(layer.place(path), value_at(layer.values, path), path)
             for layer in self.layers
             if has_path(layer.values, path)
         ]
@@ -92,12 +92,6 @@ class Provenance:
             else:
                 explained[*path, key] = self.of((*path, key))
         return explained
-
-
-def _value_at(values: Any, path: KeyPath) -> Any:
-    for key in path:
-        values = child(values, key)
-    return values
 
 
 NOWHERE = Provenance()

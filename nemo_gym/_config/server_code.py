@@ -90,9 +90,10 @@ def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]
                 if _takes_any_field(node):
                     return None
                 is_plain = node.name.endswith("Config") and not re.search(r"mode=.before|BeforeValidator", text)
-                for field in _list_annotated(node):
-                    types = fields.setdefault(field.target.id, [])  # type: ignore[union-attr]
-                    types += [ast.unparse(field.annotation)] if is_plain else []
+                for field in node.body:
+                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                        types = fields.setdefault(field.target.id, [])
+                        types += [ast.unparse(field.annotation)] if is_plain else []
         todo += [found for module in _list_imports(tree) if (found := _find_file(module, roots)) is not None]
     return fields
 
@@ -115,10 +116,6 @@ def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _walk_statements(statement)
-
-
-def _list_annotated(node: ast.ClassDef) -> list[ast.AnnAssign]:
-    return [one for one in node.body if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
 
 
 def _takes_any_field(node: ast.ClassDef) -> bool:

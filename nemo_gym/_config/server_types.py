@@ -138,7 +138,9 @@ class _ServerTypeConfig(BaseModel):
     def check_single_server_type(cls, data: Any) -> Any:
         found = server_types_in(data)
         if len(found) > 1:
-            raise ValueError(f"an instance is one server, but this one has {len(found)} server types: {listed(found)}")
+            raise ValueError(
+                f"an instance is one server, but this one has {len(found)} server types: {', '.join(found)}"
+            )
         return data
 
 
@@ -221,10 +223,6 @@ class ResourcesServerInstanceConfig(_ServerInstance, ResourcesServerTypeConfig):
 
 class ResponsesAPIAgentServerInstanceConfig(_ServerInstance, ResponsesAPIAgentServerTypeConfig):
     """An agent server of a config."""
-
-
-def listed(names: Any) -> str:
-    return ", ".join(str(name) for name in names)
 
 
 def server_types_in(value: Any) -> list[ServerType]:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a command, a flag and a bare word are, and all flags; which command takes which is in `commands.py`."""
 
+import importlib
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ class Positional:
 class Command:
     """One command: `implementation` is `module:function`, called with the overrides, and returns the exit code.
 
-    `settings` is `module:Class`, the pydantic class of the keys that the command reads; `+help=true` shows it.
+    `settings` is `module:Class`, the pydantic class of the keys that the command reads; `+help=true` shows it. Modules
+    of `nemo_gym.cli` are written without that prefix.
     """
 
     implementation: str
@@ -67,6 +69,13 @@ class Command:
     flags: tuple[Flag, ...] = field(default=())
     positionals: tuple[Positional, ...] = field(default=())
     settings: str = ""
+
+
+def load(reference: str) -> Any:
+    """Import the function or class that `module:name` of a command stands for."""
+    module, _, name = reference.partition(":")
+    path = module if module.startswith("nemo_gym.") else f"nemo_gym.cli.{module}"
+    return getattr(importlib.import_module(path), name)
 
 
 CONFIG = Flag("--config", "config_paths", "a YAML config file; may be repeated, later ones win", "config")

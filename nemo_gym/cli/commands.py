@@ -47,8 +47,8 @@ from nemo_gym.cli.command_flags import Positional as Positional
 
 
 def _list(function: str, what: str, *flags: Flag) -> Command:
-    settings = "nemo_gym.cli.parameters:ListConfig"
-    return Command(f"nemo_gym.cli.listing:{function}", what, (JSON, SEARCH_DIR, *flags), (NAME,), settings)
+    settings = "parameters:ListConfig"
+    return Command(f"listing:{function}", what, (JSON, SEARCH_DIR, *flags), (NAME,), settings)
 
 
 GROUPS: dict[str, dict[str, Command]] = {
@@ -61,180 +61,168 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "dataset": {
         "collate": Command(
-            "nemo_gym.cli.dataset.collate:collate",
+            "dataset.collate:collate",
             "check, measure and put together the datasets of a config",
             DATASET_COLLATE,
-            settings="nemo_gym.cli.dataset.collate:CollateConfig",
+            settings="dataset.collate:CollateConfig",
         ),
         "render": Command(
-            "nemo_gym.cli.dataset.collate:fill_prompts",
+            "dataset.collate:fill_prompts",
             "fill a prompt into raw rows",
             DATASET_RENDER,
-            settings="nemo_gym.cli.dataset.collate:MaterializePromptsConfig",
+            settings="dataset.collate:MaterializePromptsConfig",
         ),
         "upload": Command(
-            "nemo_gym.cli.dataset:upload",
+            "dataset:upload",
             "put a JSONL file on Hugging Face, or into GitLab",
             DATASET_UPLOAD,
-            settings="nemo_gym.cli.dataset:DatasetUploadConfig",
+            settings="dataset:DatasetUploadConfig",
         ),
         "download": Command(
-            "nemo_gym.cli.dataset:download",
+            "dataset:download",
             "get a dataset from Hugging Face, or from GitLab",
             DATASET_DOWNLOAD,
-            settings="nemo_gym.cli.dataset:DatasetDownloadConfig",
+            settings="dataset:DatasetDownloadConfig",
         ),
         "migrate": Command(
-            "nemo_gym.cli.dataset.hf:migrate",
+            "dataset.hf:migrate",
             "put a JSONL file on Hugging Face, check it there, then delete the dataset from GitLab",
             DATASET_MIGRATE,
-            settings="nemo_gym.cli.dataset.hf:DatasetMigrateConfig",
+            settings="dataset.hf:DatasetMigrateConfig",
         ),
         "rm": Command(
-            "nemo_gym.cli.dataset.gitlab:rm",
+            "dataset.gitlab:rm",
             "delete a dataset from GitLab",
             DATASET_RM,
-            settings="nemo_gym.cli.dataset.gitlab:DeleteFromGitlabConfig",
+            settings="dataset.gitlab:DeleteFromGitlabConfig",
         ),
     },
     "env": {
         "start": Command(
-            "nemo_gym.cli.env:start",
-            "start the servers of a config",
-            (*SELECTORS, *MODEL),
-            settings="nemo_gym.cli.parameters:RunConfig",
+            "env:start", "start the servers of a config", (*SELECTORS, *MODEL), settings="parameters:RunConfig"
         ),
         "validate": Command(
-            "nemo_gym.cli.env.config:validate",
+            "env.config:validate",
             "check a config without starting anything",
             ENV_VALIDATE,
             (Positional("NAME", "component_name", "an environment, benchmark or resources server", optional=True),),
-            settings="nemo_gym.cli.env.config:ValidateConfig",
+            settings="env.config:ValidateConfig",
         ),
         "prefetch": Command(
-            "nemo_gym.cli.env:prefetch",
+            "env:prefetch",
             "build the environments of servers without starting them",
             (*SELECTORS, *MODEL, JSON),
-            settings="nemo_gym.cli.parameters:RunConfig",
+            settings="parameters:RunConfig",
         ),
         "status": Command(
-            "nemo_gym.cli.env.server_status:show_status",
+            "env.server_status:show_status",
             "show the servers that run and their health",
             (JSON,),
-            settings="nemo_gym.cli.parameters:StatusConfig",
+            settings="parameters:StatusConfig",
         ),
         "resolve": Command(
-            "nemo_gym.cli.env.config:resolve",
+            "env.config:resolve",
             "print the merged config, secrets hidden",
             (*SELECTORS, *MODEL, JSON, EXPLAIN),
-            settings="nemo_gym.cli.env.config:ResolveConfig",
+            settings="env.config:ResolveConfig",
         ),
         "test": Command(
-            "nemo_gym.cli.env.server_tests:test",
+            "env.server_tests:test",
             "run the test suite of a server, or of all",
             ENV_TEST,
             (Positional("NAME", "component_name", "a server: its name, or type/name", optional=True),),
-            settings="nemo_gym.cli.env.server_tests:TestConfig",
+            settings="env.server_tests:TestConfig",
         ),
         "check": Command(
-            "nemo_gym.cli.env.check:check_env",
+            "env.check:check_env",
             "start a resources server and see whether it keeps to the contract",
             (*SELECTORS, *MODEL, JSON),
             (Positional("NAME", "component_name", "a resources server or an environment", optional=True),),
-            settings="nemo_gym.cli.env.check:CheckConfig",
+            settings="env.check:CheckConfig",
         ),
         "packages": Command(
-            "nemo_gym.cli.env.server_folders:packages",
+            "env.server_folders:packages",
             "list the packages of a server's environment",
             ENV_PACKAGES,
-            settings="nemo_gym.cli.env.server_folders:PipListConfig",
+            settings="env.server_folders:PipListConfig",
         ),
         "init": Command(
-            "nemo_gym.cli.env.init:init",
+            "env.init:init",
             "make a new resources server, environment or benchmark",
             ENV_INIT,
-            settings="nemo_gym.cli.env.init:InitConfig",
+            settings="env.init:InitConfig",
         ),
     },
     "eval": {
         "aggregate": Command(
-            "nemo_gym.cli.eval.files:aggregate",
+            "eval.files:aggregate",
             "merge shards and compute their metrics",
             AGGREGATE,
-            settings="nemo_gym.cli.eval.files:AggregateConfig",
+            settings="eval.files:AggregateConfig",
         ),
         "compare": Command(
-            "nemo_gym.cli.eval.files:compare",
+            "eval.files:compare",
             "compare runs task by task",
             COMPARE,
             (COMPARE_FILES,),
-            settings="nemo_gym.cli.eval.files:CompareConfig",
+            settings="eval.files:CompareConfig",
         ),
         "prepare": Command(
-            "nemo_gym.cli.prepare:prepare",
+            "prepare:prepare",
             "write the data of a benchmark, by its own script",
             (CONFIG, BENCHMARK, SEARCH_DIR, *PREPARE, JSON),
-            settings="nemo_gym.cli.prepare:PrepareBenchmarkConfig",
+            settings="prepare:PrepareBenchmarkConfig",
         ),
         "profile": Command(
-            "nemo_gym.cli.eval.files:profile",
+            "eval.files:profile",
             "statistics of the rewards of every task",
             PROFILE,
-            settings="nemo_gym.cli.eval.files:ProfileConfig",
+            settings="eval.files:ProfileConfig",
         ),
         "reverify": Command(
-            "nemo_gym.cli.eval.reverify:reverify",
+            "eval.reverify:reverify",
             "score stored responses again",
             (*SELECTORS, *MODEL, *REVERIFY),
             settings="nemo_gym.rollout_reverification:RolloutReverificationConfig",
         ),
         "run": Command(
-            "nemo_gym.cli.eval.run:run",
+            "eval.run:run",
             "play tasks and score them",
             (*SELECTORS, *MODEL, *EVAL_RUN, JSON),
-            settings="nemo_gym.cli.eval.settings:EvalRunConfig",
+            settings="eval.settings:EvalRunConfig",
         ),
     },
     "dev": {
-        "test": Command(
-            "nemo_gym.cli.dev:test",
-            "run the core tests of NeMo Gym with coverage",
-            settings="nemo_gym.cli.dev:DevTestConfig",
-        ),
-        "reinstall": Command("nemo_gym.cli.dev:reinstall", "say how a clone is set up"),
+        "test": Command("dev:test", "run the core tests of NeMo Gym with coverage", settings="dev:DevTestConfig"),
+        "reinstall": Command("dev:reinstall", "say how a clone is set up"),
     },
 }
 
-VERSION = Command(
-    "nemo_gym.cli.general:show_version",
-    "versions and system",
-    (JSON,),
-    settings="nemo_gym.cli.parameters:VersionConfig",
-)
+VERSION = Command("general:show_version", "versions and system", (JSON,), settings="parameters:VersionConfig")
 
 COMMANDS: dict[str, Command] = {
     "demo": Command(
-        "nemo_gym.cli.demo:demo",
+        "demo:demo",
         "see an evaluation work: a small environment and a model that needs no key",
         (CONFIG, MODEL_TYPE, SEARCH_DIR, *MODEL, *DEMO, JSON),
-        settings="nemo_gym.cli.eval.settings:EvalRunConfig",
+        settings="eval.settings:EvalRunConfig",
     ),
     "search": Command(
-        "nemo_gym.cli.listing:search",
+        "listing:search",
         "find benchmarks and environments by name, dataset, domain, agent or description",
         (JSON, SEARCH_DIR),
         (
             Positional("TYPE", "catalog_type", "what to search", optional=True, choices=CATALOG_TYPES),
             Positional("QUERY", "query", "part of a word, or a word spelt alike"),
         ),
-        settings="nemo_gym.cli.parameters:SearchConfig",
+        settings="parameters:SearchConfig",
     ),
     "view": Command(
-        "nemo_gym.cli.view:view",
+        "view:view",
         "look at rollouts, failures or datasets in a browser",
         VIEW,
         (VIEW_FILES,),
-        settings="nemo_gym.cli.view:JsonlDatasetViewerConfig",
+        settings="view:JsonlDatasetViewerConfig",
     ),
 }
 """Commands that belong to no group: `gym search`."""

@@ -80,7 +80,8 @@ def candidates(words: Sequence[str]) -> Candidates:
     command = known.get(given[1]) if known else COMMANDS.get(given[0], VERSION if given[0] == "--version" else None)
     if command is None:
         return _keep_matches(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
-    _search_given_folders(given)
+    folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
+    search_first([folder for folder in folders if Path(folder).is_dir()])
     return _keep_matches(
         _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2]), current
     )
@@ -122,11 +123,6 @@ def _list_catalogue(noun: str) -> Iterable[str]:
 
 def _list_folders(servers: str) -> list[str]:
     return sorted({name for root in component_search_roots() for name in server_configs(root / servers)})
-
-
-def _search_given_folders(given: Sequence[str]) -> None:
-    folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
-    search_first([folder for folder in folders if Path(folder).is_dir()])
 
 
 def _list_helps(commands: dict[str, Command]) -> Candidates:

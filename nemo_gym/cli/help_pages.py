@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The help of every level, written from the table of commands. `-h` shows flags; `+help=true` shows the config keys."""
 
-import importlib
 import textwrap
 from collections.abc import Iterable
 
+from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, Command, Flag, Positional
 from nemo_gym.cli.flags import VERBOSE
 
@@ -59,8 +59,7 @@ def parameters(name: str, command: Command) -> str:
     if command.settings:
         from nemo_gym._config.help import help_text
 
-        module, _, kind = command.settings.partition(":")
-        return help_text(getattr(importlib.import_module(module), kind)).rstrip()
+        return help_text(load(command.settings)).rstrip()
     keys = {one.key: f"{one.help} [from the bare word {one.name}]" for one in command.positionals}
     for flag in command.flags:
         key = "config_paths" if flag.kind in ("config", "collection", "component") else flag.key

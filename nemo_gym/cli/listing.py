@@ -130,7 +130,8 @@ def _show_one(noun: str, name: str, components: Sequence[Component], *, as_json:
             _inspect(component, as_json=as_json)
             return 0
     guess = did_you_mean(name, [component.name for component in components])
-    message = f"Unknown {_singular(noun)} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is"
+    singular = noun.removesuffix("s").replace("-", " ")
+    message = f"Unknown {singular} {name!r}. {guess}\nhint: `gym list {noun}` shows what there is"
     if as_json:
         raise GymError(message)
     render.data(message)  # scripts look for it among the output
@@ -147,7 +148,10 @@ def _print(noun: str, components: Sequence[Component], given: Mapping[str, Any],
         render.data(f"No {plural} {condition}." if condition else f"No {plural} found.")
     else:
         columns = _COLUMNS[noun]
-        rows = [[_format_cell(read(component)) for _, read in columns] for component in components]
+        rows = [
+            ["" if (value := read(component)) is None else str(value) for _, read in columns]
+            for component in components
+        ]
         what = plural.replace(" or ", " and ").capitalize()
         title = f"{what}{f' that {condition}' if condition else ''} ({len(components)})"
         render.table([[heading for heading, _ in columns], *rows], title=title)
@@ -162,10 +166,6 @@ def _to_row(component: Component) -> dict[str, Any]:
         **component.facts,
         "config_path": str(component.config) if component.config else None,
     }
-
-
-def _format_cell(value: Any) -> str:
-    return "" if value is None else str(value)
 
 
 # --- one of them ------------------------------------------------------------------------------------------------------
@@ -226,7 +226,3 @@ def _shorten_config(component: Component) -> str:
         return f"responses_api_agents/{component.name}/configs/<config>.yaml"
     below = component.config.parts[::-1].index("responses_api_agents") + 1
     return "/".join(component.config.parts[-below:])
-
-
-def _singular(noun: str) -> str:
-    return noun.removesuffix("s").replace("-", " ")

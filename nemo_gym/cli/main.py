@@ -5,7 +5,6 @@ What commands do is theirs; this is the boundary where whatever they raise becom
 """
 
 import gc
-import importlib
 import os
 import shutil
 import sys
@@ -18,6 +17,7 @@ from nemo_gym._util.known_secrets import MaskedStream
 from nemo_gym._util.nearest import nearest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import help_pages, render
+from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION, Command
 from nemo_gym.cli.flags import VERBOSE, UsageError, to_overrides
 from nemo_gym.errors import GymError
@@ -151,8 +151,7 @@ def _run(name: str, command: Command, tokens: list[str]) -> int:
         render.data(help_pages.parameters(name, command))
         return 0
     overrides = to_overrides(command, tokens)
-    module, _, function = command.implementation.partition(":")
-    implementation: Callable[[list[str]], int] = getattr(importlib.import_module(module), function)
+    implementation: Callable[[list[str]], int] = load(command.implementation)
     if not gc.isenabled():
         gc.freeze()
         gc.enable()

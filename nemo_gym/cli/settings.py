@@ -5,7 +5,6 @@ Whatever a command line says must have an effect, before anything is started: `C
 that parse a config themselves (`GlobalConfigDictParser`) may pass whatever they like.
 """
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from nemo_gym._config.problems import IS_MISSING, Problems, explain
 from nemo_gym._config.server_code import declared_fields, mentions, type_problems
 from nemo_gym._config.unread_keys import ServerCode, command_line_problems
 from nemo_gym.cli import render
+from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUPS
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.parameters import RunConfig
@@ -118,8 +118,7 @@ def _settings_of_all_commands() -> frozenset[str]:
     commands = [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
     keys = {flag.key.partition(".")[0] for command in commands for flag in command.flags}
     for settings in {command.settings for command in commands if command.settings}:
-        module, _, name = settings.partition(":")
-        for key, field in getattr(importlib.import_module(module), name).model_fields.items():
+        for key, field in load(settings).model_fields.items():
             keys |= {key, field.alias or key}
     return frozenset(keys)
 
@@ -134,18 +133,14 @@ def _setting_problems(given: dict[str, Any]) -> Problems:
                 ConfigError,
                 f"{key} (command line): it is empty.\nhint: set the shell variable that it is taken from{word}",
             )
-    numbers = {key: value for key, value in given.items() if _is_number_or_switch(key)}
+    fields = RunConfig.model_fields
+    numbers = {key: given[key] for key in given if key in fields and fields[key].annotation in (bool, float)}
     try:
         RunConfig.model_validate(numbers)
     except ValidationError as error:
         for path, text in explain(error, numbers).items():
             problems.add(ConfigError, f"{join_path(path)} (command line): {text}")
     return problems
-
-
-def _is_number_or_switch(key: str) -> bool:
-    field = RunConfig.model_fields.get(key)
-    return field is not None and field.annotation in (bool, float)
 
 
 def _url_problems(resolved: Resolved) -> Problems:

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import errno
-import importlib
 import json
 import os
 import signal
@@ -10,6 +9,7 @@ import sys
 import pytest
 
 from nemo_gym import __version__
+from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUPS
 from nemo_gym.cli.main import run_command
 from tests.support.catalogue import write_benchmark
@@ -101,8 +101,7 @@ def test_every_command_can_be_loaded_and_shows_its_parameters(capsys):
         code, out, _ = run(*words, "+help=true", capsys=capsys)
         assert (code, out.startswith("Displaying help for ")) == (0, True), words
     for command in [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]:
-        module, _, function = command.implementation.partition(":")
-        assert callable(getattr(importlib.import_module(module), function))
+        assert callable(load(command.implementation))
 
 
 def test_a_reader_that_has_gone_is_no_error():

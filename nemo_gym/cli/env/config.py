@@ -85,7 +85,9 @@ def validate(overrides: list[str]) -> int:
             render.note(note)
         problems.extend(_lint(resolved))
     if settings.manifest is not None:
-        problems.extend(_manifest_problems(Path(settings.manifest)))
+        from nemo_gym._scaffold.manifest import read_manifest  # few have a manifest
+
+        problems.extend(read_manifest(Path(settings.manifest))[1])
     if settings.as_json:
         found = [{"kind": kind.__name__, "message": text} for kind, text in problems.listed()]
         instances = resolved.servers.instances if resolved else []
@@ -172,12 +174,6 @@ def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
     guess = f" Did you mean {close[0]!r}?" if close else ""
     listed = "".join(f"\n  {place}" for place in places)
     raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}")
-
-
-def _manifest_problems(path: Path) -> Problems:
-    from nemo_gym._scaffold.manifest import read_manifest  # few have a manifest
-
-    return read_manifest(path)[1]
 
 
 # --- resolve --explain ------------------------------------------------------------------------------------------------

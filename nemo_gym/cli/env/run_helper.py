@@ -64,7 +64,7 @@ class RunHelper:
         """Parse the config unless this process has one, start its servers, return when all are ready."""
         if self._run is not None and not self._run.ended.is_set():
             raise RuntimeError(
-                "the servers of this RunHelper are already running.\nhint: call `shutdown` first, or use another RunHelper"
+                "these servers are already running.\nhint: call `shutdown` first, or use another RunHelper"
             )
         if global_config_dict_parser_config is not None or maybe_get_global_config_dict() is None:
             set_global_config_dict(global_config_dict_parser_config)
