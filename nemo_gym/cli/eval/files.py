@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym eval aggregate`, `profile` and `compare`: what follows a run, from its files alone; no server is needed."""
 
-import sys
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -132,8 +131,7 @@ def _show_ranking(ranking: TaskRanking) -> None:
 
 
 def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
-    sys.argv[1:] = overrides
-    config = CheckedParser().parse(GlobalConfigDictParserConfig(offline=True))
+    config = CheckedParser().parse(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validated(kind, plain)
 

@@ -2,7 +2,6 @@
 """`gym eval reverify`: let the verifiers of a config score stored responses again."""
 
 import asyncio
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -43,9 +42,9 @@ _DEFAULT_PARALLEL = 64
 
 def reverify(overrides: list[str]) -> int:
     """Score again; 0 only if everything was scored."""
-    sys.argv[1:] = overrides
     # Nobody plays: a config that names no model to play with will do.
-    set_global_config_dict(GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL), CheckedParser)
+    source = GlobalConfigDictParserConfig(overrides=overrides, initial_global_config_dict=ANY_MODEL)
+    set_global_config_dict(source, CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     leave_out_players(config)

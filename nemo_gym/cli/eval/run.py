@@ -4,7 +4,6 @@
 import asyncio
 import atexit
 import gc
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -84,8 +83,8 @@ class _Todo:
 def run(overrides: list[str]) -> int:
     """Collect rollouts; 0 only if all are scored, or as many as may fail are allowed to."""
     no_serve = any(token.lstrip("+") == "no_serve=true" for token in overrides)
-    sys.argv[1:] = overrides if no_serve else with_default_model(overrides)
-    set_global_config_dict(GlobalConfigDictParserConfig(offline=no_serve), CheckedParser)
+    overrides = overrides if no_serve else with_default_model(overrides)
+    set_global_config_dict(GlobalConfigDictParserConfig(overrides=overrides, offline=no_serve), CheckedParser)
     config = get_global_config_dict()
     settings = eval_run_config(config)
     if not settings.no_serve and not settings.rollout_collection_driver:
