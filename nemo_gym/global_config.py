@@ -138,7 +138,7 @@ class GlobalConfigDictParser(BaseModel):
             given = overrides.parse_overrides(parse_config.overrides)
             from_cli, deletions = OmegaConf.create(given.values), given.deletions
         elif not parse_config.skip_load_from_cli:
-            from_cli, deletions = self.parse_global_config_dict_from_cli(), _deletions_from_cli()
+            from_cli = self.parse_global_config_dict_from_cli()
         return Sources(
             command_line=from_cli,
             deletions=deletions,
@@ -150,7 +150,9 @@ class GlobalConfigDictParser(BaseModel):
     def parse_global_config_dict_from_cli(self) -> DictConfig:
         """Return the overrides among the arguments of this process: `+key=value`, `++key=value`, `key=value`."""
         hide_secret_arguments()  # a program that is not our command line comes by here first
-        return OmegaConf.create(overrides.parse_overrides(_override_tokens()).values)
+        # A user's own script has arguments of its own, which are none of ours.
+        tokens = [token for token in sys.argv[1:] if _OVERRIDE.match(token) and overrides.is_override(token)]
+        return OmegaConf.create(overrides.parse_overrides(tokens).values)
 
     def load_extra_config_paths(self, config_paths: Sequence[str]) -> tuple[list[str], list[DictConfig]]:
         """Load `config_paths` and what they include: all paths as loaded, and their configs in merge order."""
@@ -289,28 +291,6 @@ def _find_dotenv(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Pat
 
 
 _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.@/-]*=")
-
-
-def _run_by_our_cli() -> bool:
-    program = Path(sys.argv[0] if sys.argv else "")
-    return (
-        program.stem in ("gym", "ng")
-        or program.stem.startswith(("ng_", "nemo_gym_"))
-        or program.parts[-3:-1] == ("nemo_gym", "cli")
-    )
-
-
-def _override_tokens() -> list[str]:
-    """Return the arguments that are overrides. A user's own script has arguments of its own, which are none of ours."""
-    tokens = [token for token in sys.argv[1:] if not token.startswith("-")]
-    if _run_by_our_cli():
-        return tokens
-    return [token for token in tokens if _OVERRIDE.match(token) and overrides.is_override(token)]
-
-
-def _deletions_from_cli() -> tuple[str, ...]:
-    tokens = _override_tokens()
-    return overrides.parse_overrides(tokens).deletions if any(token.startswith("~") for token in tokens) else ()
 
 
 def _describe_machine(*, offline: bool) -> Machine:
