@@ -33,7 +33,7 @@ from nemo_gym._mcp.protocol import (
 )
 from nemo_gym._mcp.session import Grant, GrantSigner
 from nemo_gym._mcp.types import METADATA_KEY, SESSION_TOKEN_HEADER, MCPTool
-from nemo_gym._util.keys import SESSION_ID_KEY
+from nemo_gym._util.row_keys import SESSION_ID_KEY
 
 _ALLOW = (b"allow", b"POST, DELETE")
 

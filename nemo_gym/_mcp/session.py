@@ -18,8 +18,8 @@ from nemo_gym._mcp.types import MCPTool
 from nemo_gym._serving.session import SessionCookie
 from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded
-from nemo_gym._util.keys import SESSION_ID_KEY
 from nemo_gym._util.known_secrets import describe_error
+from nemo_gym._util.row_keys import SESSION_ID_KEY
 
 _SALT = "nemo-gym-mcp-session"
 
