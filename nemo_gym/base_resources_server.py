@@ -107,7 +107,7 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
     config: BaseResourcesServerConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the endpoints that every resources server has."""
+        """Return the app with the endpoints that every resources server has."""
         app = self.new_app()
         self.setup_session_middleware(app)
         app.add_middleware(RolloutContextMiddleware)
@@ -144,16 +144,16 @@ class SimpleResourcesServer(BaseResourcesServer, AggregateMetricsMixin, SimpleSe
         return (self.REVERIFY_MODE if of_config is ReverifyMode.UNKNOWN else of_config).value
 
     def normalize_tool_name(self, name: str) -> str:
-        """A tool's name as this server registered it."""
+        """Return a tool's name as this server registered it."""
         return normalize_tool_name(name, self.config.name)
 
     def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
-        """The tools to offer over MCP: `harvested`, found from the routes, unless this is overridden.
+        """Return the tools to offer over MCP: `harvested`, found from the routes, unless this is overridden.
 
         A route `/{path}` comes as `catchall`; `catchall.tool(name, description, input_schema)` is a tool that it runs.
         """
         return harvested
 
     def mcp_allowed_tools_for_session(self, seed_body: Mapping[str, Any]) -> list[str] | None:
-        """The names of the tools that the session may use; None for all."""
+        """Return the names of the tools that the session may use; None for all."""
         return None

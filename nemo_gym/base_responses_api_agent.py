@@ -50,7 +50,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
     config: BaseResponsesAPIAgentConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the endpoints that every agent has."""
+        """Return the app with the endpoints that every agent has."""
         app = self.new_app()
         self.setup_session_middleware(app)
         rollout = f"/{ROLLOUT_PATH_PREFIX}/{{rollout_id}}"
@@ -120,16 +120,16 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         return self._model_call_capture_enabled() or self._token_id_capture_enabled()
 
     def rollout_id_from_run(self, body: BaseRunRequest | Mapping[str, Any]) -> str | None:
-        """The rollout id of a run request; None when nothing is captured by it."""
+        """Return the rollout id of a run request; None when nothing is captured by it."""
         return maybe_rollout_id_from_run_body(body) if self._capture_correlation_enabled() else None
 
     def url_path_for_run(self, url_path: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
-        """`url_path` with the prefix of the rollout that `body` asks for."""
+        """Return `url_path` with the prefix of the rollout that `body` asks for."""
         prefix = rollout_path_prefix(self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled())
         return f"{prefix}{url_path}"
 
     def url_path_for_request(self, url_path: str, request: Request) -> str:
-        """`url_path` with the prefix under which `request` itself came in."""
+        """Return `url_path` with the prefix under which `request` itself came in."""
         # A stand-in for a request may have cookies and path parameters and nothing else.
         rollout_id = (getattr(request, "path_params", None) or {}).get("rollout_id")
         if not isinstance(rollout_id, str):
@@ -139,13 +139,13 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         return f"{rollout_path_prefix(rollout_id, token_capture=capture)}{url_path}"
 
     def base_url_for_run(self, base_url: str, body: BaseRunRequest | Mapping[str, Any]) -> str:
-        """`base_url` with the prefix of the rollout that `body` asks for."""
+        """Return `base_url` with the prefix of the rollout that `body` asks for."""
         return apply_rollout_prefix(
             base_url, self.rollout_id_from_run(body), token_capture=self._token_id_capture_enabled()
         )
 
     def resolve_model_base_url(self, model_server_name: str, rollout_id: str | None = None) -> str:
-        """The `/v1` URL of a model server, for clients that speak OpenAI by themselves."""
+        """Return the `/v1` URL of a model server, for clients that speak OpenAI by themselves."""
         known: Any = self._global_settings()
         config = get_first_server_config_dict(known, model_server_name)
         base_url = f"{self.server_client._build_server_base_url(config)}/v1"

@@ -91,7 +91,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     config: BaseResponsesAPIModelConfig
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the endpoints of all three dialects."""
+        """Return the app with the endpoints of all three dialects."""
         app = self.new_app()
         self.setup_session_middleware(app)
         self._install_capture(app)
@@ -203,7 +203,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         events: Callable[[Any], Iterator[bytes]],
         failed: Callable[[str], Iterator[bytes]],
     ) -> Response:
-        """The reply as events. A failure of the backend is an event too: by then clients expect a stream."""
+        """Return the reply as events. A failure of the backend is an event too: by then clients expect a stream."""
         try:
             body = b"".join(events(await answer()))
         except Exception as error:

@@ -72,7 +72,7 @@ def _same_servers() -> dict[str, Any]:
 
 
 def _named_address(global_config_dict: DictConfig) -> str | None:
-    """The cluster to join: the config's, else the one that Ray itself would take from the environment."""
+    """Return the cluster to join: the config's, else the one that Ray itself would take from the environment."""
     return global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or os.environ.get(RAY_ADDRESS_ENV) or None
 
 

@@ -51,11 +51,11 @@ from nemo_gym._process.http_session import get_global_aiohttp_client, is_global_
 from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
 from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
 from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
-from nemo_gym._serving import binding, head, run_token, workers
+from nemo_gym._serving import binding, head, run_files, workers
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
 from nemo_gym._serving.app import GymApp
-from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
+from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
@@ -137,22 +137,22 @@ def read_failure(response: ClientResponse) -> Failure | None:
 
 
 async def get_response_json(response: ClientResponse) -> Any:
-    """The parsed JSON body of `response`."""
+    """Return the parsed JSON body of `response`."""
     return await replies.read_json(response)
 
 
 async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
-    """The body of `response` as a `kind`; ValueError if it is none. From a server in this process, it costs little."""
+    """Return the body of `response` as a `kind`; ValueError if it is none. Cheap for servers of this process."""
     return await replies.read_model(response, kind)
 
 
 def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """The path prefix that tells a server for which rollout a call is made; empty without an id."""
+    """Return the path prefix that tells a server for which rollout a call is made; empty without an id."""
     return rollout_paths.rollout_path_prefix(rollout_id, token_capture=token_capture)
 
 
 def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """`base_url` with the rollout prefix in front of its path."""
+    """Return `base_url` with the rollout prefix in front of its path."""
     return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
 
 
@@ -179,7 +179,7 @@ class ServerClient(BaseModel):
 
     @classmethod
     def load_head_server_config(cls) -> BaseServerConfig:
-        """Where the head server is, by the config of this process or the default address."""
+        """Return where the head server is, by the config of this process or the default address."""
         known = maybe_get_global_config_dict()
         if known is None:
             known = get_global_config_dict(GlobalConfigDictParserConfig(offline=True))
@@ -187,7 +187,7 @@ class ServerClient(BaseModel):
 
     @classmethod
     def load_from_global_config(cls, head_server_config: BaseServerConfig | None = None) -> "ServerClient":
-        """A client for the servers that a running head server knows."""
+        """Return a client for the servers that a running head server knows."""
         where = head_server_config or cls.load_head_server_config()
         if registry.is_in_this_process(where.host, where.port):
             # The head server is in this very process, whose event loop a blocking call would stop.
@@ -226,7 +226,7 @@ class ServerClient(BaseModel):
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
-        """What the config says about capture, read once: every rollout asks several times."""
+        """Return what the config says about capture, read once: every rollout asks several times."""
         private = self.__pydantic_private__ or {}
         known: dict[str, Any] | None = private["_capture"]
         if known is None:
@@ -245,7 +245,7 @@ class ServerClient(BaseModel):
             if (headers := add_seconds_left(kwargs.get("headers"))) is not None:
                 kwargs["headers"] = headers
             if address.token:
-                kwargs["headers"] = {run_token.HEADER: address.token, **(kwargs.get("headers") or {})}
+                kwargs["headers"] = {run_files.TOKEN_HEADER: address.token, **(kwargs.get("headers") or {})}
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
         reply: Any = await call.call_app(hosted, method, address.base_url, path, address=where, **kwargs)
@@ -269,7 +269,7 @@ class ServerClient(BaseModel):
         return await self.request(server_name, url_path, "POST", **kwargs)
 
     def poll_for_status(self, server_name: str) -> ServerStatus:
-        """Whether a server answers at all, within 5 seconds."""
+        """Tell whether a server answers at all, within 5 seconds."""
         if server_name == HEAD_SERVER_KEY_NAME:
             url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
         else:
@@ -278,19 +278,19 @@ class ServerClient(BaseModel):
 
 
 def takes_models(client: Any) -> bool:
-    """Whether models may stand in the JSON that `client` sends: a test's stand-in gets plain values to look at."""
+    """Tell whether models may stand in the JSON that `client` sends: a test's stand-in gets plain values to look at."""
     return type(client) is ServerClient
 
 
 def setup_server_client(head_server_config: BaseServerConfig | None = None) -> ServerClient:
-    """A client for the running servers, in a process whose HTTP session is ready."""
+    """Return a client for the running servers, in a process whose HTTP session is ready."""
     client = ServerClient.load_from_global_config(head_server_config)
     get_global_aiohttp_client()
     return client
 
 
 def get_server_url(server_name: str) -> str:
-    """The base URL of a server of this process's config."""
+    """Return the base URL of a server of this process's config."""
     config = get_first_server_config_dict(get_global_config_dict(), server_name)
     return f"http://{config['host']}:{config['port']}"
 
@@ -304,12 +304,12 @@ class BaseServer(QuickState):
 
     @classmethod
     def load_config_from_global_config(cls) -> BaseRunServerInstanceConfig:
-        """The config of the instance that this process was started for."""
+        """Return the config of the instance that this process was started for."""
         return cls.config_of_instance(get_global_config_dict(), os.environ[INSTANCE_NAME_ENV])
 
     @classmethod
     def config_of_instance(cls, global_config_dict: DictConfig, name: str) -> BaseRunServerInstanceConfig:
-        """The config of instance `name`, as the type that this class declares for it."""
+        """Return the config of instance `name`, as the type that this class declares for it."""
         given = OmegaConf.to_container(get_first_server_config_dict(global_config_dict, name), resolve=True)
         assert isinstance(given, dict)
         declared: type[BaseRunServerInstanceConfig] = cls.model_fields["config"].annotation  # type: ignore[assignment]
@@ -333,15 +333,15 @@ class SimpleServer(BaseServer):
 
     @abstractmethod
     def setup_webserver(self) -> FastAPI:
-        """The app with this server's endpoints."""
+        """Return the app with this server's endpoints."""
 
     @staticmethod
     def new_app() -> FastAPI:
-        """An app whose plain JSON handlers take the short way."""
+        """Return an app whose plain JSON handlers are called without detours."""
         return GymApp()
 
     def get_session_middleware_key(self) -> str:
-        """The name of the session cookie."""
+        """Return the name of the session cookie."""
         return f"{type(self).__name__}___{self.config.name}"
 
     def setup_session_middleware(self, app: FastAPI) -> None:
@@ -359,7 +359,7 @@ class SimpleServer(BaseServer):
     def setup_exception_middleware(self, app: FastAPI) -> None:
         """Errors become JSON, bad bodies a 422, oversized ones a 413."""
         app.add_exception_handler(
-            RequestValidationError, validation_reply(lambda text: LOG.warning("%s: %s", self.config.name, text))
+            RequestValidationError, make_validation_handler(lambda text: LOG.warning("%s: %s", self.config.name, text))
         )
         app.add_middleware(BodyLimit, limit_bytes=self.config.max_request_body_bytes)
         app.add_middleware(ErrorsAsJson, server_name=self.config.name, kind=self._failure_kind)
@@ -387,7 +387,7 @@ class SimpleServer(BaseServer):
             prefix_output(self.config.name)
 
     def finished_app(self, global_config_dict: DictConfig) -> FastAPI:
-        """The app with everything around its endpoints: MCP, liveness, errors, profiling."""
+        """Return the app with everything around its endpoints: MCP, liveness, errors, profiling."""
         app = self.setup_webserver()
         if getattr(self.config, "expose_tools_over_mcp", False):
             from nemo_gym.mcp_auto_exposure import maybe_auto_expose  # only servers that ask for it need it
@@ -444,8 +444,8 @@ class SimpleServer(BaseServer):
             sys.exit(listening.STARTUP_FAILURE)
         return None
 
-    def _with_affinity(self, app: FastAPI, worker: workers.Worker) -> ASGIApp:
-        """`app` behind what takes every request to the worker that holds its session."""
+    def _with_affinity(self, app: FastAPI, worker: workers.ServerWorker) -> ASGIApp:
+        """Return `app` behind what takes every request to the worker that holds its session."""
         if not self.config.session_affinity:
             return app
         cookie = session_cookie(app, self.get_session_middleware_key())
@@ -477,13 +477,13 @@ class HeadServer(BaseServer):
         return server, listening.serve_in_thread(server, sock, name="head-server"), head_server
 
     def setup_webserver(self) -> FastAPI:
-        """The app, with its token in the user's token file: the config's access token, else a new run token."""
+        """Return the app, with its token in the user's token file: the config's access token, else a new run token."""
         access = AccessRules.from_config(maybe_get_global_config_dict() or {})
-        token = run_token.create_token(run_token_path(self.config), access.token)
-        return head.head_app(self.global_config_dict_yaml, self.get_server_instances, token)
+        token = run_files.create_token(run_token_path(self.config), access.token)
+        return head.build_head_app(self.global_config_dict_yaml, self.get_server_instances, token)
 
     def global_config_dict_yaml(self, with_secrets: bool = True) -> str:
-        """The config of the run as YAML, interpolations as they were written."""
+        """Return the config of the run as YAML, interpolations as they were written."""
         config = get_global_config_dict()
         if not with_secrets:
             config = config.copy()
@@ -495,7 +495,7 @@ class HeadServer(BaseServer):
         self._server_instances = instances
 
     def get_server_instances(self) -> list[dict[str, Any]]:
-        """Which servers the run has."""
+        """Return which servers the run has."""
         return self._server_instances
 
 

@@ -69,7 +69,7 @@ class SessionStore(Generic[T]):
         return state
 
     def get(self, session_id: str, default: T | None = None) -> T | None:
-        """The state of a session, or `default`."""
+        """Return the state of a session, or `default`."""
         try:
             return self[session_id]
         except UnknownSession:
@@ -83,7 +83,7 @@ class SessionStore(Generic[T]):
             raise HTTPException(400, str(error)) from error
 
     def get_or_create(self, session_id: str, factory: Callable[[], T]) -> T:
-        """The state of a session, made by `factory` if there is none yet."""
+        """Return the state of a session, made by `factory` if there is none yet."""
         if session_id not in self:
             self[session_id] = factory()
         return self[session_id]

@@ -18,7 +18,7 @@ from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._process.environment import run_token_path
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving.host import InlineServer, serve_inline
-from nemo_gym._serving.run_token import HEADER
+from nemo_gym._serving.run_files import TOKEN_HEADER
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import NoHeadServerError, PortInUseError, UnknownServerError
@@ -233,7 +233,7 @@ def test_the_head_server_answers_as_the_contract_says(head, the_config):
 
 def test_a_stranger_sees_no_secret(head):
     assert OmegaConf.create(fetch(head, "/global_config_dict_yaml")).policy_api_key == "****"
-    assert OmegaConf.create(fetch(head, "/global_config_dict_yaml", **{HEADER: "guess"})).policy_api_key == "****"
+    assert OmegaConf.create(fetch(head, "/global_config_dict_yaml", **{TOKEN_HEADER: "guess"})).policy_api_key == "****"
 
 
 def test_the_config_itself_keeps_its_secrets(head, the_config):

@@ -19,7 +19,8 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
-from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, _make_servers_importable, component_search_roots
+from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
+from nemo_gym._app.plan import Notice, ServerPlan, build_environments, plan_launch, server_folder
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.problems import explain
@@ -28,18 +29,15 @@ from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, r
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.admission import AccessRules
-from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
+from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._serving.host import InlineServer, InlineSpec
-from nemo_gym._serving.logs import routed_output
-from nemo_gym._serving.plan import ServerPlan, choose_placement, imports_package
+from nemo_gym._serving.logs import route_output
 from nemo_gym._serving.processes import ChildSpec, ServerDied
-from nemo_gym._serving.supervisor import Launch, Running, supervised
+from nemo_gym._serving.supervisor import Launch, Running, supervise
 from nemo_gym._serving.uv_tool import find_uv
-from nemo_gym._serving.venvs import VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._util.addresses import is_loopback
 from nemo_gym._util.aio import in_thread
-from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
@@ -50,16 +48,14 @@ from nemo_gym.global_config import (
     GlobalConfigDictParser,
     get_first_server_config_dict,
 )
-from nemo_gym.profiling import describe_profiles, profiler_requirements
+from nemo_gym.profiling import describe_profiles
 from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
 
-Notice = Callable[[str], None]
 _DEFAULT_STARTUP_TIMEOUT_S = 600.0
-_STAGES = {"building": "building an environment: ", "ready": "environment ready: "}
 
 
-def _silent(text: str) -> None:
+def _ignore(text: str) -> None:
     """Tell nobody."""
 
 
@@ -75,7 +71,7 @@ class Served:
         return await self.running.first_death
 
     @contextmanager
-    def calling_on_death(self, on_death: Callable[[ServerDied], None]) -> Iterator[None]:
+    def call_on_death(self, on_death: Callable[[ServerDied], None]) -> Iterator[None]:
         """Meanwhile, the first server process that ends by itself is told to `on_death`, once."""
 
         def tell(task: "asyncio.Task[ServerDied]") -> None:
@@ -99,110 +95,22 @@ class Served:
         return self.running.first_death.done()
 
 
-def plan_launch(config: DictConfig) -> list[ServerPlan]:
-    """Where each server of `config` is to run."""
-    _make_servers_importable()  # the current folder and the extra roots may be others than at the first import
-    settings = venv_settings(config)
-    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
-    return [_plan(config, instance, settings) for instance in instances]
-
-
-def _plan(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSettings) -> ServerPlan:
-    (server_type, impls), *_ = config[instance.name].items()
-    impl = str(next(iter(impls)))
-    block: dict[str, Any] = OmegaConf.to_container(  # type: ignore[assignment]
-        instance.get_inner_run_server_config_dict(), resolve=True
-    )
-    where = {"host": block["host"], "port": block["port"], "entrypoint": block["entrypoint"]}
-    if block.get("external") or block.get("placement") == "external":
-        return ServerPlan(
-            instance.name, str(server_type), impl, Path(), placement="external", why="somebody else runs it", **where
-        )
-    folder = server_folder(str(server_type), impl)
-    entrypoint = folder / block["entrypoint"]
-    if not entrypoint.is_file():
-        raise ConfigError(
-            f"the entrypoint of server {instance.name!r} does not exist: {entrypoint}\n"
-            "hint: `entrypoint` is relative to the folder of the implementation"
-        )
-    venv = plan_venv(folder, settings)
-    default = config.get("default_placement") or ("process" if config.get("profiling_enabled") else None)
-    placement, why = choose_placement(instance.name, block, default, entrypoint, venv)
-    return ServerPlan(
-        instance.name,
-        str(server_type),
-        impl,
-        folder,
-        placement=placement,
-        why=why,
-        venv=venv,
-        uses_ray=imports_package(folder, "ray"),
-        **where,
-    )
-
-
-def server_folder(server_type: str, impl: str) -> Path:
-    """The folder of a server implementation, found in the search roots."""
-    folder = find_server_folder(server_type, impl, component_search_roots())
-    if folder is None:
-        raise ConfigError(
-            f"the config names the server implementation '{server_type}/{impl}', but no search root holds a folder "
-            "of that name with code in it.\n"
-            "hint: check the name, or add the folder above it to NEMO_GYM_EXTRA_ROOTS"
-        )
-    return folder
-
-
-# --- environments -----------------------------------------------------------------------------------------------------
-
-
-def venv_settings(config: DictConfig) -> VenvSettings:
-    """How environments are built, by the config."""
-    from nemo_gym import WORKING_DIR
-
-    venv_dir = Path(config["uv_venv_dir"])
-    return VenvSettings(
-        cache_dir=Path(config["cache_dir"]),
-        uv_cache_dir=Path(config["uv_cache_dir"]),
-        uv_venv_dir=None if venv_dir == WORKING_DIR else venv_dir,
-        python_version=str(config["python_version"]),
-        verbose=bool(config.get("pip_install_verbose")),
-        skip_if_present=bool(config.get("skip_venv_if_present")),
-        extra_requirements=(
-            *(config.get("head_server_deps") or ()),
-            *(profiler_requirements() if config.get("profiling_enabled") else ()),
-        ),
-    )
-
-
-async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
-    """Build every environment that is not there yet, equal ones once."""
-
-    def tell(progress: VenvProgress) -> None:
-        if progress.stage != "output" or config.get("pip_install_verbose"):
-            servers = ", ".join(folder.name for folder in progress.servers)
-            notice(f"({servers}) {_STAGES.get(progress.stage, '')}{progress.text}")
-
-    venvs = [plan.venv for plan in plans if plan.venv is not None]
-    await build_all(venvs, venv_settings(config), tell)
-
-
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
 
 def agents_to_ask(config: DictConfig) -> frozenset[str]:
-    """The agents that may have metrics of their own, so that they have to be asked for them.
+    """Return the agents that may have metrics of their own, so that they have to be asked for them.
 
     A server of this process can be seen to have none; any other might.
     """
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
-    classes = {instance.name: _class_here(config, instance) for instance in instances}
+    classes = {instance.name: _find_class(config, instance) for instance in instances}
     agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
     return frozenset(agent.name for agent in agents if _may_have_metrics(agent, classes))
 
 
-def _class_here(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
-    """The class of a server that runs in this process."""
+def _find_class(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
+    """Return the class of a server that runs in this process."""
     block = instance.get_inner_run_server_config_dict()
     if not registry.is_in_this_process(block["host"], block["port"]):
         return None
@@ -220,12 +128,12 @@ def _may_have_metrics(agent: ServerInstanceConfig, classes: Mapping[str, type[Si
         return True
     defined_by = next((cls for cls in agent_class.__mro__ if "aggregate_metrics" in vars(cls)), None)
     if not vars(defined_by).get("_metrics_by_resources_server"):
-        return _differs(agent_class, SimpleResponsesAPIAgent)
+        return _has_own_metrics(agent_class, SimpleResponsesAPIAgent)
     environment = classes.get(str((block.get("resources_server") or {}).get("name")))
-    return environment is None or _differs(environment, SimpleResourcesServer)
+    return environment is None or _has_own_metrics(environment, SimpleResourcesServer)
 
 
-def _differs(cls: type, base: type) -> bool:
+def _has_own_metrics(cls: type, base: type) -> bool:
     names = ("aggregate_metrics", "compute_metrics", "get_key_metrics", "MEAN_REWARDS_BY")
     return any(getattr(cls, name, None) is not getattr(base, name, None) for name in names)
 
@@ -235,7 +143,11 @@ def _differs(cls: type, base: type) -> bool:
 
 @asynccontextmanager
 async def serve_config(
-    config: DictConfig, notice: Notice = _silent, count: Notice = _silent, *, models_within_s: float | None = None
+    config: DictConfig,
+    notice: Notice = _ignore,
+    count: Notice = _ignore,
+    *,
+    models_within_s: float | None = None,
 ) -> AsyncIterator[Served]:
     """Serve every server of `config`, which must be the config of this process, while the context lasts.
 
@@ -251,11 +163,11 @@ async def serve_config(
         if models_within_s is not None:  # said before minutes go into building environments
             await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
-        async with _ray_cluster(config, plans, notice):
+        async with _join_ray_cluster(config, plans, notice):
             with (
-                routed_output(Path(log_dir) if log_dir else None) as logs,
-                _head_server(config) as (head, listening_head),
-                handed_down(config) as environment,
+                route_output(Path(log_dir) if log_dir else None) as logs,
+                _open_head_server(config) as (head, listening_head),
+                share_config(config) as environment,
             ):
                 launch = Launch(
                     head=listening_head,
@@ -265,12 +177,12 @@ async def serve_config(
                     access=access,
                 )
                 starting.set()
-                async with supervised(launch, logs, notice) as running:
+                async with supervise(launch, logs, notice) as running:
                     starting.clear()
-                    servers = [_display(plan, running.pids) for plan in plans]
+                    servers = [_describe_server(plan, running.pids) for plan in plans]
                     head.set_server_instances([server.model_dump(mode="json") for server in servers])
                     if models_within_s is None:
-                        await running.unless_dead(wait_for_models(config, notice, count))
+                        await running.run_unless_dead(wait_for_models(config, notice, count))
                     yield Served(servers, running)
         if config.get("profiling_enabled"):
             names = [plan.name for plan in plans if plan.placement != "external"]
@@ -282,7 +194,7 @@ async def serve_config(
 
 
 @asynccontextmanager
-async def _ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> AsyncIterator[None]:
+async def _join_ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> AsyncIterator[None]:
     """Have the Ray cluster that servers need, if any does, while the context lasts."""
     users = [plan for plan in plans if plan.uses_ray]
     used_here = any(plan.placement == "inline" for plan in users)
@@ -297,7 +209,7 @@ async def _ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: 
 
 
 def startup_timeout_s(config: DictConfig) -> float:
-    """How long servers may take to become ready."""
+    """Return how long servers may take to become ready."""
     return float(config.get("server_startup_timeout_seconds") or _DEFAULT_STARTUP_TIMEOUT_S)
 
 
@@ -317,7 +229,7 @@ async def wait_for_models(config: DictConfig, notice: Notice, count: Notice, wit
     if timeout_s <= 0:
         return
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    urls = endpoint_urls(plain)
+    urls = find_endpoint_urls(plain)
     if within_s is None:
         await wait_for_endpoints(urls, timeout_s, notice, count)
         return
@@ -329,7 +241,7 @@ async def wait_for_models(config: DictConfig, notice: Notice, count: Notice, wit
 
 
 def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
-    """How to build a server of this process."""
+    """Return how to build a server of this process."""
 
     def build() -> Any:
         cls = load_server_class(plan.folder, plan.entrypoint, SimpleServer)
@@ -364,8 +276,8 @@ def _warn_of_exposure(config: DictConfig, plans: Sequence[ServerPlan], access: A
 
 
 @contextmanager
-def _head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineServer]]:
-    """The head server and its app, with a run token while the context lasts."""
+def _open_head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineServer]]:
+    """Yield the head server and its app, with a run token while the context lasts."""
     where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
     head = HeadServer(config=where)
     # Bound before the token is written: who has the port already has a token too, which must stay.
@@ -379,8 +291,8 @@ def _head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineServer]
 
 
 @contextmanager
-def handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
-    """The environment of server processes, with the config in a file that only this user can read."""
+def share_config(config: DictConfig) -> Iterator[dict[str, str]]:
+    """Yield the environment of server processes, with the config in a file that only this user can read."""
     with run_files.private_file(run_files_folder(), OmegaConf.to_yaml(config)) as path:
         inherited = {key: value for key, value in os.environ.items() if key != NEMO_GYM_CONFIG_DICT_ENV_VAR_NAME}
         yield {
@@ -393,7 +305,7 @@ def handed_down(config: DictConfig) -> Iterator[dict[str, str]]:
 
 
 def child_spec(plan: ServerPlan, environment: dict[str, str]) -> ChildSpec:
-    """How to start a server that has a process of its own."""
+    """Return how to start a server that has a process of its own."""
     assert plan.venv is not None
     environment = {**environment, **_activate(plan.venv.python, environment.get("PATH", os.defpath))}
     python_path = os.pathsep.join(filter(None, [str(plan.folder), environment.get("PYTHONPATH")]))
@@ -416,7 +328,7 @@ def _activate(python: Path, path: str) -> dict[str, str]:
     return {**root, "PATH": os.pathsep.join([str(scripts), path, *uv])}
 
 
-def _display(plan: ServerPlan, pids: dict[str, int]) -> ServerInstanceDisplayConfig:
+def _describe_server(plan: ServerPlan, pids: dict[str, int]) -> ServerInstanceDisplayConfig:
     return ServerInstanceDisplayConfig(
         config_path=plan.name,
         dir_path=plan.folder,

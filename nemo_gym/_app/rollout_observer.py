@@ -84,7 +84,7 @@ class RolloutObserver:
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> "RolloutObserver | None":
-        """As the config of the servers says; None if there is nothing to observe."""
+        """Build it as the config of the servers says; None if there is nothing to observe."""
         capture_dirs, tokens = model_call_capture_dirs_from_config(config), _token_taking(config)
         return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
@@ -150,7 +150,7 @@ class RolloutObserver:
 
 
 def _identity(row: Row) -> Row:
-    """What a row and its result have in common."""
+    """Return what a row and its result have in common."""
     return {key: value for key, value in row.items() if key == AGENT_REF_KEY_NAME or key.startswith("_ng_")}
 
 

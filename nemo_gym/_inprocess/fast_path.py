@@ -28,7 +28,7 @@ from nemo_gym._inprocess.registry import CURRENT_SERVER, InProcessCall, NamedApp
 from nemo_gym._inprocess.response import InProcessResponse, LazyCookies, ObjectResponse, Session
 from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialise_reply, validate_body
 from nemo_gym._transport import http
-from nemo_gym._transport.failures import error_of_exit
+from nemo_gym._transport.failures import convert_exit
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym._wire.response import NeMoGymResponse
 
@@ -164,7 +164,7 @@ class HandlerFastPath:
             return ObjectResponse(call.method, call.url, self._dump_result(result), session)
         except BaseException as raised:
             scope = self._build_scope(call, session)
-            scope[RAISED], scope[OPEN_SESSION] = error_of_exit(raised), session
+            scope[RAISED], scope[OPEN_SESSION] = convert_exit(raised), session
             exchange = AsgiExchange(b"")
             await self._app(scope, exchange.receive, exchange.send)
             return exchange.build_response(call.method, call.url)
@@ -183,12 +183,9 @@ class HandlerFastPath:
         if type(json) is dict:
             if self._read_names is not None:
                 json = {name: part for name, part in json.items() if name in self._read_names}
-            objects = {
-                name: copy_for_receiver(json[name])
-                for name in self._object_names
-                if type(json.get(name)) in OBJECT_TYPES
-            }
-            if objects:
+            names = [name for name in self._object_names if type(json.get(name)) in OBJECT_TYPES]
+            if names:
+                objects = {name: copy_for_receiver(json[name]) for name in names}
                 rest = self._encode_bounded({name: part for name, part in json.items() if name not in objects})
                 try:
                     return adapter.validate_python({**parse_json(rest), **objects})

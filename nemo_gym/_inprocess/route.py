@@ -25,7 +25,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_gym._transport.failures import error_of_exit
+from nemo_gym._transport.failures import convert_exit
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 
 _OTHER_INJECTIONS = (
@@ -81,7 +81,7 @@ class GymRoute(APIRoute):
                     raise error.__cause__ from None
                 raise
             except BaseException as raised:
-                ending = error_of_exit(raised)
+                ending = convert_exit(raised)
                 if ending is raised:
                     raise
                 raise ending from raised

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from nemo_gym._serving import binding, child, run_files, run_token, workers
+from nemo_gym._serving import binding, entrypoint, run_files, workers
 from nemo_gym._util.secret_names import mask_arguments
 from nemo_gym.config_types import BaseServerConfig
 
@@ -32,23 +32,23 @@ _serving = threading.Lock()
 
 
 def run_files_folder() -> Path:
-    """Where files of running servers are kept that only their user may read."""
+    """Return where files of running servers are kept that only their user may read."""
     folder = os.environ.get(_RUN_TOKEN_DIR_ENV)
     return Path(folder) if folder else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "nemo-gym"
 
 
 def run_token_path(where: BaseServerConfig) -> Path:
-    """The file that holds the run token of the head server at `where`."""
+    """Return the file that holds the run token of the head server at `where`."""
     # Machines that share a home folder have a loopback address each.
     is_loopback = where.host == "localhost" or where.host.startswith(("127.", "::1"))
     host = f"{where.host}@{os.uname().nodename}" if is_loopback else where.host
-    return run_token.token_path(run_files_folder(), host, where.port)
+    return run_files.token_path(run_files_folder(), host, where.port)
 
 
 def run_token_header(where: BaseServerConfig) -> dict[str, str]:
-    """The header that opens the head server's secrets, if this user has the token."""
-    token = os.environ.get(_RUN_TOKEN_ENV) or run_token.read_token(run_token_path(where))
-    return {run_token.HEADER: token} if token else {}
+    """Return the header that opens the head server's secrets, if this user has the token."""
+    token = os.environ.get(_RUN_TOKEN_ENV) or run_files.read_token(run_token_path(where))
+    return {run_files.TOKEN_HEADER: token} if token else {}
 
 
 @contextmanager
@@ -67,7 +67,7 @@ def share_run_token(where: BaseServerConfig) -> Iterator[None]:
 def derive_run_secret(purpose: str) -> str | None:
     """Return what all processes of this run, and nobody else, can derive for `purpose`; None outside of a run."""
     path = os.environ.get(_RUN_TOKEN_FILE_ENV)
-    shared = os.environ.get(_RUN_SECRET_ENV) or (run_token.read_token(Path(path)) if path else None)
+    shared = os.environ.get(_RUN_SECRET_ENV) or (run_files.read_token(Path(path)) if path else None)
     return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex() if shared else None
 
 
@@ -78,43 +78,43 @@ def own_secret() -> str:
 
 
 def is_nemo_gym_fastapi_worker() -> bool:
-    """Whether this process is one of several workers of a server."""
+    """Tell whether this process is one of several workers of a server."""
     return os.environ.get(IS_WORKER_ENV) == "1"
 
 
 def is_nemo_gym_fastapi_entrypoint(file: str) -> bool:
-    """Whether `file` is the module that this worker process was started to serve."""
+    """Tell whether `file` is the module that this worker process was started to serve."""
     entrypoint = os.environ.get(ENTRYPOINT_ENV)
     return is_nemo_gym_fastapi_worker() and entrypoint is not None and Path(entrypoint) == Path(file).absolute()
 
 
 def get_nemo_gym_fastapi_num_workers() -> int:
-    """How many workers share the work of this server."""
+    """Return how many workers share the work of this server."""
     return int(os.environ.get(NUM_WORKERS_ENV, "1"))
 
 
 def listener(where: BaseServerConfig, name: str) -> socket.socket:
-    """The socket that this process serves on: its parent's gift, else bound here."""
-    given = child.take_fd(os.environ, child.LISTEN_FD)
+    """Return the socket that this process serves on: its parent's gift, else bound here."""
+    given = entrypoint.take_fd(os.environ, entrypoint.LISTEN_FD)
     return socket.socket(fileno=given) if given is not None else binding.bind(where.host, where.port, name)
 
 
 def is_supervised() -> bool:
-    """Whether a parent process waits for this server to be ready, and takes what it prints."""
-    return child.READY_FD in os.environ
+    """Tell whether a parent process waits for this server to be ready, and takes what it prints."""
+    return entrypoint.READY_FD in os.environ
 
 
 def say_ready() -> None:
     """Note that this server listens, and tell the parent process if it waits for that."""
     starting.clear()
-    given = child.take_fd(os.environ, child.READY_FD)
+    given = entrypoint.take_fd(os.environ, entrypoint.READY_FD)
     if given is not None:
-        child.say_ready(given)
+        entrypoint.say_ready(given)
 
 
 @lru_cache(maxsize=1)
-def this_worker() -> workers.Worker | None:
-    """Which of the several workers of a server this process is; None in every other process."""
+def this_worker() -> workers.ServerWorker | None:
+    """Return which of the several workers of a server this process is; None in every other process."""
     return workers.this_worker(os.environ)
 
 
@@ -142,8 +142,9 @@ def run_workers(where: BaseServerConfig, name: str, config_yaml: str) -> int:
 
 
 def may_serve() -> bool:
-    """Whether this call may begin to serve; if not, the app is wanted: a worker serves once, and a process manager that
-    imports apps from entrypoint modules serves them itself.
+    """Tell whether this call may begin to serve; if not, the app is wanted.
+
+    A worker serves once, and a process manager that imports apps from entrypoint modules serves them itself.
     """
     if this_worker() is not None:
         return _serving.acquire(blocking=False)

@@ -10,7 +10,7 @@ from pydantic import BaseModel, PositiveInt
 
 from nemo_gym._process.environment import get_nemo_gym_fastapi_num_workers
 from nemo_gym._transport import http
-from nemo_gym._transport.bounded import MAX_MODEL_REPLY_BYTES, MAX_SERVER_REPLY_BYTES, BoundedResponse
+from nemo_gym._transport.http import MAX_MODEL_REPLY_BYTES, MAX_SERVER_REPLY_BYTES, BoundedResponse
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -39,7 +39,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
     """The same for every other reply."""
 
     def settings(self, workers: int) -> http.SessionSettings:
-        """These settings for one of `workers` processes."""
+        """Return these settings for one of `workers` processes."""
         return http.SessionSettings(
             connector_limit=max(1, self.global_aiohttp_connector_limit // workers),
             connector_limit_per_host=max(1, self.global_aiohttp_connector_limit_per_host // workers),
@@ -60,7 +60,7 @@ def get_global_aiohttp_client(
     global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None,
     global_config_dict_parser_cls: type[GlobalConfigDictParser] = GlobalConfigDictParser,
 ) -> aiohttp.ClientSession:
-    """The session of the running event loop, made on first use."""
+    """Return the session of the running event loop, made on first use."""
     session = _SESSIONS.get(asyncio.get_running_loop())
     if session is not None and not session.closed:
         return session
@@ -86,7 +86,7 @@ def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> aiohttp.Cl
 
 
 def is_global_aiohttp_client_setup() -> bool:
-    """Whether the running event loop has a session."""
+    """Tell whether the running event loop has a session."""
     try:
         session = _SESSIONS.get(asyncio.get_running_loop())
     except RuntimeError:
@@ -95,7 +95,7 @@ def is_global_aiohttp_client_setup() -> bool:
 
 
 def is_global_aiohttp_client_request_debug_enabled() -> bool:
-    """Whether every call is logged."""
+    """Tell whether every call is logged."""
     return _REQUEST_DEBUG
 
 

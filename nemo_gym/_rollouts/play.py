@@ -25,8 +25,8 @@ from nemo_gym._transport.failures import (
     HEADER,
     Failure,
     FailureKind,
+    convert_exit,
     decoded,
-    error_of_exit,
     failure_of,
     known_kind,
 )
@@ -148,7 +148,7 @@ class Player:
             reply = await self._post(row[AGENT_REF_KEY_NAME]["name"], row)
             body = await reply.read()
         except BaseException as raised:
-            return _Ending(_of_error(error_of_exit(raised), boundary))
+            return _Ending(_of_error(convert_exit(raised), boundary))
         if reply.status >= 400:
             reason, first_cause = http.client.responses.get(reply.status, ""), reply.headers.get(HEADER, "")
             error_reply = ServerResponseError("POST", boundary, reply.status, reason, body, first_cause)

@@ -16,12 +16,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym._serving.guard import json_reply
-from nemo_gym._serving.run_token import HEADER, same_token
+from nemo_gym._serving.run_files import TOKEN_HEADER, same_token
 from nemo_gym._util.addresses import is_loopback
 from nemo_gym._util.aio import in_thread
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
-_TOKEN_HEADER = HEADER.lower().encode()
+_TOKEN_HEADER = TOKEN_HEADER.lower().encode()
 _PRIVATE_SUFFIXES = (".local", ".internal", ".svc")
 """No page of the internet has a name that ends like this."""
 _MOST_REMEMBERED = 64
@@ -82,16 +82,16 @@ class Admission:
             elif name == _TOKEN_HEADER or (name == b"authorization" and value[:7].lower() == b"bearer "):
                 given = value.rpartition(b" ")[2]
         if host not in self._known_hosts and not await self._is_own_host(host, scope["http_version"]):
-            return self.reply(421, _foreign_host(host))
+            return self.reply(421, _explain_foreign_host(host))
         is_from_page = origin is not None or site == b"cross-site"
         if is_from_page and scope.get("method") not in _SAFE_METHODS and not self._is_own_origin(origin, host):
-            return self.reply(403, _foreign_origin(origin))
+            return self.reply(403, _explain_foreign_origin(origin))
         if self._rules.token is not None and not self.has_token(scope, given):
             return self.reply(401, _NO_TOKEN, {"www-authenticate": "Bearer"})
         return None
 
     def has_token(self, scope: Scope, given: bytes | None) -> bool:
-        """Whether a request may pass that has `given` as its token."""
+        """Tell whether a request may pass that has `given` as its token."""
         return same_token(given.decode("latin-1") if given else None, self._rules.token or "")
 
     def reply(self, status: int, text: str, headers: Mapping[str, str] | None = None) -> Response:
@@ -103,7 +103,7 @@ class Admission:
     async def _is_own_host(self, host: bytes | None, http_version: str) -> bool:
         if host is None:
             return http_version == "1.0"  # later versions require the header
-        if not (self._accepts_any_name or await self._is_own_name(_name_of(host))):
+        if not (self._accepts_any_name or await self._is_own_name(_read_host_name(host))):
             return False
         if len(self._known_hosts) < _MOST_REMEMBERED:
             self._known_hosts.add(host)
@@ -118,28 +118,28 @@ class Admission:
             if self._is_local:
                 return False
             # Names without a dot, and those of private networks, are no names of pages on the internet.
-            return "." not in name or name.endswith(_PRIVATE_SUFFIXES) or name in await _machine_names()
+            return "." not in name or name.endswith(_PRIVATE_SUFFIXES) or name in await _list_machine_names()
         return address.is_loopback or not self._is_local
 
     def _is_own_origin(self, origin: bytes | None, host: bytes | None) -> bool:
         authority = (origin or b"").partition(b"://")[2].lower()
         if authority and host and authority == host.lower():
             return True
-        return self._accepts_any_name or (bool(authority) and _name_of(authority) in self._rules.allowed_hosts)
+        return self._accepts_any_name or (bool(authority) and _read_host_name(authority) in self._rules.allowed_hosts)
 
 
-async def _machine_names() -> set[str]:
+async def _list_machine_names() -> set[str]:
     # The full name may have to be asked for, which takes as long as it takes.
     return {socket.gethostname().lower(), (await in_thread(socket.getfqdn)).lower()}
 
 
-def _name_of(authority: bytes) -> str:
+def _read_host_name(authority: bytes) -> str:
     """Return the host of `host:port`, without the brackets of an IPv6 address and the dot at the end of a full name."""
     text = authority.decode("latin-1").lower()
     return text[1:].partition("]")[0] if text.startswith("[") else text.partition(":")[0].rstrip(".")
 
 
-def _foreign_host(host: bytes | None) -> str:
+def _explain_foreign_host(host: bytes | None) -> str:
     named = repr(host.decode("latin-1")) if host is not None else "no host at all"
     return (
         f"the request was refused: it is addressed to {named}, which is not a name of this server.\n"
@@ -148,7 +148,7 @@ def _foreign_host(host: bytes | None) -> str:
     )
 
 
-def _foreign_origin(origin: bytes | None) -> str:
+def _explain_foreign_origin(origin: bytes | None) -> str:
     page = repr(origin.decode("latin-1")) if origin is not None else "another site"
     return (
         f"the request was refused: a web page of {page} has sent it, which is not a page of this server.\n"
@@ -160,6 +160,6 @@ def _foreign_origin(origin: bytes | None) -> str:
 _NO_TOKEN = (
     "the request was refused: it carries no access token, or a wrong one.\n"
     "the config of this run has an `access_token`, which every request needs.\n"
-    f"hint: send it as the header `Authorization: Bearer TOKEN` or `{HEADER}: TOKEN`; "
+    f"hint: send it as the header `Authorization: Bearer TOKEN` or `{TOKEN_HEADER}: TOKEN`; "
     "`ServerClient` does so by itself where the environment has NEMO_GYM_RUN_TOKEN"
 )

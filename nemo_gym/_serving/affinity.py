@@ -20,7 +20,7 @@ from uuid import uuid4
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._serving.binding import BACKLOG
-from nemo_gym._serving.channel import Channel, Inbox
+from nemo_gym._serving.channel import Inbox, PeerChannel
 from nemo_gym._serving.guard import json_reply
 
 LOG = logging.getLogger(__name__)
@@ -56,11 +56,11 @@ class Peers:
     """The unix socket of each worker, this one's included."""
 
     def owner(self, session_id: str) -> int:
-        """The worker that holds session `session_id`."""
+        """Return the worker that holds session `session_id`."""
         return int.from_bytes(sha256(session_id.encode()).digest()[:8]) % len(self.paths)
 
     def new_session_id(self) -> str:
-        """A new id that belongs to this worker; takes as many tries as there are workers, on average."""
+        """Return a new id that belongs to this worker; takes as many tries as there are workers, on average."""
         while self.owner(session_id := str(uuid4())) != self.index:
             pass
         return session_id
@@ -85,22 +85,22 @@ class SessionAffinity:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            owner = self._owner_of(scope)
+            owner = self._find_owner(scope)
             if owner is not None and owner != self._peers.index:
                 return await self._forwarders[owner].forward(scope, receive, send)
         elif scope["type"] == "lifespan":
-            return await self._live(scope, receive, send)
+            return await self._serve_peers(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    def _owner_of(self, scope: Scope) -> int | None:
+    def _find_owner(self, scope: Scope) -> int | None:
         for wanted, read in self._read.items():
             for name, value in scope["headers"]:
-                if name == wanted and (owner := self._owner_by(value, read)) is not None:
+                if name == wanted and (owner := self._read_owner(value, read)) is not None:
                     return owner
         return None
 
-    def _owner_by(self, header: bytes, read: ReadSession) -> int | None:
-        """The owner of the session that `header` names. A session sends the same one with every call."""
+    def _read_owner(self, header: bytes, read: ReadSession) -> int | None:
+        """Return the owner of the session that `header` names. A session sends the same one with every call."""
         owner = self._known.get(header)
         if owner is None and (session_id := read(header)) is not None:
             owner = self._peers.owner(session_id)
@@ -110,7 +110,7 @@ class SessionAffinity:
                 self._known[header] = owner
         return owner
 
-    async def _live(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _serve_peers(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Take requests of peers between the startup and the shutdown of the app."""
         self._state = scope.get("state", {})
 
@@ -123,13 +123,13 @@ class SessionAffinity:
         async def watched_send(message: Message) -> None:
             if message["type"] == "lifespan.startup.complete":
                 self._server = await asyncio.get_running_loop().create_unix_server(
-                    lambda: _FromPeer(self._channels, self._begin), sock=self._listener, backlog=BACKLOG
+                    lambda: _FromPeer(self._channels, self._start_exchange), sock=self._listener, backlog=BACKLOG
                 )
             await send(message)
 
         await self._app(scope, watched_receive, watched_send)
 
-    def _begin(self, scope: Scope, exchange: "_Exchange") -> None:
+    def _start_exchange(self, scope: Scope, exchange: "_PeerExchange") -> None:
         scope["state"] = dict(self._state)
         task = asyncio.get_running_loop().create_task(exchange.run(self._app, scope))
         self._exchanges.add(task)
@@ -154,7 +154,7 @@ class _Forwarder:
 
     async def forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            channel = await self._channel()
+            channel = await self._open_channel()
         except OSError as error:
             text = f"worker {self._number}, which holds this session, cannot be reached: {error}"
             return await json_reply(503, text)(scope, receive, send)
@@ -179,7 +179,7 @@ class _Forwarder:
         """Send on what the owner answers; False if it ended before it said anything."""
         started = False
         while (message := await channel.inbox.get()) is not None:
-            complete = _is_complete(message)
+            complete = _is_last(message)
             if complete:
                 # Before the client has it all: from then on a wait for its requests ends with `http.disconnect`.
                 request.cancel()
@@ -191,20 +191,20 @@ class _Forwarder:
             raise ConnectionError(f"worker {self._number} ended in the middle of a reply")
         return False
 
-    async def _channel(self) -> "_ToPeer":
+    async def _open_channel(self) -> "_ToPeer":
         while self.idle:
             if not (channel := self.idle.pop()).closed:
                 return channel
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             while True:
-                if (sock := _connected(self._path)) is not None:
+                if (sock := _connect(self._path)) is not None:
                     return (await loop.create_unix_connection(_ToPeer, sock=sock))[1]
                 await asyncio.sleep(_CONNECT_AGAIN_S)
 
 
-def _connected(path: str) -> socket.socket | None:
-    """A socket connected to `path`; None while the queue of connections there is full.
+def _connect(path: str) -> socket.socket | None:
+    """Return a socket connected to `path`; None while the queue of connections there is full.
 
     Done by hand, because asyncio takes a full queue for a connection that is under way.
     """
@@ -220,7 +220,7 @@ def _connected(path: str) -> socket.socket | None:
     return sock
 
 
-class _ToPeer(Channel):
+class _ToPeer(PeerChannel):
     """The end of the worker that the client reached."""
 
     def __init__(self) -> None:
@@ -241,12 +241,12 @@ class _ToPeer(Channel):
                     self.request_carried = True
 
 
-class _FromPeer(Channel):
+class _FromPeer(PeerChannel):
     """The end of the owner: every scope begins an exchange."""
 
-    def __init__(self, open_channels: "set[_FromPeer]", begin: Callable[[Scope, "_Exchange"], None]) -> None:
+    def __init__(self, open_channels: "set[_FromPeer]", begin: Callable[[Scope, "_PeerExchange"], None]) -> None:
         super().__init__()
-        self._open_channels, self._begin = open_channels, begin
+        self._open_channels, self._start_exchange = open_channels, begin
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -261,12 +261,12 @@ class _FromPeer(Channel):
             # The app may still be busy after its last reply on this channel: it keeps its own inbox.
             self.inbox = Inbox(self)
             scope = dict(zip(_CARRIED, message, strict=True), type="http")
-            self._begin(scope, _Exchange(self, self.inbox))
+            self._start_exchange(scope, _PeerExchange(self, self.inbox))
         else:
             super().deliver(message)
 
 
-class _Exchange:
+class _PeerExchange:
     """One carried request in its owner's app."""
 
     def __init__(self, channel: _FromPeer, inbox: Inbox) -> None:
@@ -274,7 +274,7 @@ class _Exchange:
         self._complete = False
 
     async def run(self, app: ASGIApp, scope: Scope) -> None:
-        """What an HTTP server does around an app: an app that fails or says too little breaks the connection."""
+        """Do what an HTTP server does around an app: an app that fails or says too little breaks the connection."""
         try:
             await app(scope, self._receive, self._send)
         except Exception:
@@ -291,12 +291,12 @@ class _Exchange:
             return
         if "headers" in message:
             message = {**message, "headers": list(message["headers"])}
-        self._complete = _is_complete(message)
+        self._complete = _is_last(message)
         if self._complete:
             self._inbox.discard()
         with contextlib.suppress(ConnectionError):
             await self._channel.send(message)
 
 
-def _is_complete(message: Message) -> bool:
+def _is_last(message: Message) -> bool:
     return message["type"] == "http.response.body" and not message.get("more_body", False)

@@ -16,7 +16,7 @@ from nemo_gym._inprocess.fast_path import HandlerFastPath
 from nemo_gym._inprocess.route import RAISED, GymRoute, JsonHandler
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
 from nemo_gym._serving.session import SessionCookieMiddleware
-from nemo_gym._transport.failures import error_of_exit
+from nemo_gym._transport.failures import convert_exit
 
 _OWN = (ErrorsAsJson, BodyLimit, SessionCookieMiddleware)
 
@@ -35,12 +35,12 @@ class GymApp(FastAPI):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.router.route_class = GymRoute
-        self._traces: bool | None = None
+        self._is_traced = False
         self._layers: dict[type, Any] | None = None
         self._fast_paths: dict[JsonHandler, HandlerFastPath] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced():
+        if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced:
             return await super().__call__(scope, receive, send)
         scope["app"] = self
         return await self.middleware_stack(scope, receive, send)
@@ -50,7 +50,7 @@ class GymApp(FastAPI):
         if self.middleware_stack is None:
             self.middleware_stack = self.build_middleware_stack()
         layers = self._layers
-        if layers is None or self.root_path or self._is_traced():
+        if layers is None or self.root_path:
             return None
         route = layers[_JsonRouter].find_route(method, path)
         handler = route.json_handler if route is not None else None
@@ -61,13 +61,6 @@ class GymApp(FastAPI):
             sessions, bound = layers[SessionCookieMiddleware], layers[BodyLimit]
             fast_path = self._fast_paths[handler] = HandlerFastPath(self, route, handler.plan, sessions, bound)
         return fast_path
-
-    def _is_traced(self) -> bool:
-        if self._traces is None:
-            # Asked once: FastAPI looks at the environment and at three providers with every request.
-            telemetry = getattr(self, "_native_telemetry", None)
-            self._traces = telemetry is not None and telemetry.enabled()
-        return self._traces
 
     def build_middleware_stack(self) -> ASGIApp:
         # Innermost whatever others add, but no part of the list that they see.
@@ -81,7 +74,10 @@ class GymApp(FastAPI):
         outermost: Any = others[0].cls if others else None
         while outermost is ErrorsAsJson and not isinstance(stack, ErrorsAsJson):
             stack = stack.app
-        self._layers, self._fast_paths = _list_known_layers(stack), {}
+        # Asked once: FastAPI looks at the environment and at three providers with every request.
+        telemetry = getattr(self, "_native_telemetry", None)
+        self._is_traced = telemetry is not None and telemetry.enabled()
+        self._layers, self._fast_paths = None if self._is_traced else _list_known_layers(stack), {}
         built: ASGIApp = stack
         return built
 
@@ -118,7 +114,7 @@ class _JsonRouter:
         try:
             reply = await route.json_handler.reply(scope, receive, send)
         except BaseException as raised:
-            scope[RAISED] = error_of_exit(raised)  # raised again where FastAPI expects it
+            scope[RAISED] = convert_exit(raised)  # raised again where FastAPI expects it
             return await self.app(scope, receive, send)
         return await reply(scope, receive, send)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sockets to serve on. Their ports refuse clients until a server listens; who finds a port taken is told by whom."""
+"""Sockets to serve on. A port refuses clients until a server listens; who has a taken one is named in the error."""
 
 import contextlib
 import errno
@@ -24,7 +24,7 @@ def bind(host: str, port: int, server_name: str) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUseError(
-                f"server {server_name!r} cannot listen on {host}:{port}: the port is taken{_holder(port)}.\n"
+                f"server {server_name!r} cannot listen on {host}:{port}: the port is taken{_name_holder(port)}.\n"
                 f"hint: stop the other process, or give {server_name!r} another `port`"
             ) from error
         raise
@@ -35,7 +35,7 @@ def prepare_to_listen(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
 
 
-def _holder(port: int) -> str:
+def _name_holder(port: int) -> str:
     import psutil  # 20 ms, and only needed to explain a failure
 
     with contextlib.suppress(psutil.Error):

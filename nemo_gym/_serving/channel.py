@@ -18,7 +18,7 @@ _PIECE_BYTES = 1 << 20
 _MAX_WAITING = 4
 
 
-class Channel(asyncio.Protocol):
+class PeerChannel(asyncio.Protocol):
     """One end of a stream of messages."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ class Channel(asyncio.Protocol):
 class Inbox:
     """Messages that have arrived and wait to be read; while there are many, the channel takes no more."""
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: PeerChannel) -> None:
         self._channel = channel
         self._messages = deque[Any]()
         self._waiting = list[asyncio.Future[None]]()
@@ -116,7 +116,7 @@ class Inbox:
         self._wake()
 
     def end(self) -> None:
-        """There is no more to come, and whoever waits is told so. What has arrived can still be read."""
+        """Note that there is no more to come, and tell whoever waits. What has arrived can still be read."""
         self._ended = True
         self._wake()
 
@@ -127,7 +127,7 @@ class Inbox:
         self.end()
 
     async def get(self) -> Any:
-        """The next message; None after the last."""
+        """Return the next message; None after the last."""
         while not self._messages:
             if self._ended:
                 return None

@@ -9,7 +9,7 @@ import aiohttp
 from yarl import URL
 
 from nemo_gym._config.secrets import mask_url_credentials
-from nemo_gym._transport.trouble import NO_TLS_THERE, ONLY_TLS_THERE, Trouble, describe_trouble
+from nemo_gym._transport.errors import NO_TLS_THERE, ONLY_TLS_THERE, Trouble, describe_trouble
 from nemo_gym.errors import ConfigError
 
 _PAUSE_S = 1.0
@@ -19,20 +19,20 @@ _SKIP = "`++model_endpoint_readiness_timeout_seconds=0` skips this check"
 Tell = Callable[[str], None]
 
 
-def endpoint_urls(config: Mapping[str, Any]) -> dict[str, str]:
+def find_endpoint_urls(config: Mapping[str, Any]) -> dict[str, str]:
     """Every model endpoint of a config, by URL, with the key that names it."""
     found: dict[str, str] = {}
     for name, block in config.items():
         if isinstance(block, Mapping) and isinstance(block.get("responses_api_models"), Mapping):
-            for key, url in _base_urls(block["responses_api_models"], f"{name}.responses_api_models"):
+            for key, url in _find_base_urls(block["responses_api_models"], f"{name}.responses_api_models"):
                 found.setdefault(url, key)
     return found
 
 
-def _base_urls(value: Any, key: str) -> Iterator[tuple[str, str]]:
+def _find_base_urls(value: Any, key: str) -> Iterator[tuple[str, str]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _base_urls(inner, f"{key}.{name}")
+            yield from _find_base_urls(inner, f"{key}.{name}")
     elif key.endswith("base_url"):
         urls = value if isinstance(value, list) else [value]
         yield from ((key, url) for url in urls if isinstance(url, str) and url.startswith(("http://", "https://")))
@@ -61,16 +61,16 @@ async def wait_for_endpoints(
                     troubles = {url: one for url, one in troubles.items() if one.kind not in ("no answer", "broken")}
                 lasting = {url: one for url, one in troubles.items() if one.kind in not_waited_for}
                 if lasting and must_answer:
-                    raise ConfigError(f"the model cannot be called:\n{_list(lasting, urls)}; {_SKIP}")
+                    raise ConfigError(f"the model cannot be called:\n{_list_troubles(lasting, urls)}; {_SKIP}")
                 if lasting:
-                    notice(f"the model cannot be called, and is not waited for:\n{_list(lasting, urls)}")
+                    notice(f"the model cannot be called, and is not waited for:\n{_list_troubles(lasting, urls)}")
                 waiting = [url for url in troubles if url not in lasting]
                 if not waiting:
                     return
                 elapsed_s = loop.time() - began
                 if elapsed_s >= timeout_s:
-                    raise _no_answer({url: troubles[url] for url in waiting}, urls, timeout_s)
-                count(_waiting_for(waiting, troubles, elapsed_s))
+                    raise _build_no_answer_error({url: troubles[url] for url in waiting}, urls, timeout_s)
+                count(_describe_wait(waiting, troubles, elapsed_s))
                 await asyncio.sleep(min(_PAUSE_S, timeout_s - elapsed_s))
     finally:
         count("")
@@ -104,20 +104,20 @@ async def _probe(session: aiohttp.ClientSession, url: str) -> Trouble | None:
         return trouble
 
 
-def _no_answer(troubles: Mapping[str, Trouble], keys: Mapping[str, str], timeout_s: float) -> ConfigError:
+def _build_no_answer_error(troubles: Mapping[str, Trouble], keys: Mapping[str, str], timeout_s: float) -> ConfigError:
     if timeout_s:
-        return ConfigError(f"no model answers within {timeout_s:g} s:\n{_list(troubles, keys)}; {_SKIP}")
+        return ConfigError(f"no model answers within {timeout_s:g} s:\n{_list_troubles(troubles, keys)}; {_SKIP}")
     longer = "`--wait-for-model SECONDS` waits for a model that is still loading"
-    return ConfigError(f"no model answers:\n{_list(troubles, keys)}; {longer}; {_SKIP}")
+    return ConfigError(f"no model answers:\n{_list_troubles(troubles, keys)}; {longer}; {_SKIP}")
 
 
-def _list(troubles: Mapping[str, Trouble], keys: Mapping[str, str]) -> str:
+def _list_troubles(troubles: Mapping[str, Trouble], keys: Mapping[str, str]) -> str:
     lines = [f"  {mask_url_credentials(url)} ({keys[url]}): {trouble.text}" for url, trouble in troubles.items()]
     hints = dict.fromkeys(trouble.hint for trouble in troubles.values())
     return "\n".join([*lines, f"hint: {'; '.join(hints)}"])
 
 
-def _waiting_for(urls: list[str], troubles: Mapping[str, Trouble], elapsed_s: float) -> str:
+def _describe_wait(urls: list[str], troubles: Mapping[str, Trouble], elapsed_s: float) -> str:
     more = f" and {len(urls) - 1} more" if len(urls) > 1 else ""
     where = f"{mask_url_credentials(urls[0])}{more}"
     return f"waiting for the model at {where}: {elapsed_s:.0f} s, {troubles[urls[0]].text}; Ctrl-C ends it"

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from nemo_gym._transport.failures import error_and_place
+from nemo_gym._transport.failures import describe_error_with_place
 
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -37,7 +37,7 @@ def run_beside_servers(
                     raise
                 LOG.error(
                     "a task of a server in this process raised %s; it ends, and all else goes on",
-                    error_and_place(raised),
+                    describe_error_with_place(raised),
                 )
         return task.result()
 

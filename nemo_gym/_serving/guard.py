@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.route import build_depth_error
 from nemo_gym._transport.deadline import bounded, read_seconds_left
-from nemo_gym._transport.failures import HEADER, FailureKind, error_of_exit, failure_of
+from nemo_gym._transport.failures import HEADER, FailureKind, convert_exit, failure_of
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -55,11 +55,11 @@ class ErrorsAsJson:
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
             await (work if left_s is None else bounded(left_s + _GRACE_S, scope["method"], scope["path"], work))
         except BaseException as raised:
-            error = error_of_exit(raised)
+            error = convert_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):
                 # The handler has read the body by itself: what is wrong is the request.
                 return await json_reply(422, {"detail": build_depth_error().errors()})(scope, receive, send)
-            self._say(scope, error)
+            self._log(scope, error)
             if started:
                 raise error from error.__cause__  # part of a reply is out: only a broken connection tells the client
             reply = json_reply(500, describe(error, self._server_name))
@@ -69,7 +69,7 @@ class ErrorsAsJson:
             await reply(scope, receive, send)
         return None
 
-    def _say(self, scope: Scope, error: BaseException) -> None:
+    def _log(self, scope: Scope, error: BaseException) -> None:
         # The server that failed first has said it already.
         level = logging.DEBUG if getattr(error, "failure", "") else logging.ERROR
         # A call that failed is told in a line: its traceback leads to nothing but the call.
@@ -162,12 +162,12 @@ class BodyTooLarge(Exception):
         self.size = size
 
 
-def validation_reply(on_error: Callable[[str], None]) -> Callable[[Request, Exception], Any]:
-    """A handler for bad request bodies: the standard 422, with contexts that are always serialisable."""
+def make_validation_handler(on_error: Callable[[str], None]) -> Callable[[Request, Exception], Any]:
+    """Return a handler for bad request bodies: the standard 422, with contexts that are always serialisable."""
 
     async def reply(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
-        problems = [_serialisable(problem) for problem in error.errors()]
+        problems = [_make_serialisable(problem) for problem in error.errors()]
         fields = "; ".join(f"{'.'.join(map(str, p.get('loc', ())))}: {p.get('msg')}" for p in problems[:5])
         on_error(f"{request.method} {request.url.path}: invalid body: {fields}")
         return json_reply(422, {"detail": problems})
@@ -175,13 +175,13 @@ def validation_reply(on_error: Callable[[str], None]) -> Callable[[Request, Exce
     return reply
 
 
-def _serialisable(problem: dict[str, Any]) -> Any:
+def _make_serialisable(problem: dict[str, Any]) -> Any:
     context = {key: str(value) for key, value in problem.get("ctx", {}).items()}
     return jsonable_encoder({**problem, **({"ctx": context} if context else {})}, custom_encoder={bytes: repr})
 
 
 def json_reply(status: int, content: Any) -> Response:
-    """`content` as a JSON response."""
+    """Return `content` as a JSON response."""
     return Response(
         orjson.dumps(content, default=str, option=orjson.OPT_NON_STR_KEYS),
         status_code=status,

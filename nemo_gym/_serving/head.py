@@ -9,7 +9,7 @@ from fastapi import FastAPI, Request
 from pydantic import BaseModel
 
 from nemo_gym._inprocess.route import GymRoute
-from nemo_gym._serving.run_token import HEADER, same_token
+from nemo_gym._serving.run_files import TOKEN_HEADER, same_token
 from nemo_gym._transport.probe import ServerStatus
 
 
@@ -31,10 +31,10 @@ class ServerInstanceDisplayConfig(BaseModel):
     url: str | None = None
 
 
-def head_app(
+def build_head_app(
     config_yaml: Callable[[bool], str], instances: Callable[[], list[dict[str, Any]]], token: str | None
 ) -> FastAPI:
-    """An app that serves `config_yaml(with_secrets)` and `instances()`; without a token nobody sees secrets."""
+    """Return an app that serves `config_yaml(with_secrets)` and `instances()`; without a token nobody sees secrets."""
     app = FastAPI()
     app.router.route_class = GymRoute
 
@@ -42,7 +42,7 @@ def head_app(
         return {"status": "ok"}
 
     async def global_config_dict_yaml(request: Request) -> str:
-        return config_yaml(token is not None and same_token(request.headers.get(HEADER), token))
+        return config_yaml(token is not None and same_token(request.headers.get(TOKEN_HEADER), token))
 
     async def server_instances() -> list[dict[str, Any]]:
         return instances()

@@ -52,25 +52,27 @@ class InlineSpec:
 
 
 def build(spec: InlineSpec) -> Any:
-    """The app of a server; whatever its code does instead of making one is told as the server's end."""
+    """Return the app of a server; whatever its code does instead of making one is told as the server's end."""
     try:
         with registry.work_for(spec.name):
             return spec.build()
     except GymError:
         raise
     except SystemExit as error:
-        raise ServerDied(spec.name, f"exited with code {error.code or 0} while it was loaded", _lines(error)) from error
+        raise ServerDied(
+            spec.name, f"exited with code {error.code or 0} while it was loaded", _list_last_lines(error)
+        ) from error
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise  # the user's
-        raise ServerDied(spec.name, "could not be loaded", _lines(error)) from error
+        raise ServerDied(spec.name, "could not be loaded", _list_last_lines(error)) from error
 
 
-def _lines(error: BaseException) -> list[str]:
+def _list_last_lines(error: BaseException) -> list[str]:
     return KNOWN_SECRETS.mask("".join(traceback.format_exception(error))).splitlines()[-SHOWN_LINES:]
 
 
-async def build_off_loop(spec: InlineSpec) -> Any:
+async def build_in_thread(spec: InlineSpec) -> Any:
     """As `build`, in a thread. Unlike one of `asyncio.to_thread` it keeps nobody waiting if it hangs for ever."""
     loop = asyncio.get_running_loop()
     built: asyncio.Future[Any] = loop.create_future()
@@ -119,7 +121,7 @@ async def serve_inline(
         with registry.work_for(spec.name):
             tasks[spec.name] = asyncio.create_task(server.serve(sockets=[sock]))
     try:
-        await _all_ready(dict(zip(tasks, running, strict=True)), tasks, on_ready, last_lines)
+        await _wait_for_all(dict(zip(tasks, running, strict=True)), tasks, on_ready, last_lines)
         for spec, app in zip(servers, apps, strict=True):
             registry.host_app(spec.host, spec.port, app)
         yield
@@ -138,7 +140,7 @@ def _bind_all(servers: Sequence[InlineServer]) -> list[Any]:
     return sockets
 
 
-async def _all_ready(
+async def _wait_for_all(
     servers: dict[str, uvicorn.Server],
     tasks: dict[str, asyncio.Task[None]],
     on_ready: Callable[[str], None],

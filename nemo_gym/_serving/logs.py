@@ -42,7 +42,7 @@ class ServerLogs:
         self._files[name].write(f"{text}\n")
 
     def last_lines(self, name: str) -> tuple[str, ...]:
-        """The last lines that the server `name` printed."""
+        """Return the last lines that the server `name` printed."""
         return tuple(self._last[name])
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ def prefix_output(name: str) -> None:
 
 
 @contextmanager
-def routed_output(folder: Path | None) -> Iterator[ServerLogs]:
+def route_output(folder: Path | None) -> Iterator[ServerLogs]:
     """Route what servers in this process print while the context lasts."""
     stdout, stderr = sys.stdout, sys.stderr
     logs = ServerLogs(folder, stderr)

@@ -45,8 +45,8 @@ class OwnPackage:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
-def running_package() -> OwnPackage:
-    """The nemo-gym that this process runs."""
+def find_running_package() -> OwnPackage:
+    """Return the nemo-gym that this process runs."""
     root = Path(__file__).absolute().parents[2]
     if (root / "pyproject.toml").is_file():
         return package_of_tree(root, __version__)
@@ -54,7 +54,7 @@ def running_package() -> OwnPackage:
 
 
 def package_of_tree(tree: Path, version: str) -> OwnPackage:
-    """The project in `tree`, whose pyproject.toml lists its dependencies."""
+    """Return the project in `tree`, whose pyproject.toml lists its dependencies."""
     project = tomllib.loads((tree / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = {"console_scripts": project.get("scripts", {}), **project.get("entry-points", {})}
     entries = [
@@ -66,14 +66,14 @@ def package_of_tree(tree: Path, version: str) -> OwnPackage:
     return OwnPackage(
         name=project["name"],
         version=version,
-        metadata=_metadata(project, version),
+        metadata=_write_metadata(project, version),
         entry_points="\n".join([*entries, ""]) if entries else "",
         tree=tree,
     )
 
 
 def package_of_distribution(distribution: importlib.metadata.Distribution) -> OwnPackage:
-    """An installed package, with the files that its installer recorded."""
+    """Return an installed package, with the files that its installer recorded."""
     files = [
         (str(file), Path(str(file.locate())))
         for file in distribution.files or ()
@@ -120,7 +120,7 @@ def _is_remade(file: importlib.metadata.PackagePath) -> bool:
     return file.parent.suffix == ".dist-info" and file.name in _REMADE
 
 
-def _metadata(project: dict[str, Any], version: str) -> str:
+def _write_metadata(project: dict[str, Any], version: str) -> str:
     extras = project.get("optional-dependencies", {})
     return "\n".join(
         [
@@ -130,13 +130,13 @@ def _metadata(project: dict[str, Any], version: str) -> str:
             *([f"Requires-Python: {project['requires-python']}"] if "requires-python" in project else []),
             *(f"Requires-Dist: {text}" for text in project.get("dependencies", [])),
             *(f"Provides-Extra: {extra}" for extra in extras),
-            *(f"Requires-Dist: {_for_extra(text, extra)}" for extra, texts in extras.items() for text in texts),
+            *(f"Requires-Dist: {_add_extra_marker(text, extra)}" for extra, texts in extras.items() for text in texts),
             "",
         ]
     )
 
 
-def _for_extra(text: str, extra: str) -> str:
+def _add_extra_marker(text: str, extra: str) -> str:
     requirement = Requirement(text)
     marker = f"({requirement.marker}) and " if requirement.marker else ""
     requirement.marker = None

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._serving.child import LIFELINE_FD, LISTEN_FD, READY_FD
+from nemo_gym._serving.entrypoint import LIFELINE_FD, LISTEN_FD, READY_FD
 from nemo_gym._serving.logs import SHOWN_LINES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym.errors import GymError
@@ -33,7 +33,7 @@ class ServerDied(GymError, RuntimeError):
         self.name, self.how, self.last_lines = name, how, tuple(last_lines)
 
     def __str__(self) -> str:
-        return f"server {self.name!r} {self.how}.{_shown(self.last_lines)}"
+        return f"server {self.name!r} {self.how}.{_format_last_lines(self.last_lines)}"
 
 
 class ServerLate(GymError, RuntimeError):
@@ -45,7 +45,7 @@ class ServerLate(GymError, RuntimeError):
 
     def __str__(self) -> str:
         each = (
-            f"server {name!r} was not ready within {self.timeout_s:g} s.{_shown(lines)}"
+            f"server {name!r} was not ready within {self.timeout_s:g} s.{_format_last_lines(lines)}"
             for name, lines in self.late.items()
         )
         return "\n".join(
@@ -53,7 +53,7 @@ class ServerLate(GymError, RuntimeError):
         )
 
 
-def _shown(lines: Sequence[str]) -> str:
+def _format_last_lines(lines: Sequence[str]) -> str:
     if not lines:
         return " It printed nothing."
     return "\nits last lines:\n" + "\n".join(f"  {line}" for line in lines)
@@ -72,7 +72,7 @@ class ChildSpec:
     environment: Mapping[str, str]
 
 
-class Child:
+class ServerProcess:
     """A server process."""
 
     def __init__(
@@ -91,7 +91,7 @@ class Child:
         return tuple(self._lines)
 
     @classmethod
-    async def start(cls, spec: ChildSpec, sock: socket.socket, on_line: Callable[[str], None]) -> "Child":
+    async def start(cls, spec: ChildSpec, sock: socket.socket, on_line: Callable[[str], None]) -> "ServerProcess":
         """Start the process on `sock`, which is its own from now on; `on_line` gets every line it prints."""
         pipes = _Pipes()
         passed = {**pipes.passed, LISTEN_FD: sock.fileno()}
@@ -99,7 +99,7 @@ class Child:
             process = await asyncio.create_subprocess_exec(
                 str(spec.python),
                 "-m",
-                "nemo_gym._serving.child",
+                "nemo_gym._serving.entrypoint",
                 spec.entrypoint,
                 cwd=spec.folder,
                 env={**spec.environment, **{name: str(fd) for name, fd in passed.items()}, "PYTHONUNBUFFERED": "1"},
@@ -129,11 +129,11 @@ class Child:
         with contextlib.suppress(TimeoutError):  # a grandchild may hold the pipe open
             async with asyncio.timeout(1.0):
                 await asyncio.shield(self._pump)
-        return ServerDied(self.spec.name, how_it_ended(code), self.last_lines)
+        return ServerDied(self.spec.name, describe_exit(code), self.last_lines)
 
     async def stop(self) -> None:
         """End the whole process group, and what has left it: ask, ask firmly, kill."""
-        started = _descendants(self.pid)
+        started = _list_descendants(self.pid)
         for number, grace_s in ((signal.SIGINT, _INTERRUPT_GRACE_S), (signal.SIGTERM, _TERMINATE_GRACE_S)):
             self._signal(number)
             with contextlib.suppress(TimeoutError):
@@ -187,7 +187,7 @@ class _Pipes:
 
     @contextlib.asynccontextmanager
     async def reader(self) -> AsyncIterator[asyncio.StreamReader]:
-        """What the child prints."""
+        """Yield what the child prints."""
         reader = asyncio.StreamReader(limit=_LINE_LIMIT)
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), self._output
@@ -220,7 +220,7 @@ class _Pipes:
         self._output.close()
 
 
-def _descendants(pid: int) -> list[Any]:
+def _list_descendants(pid: int) -> list[Any]:
     import psutil  # 20 ms, and only needed where there are processes
 
     try:
@@ -237,8 +237,8 @@ def _kill(processes: Sequence[Any]) -> None:
             process.kill()
 
 
-def how_it_ended(code: int) -> str:
-    """An exit code in words."""
+def describe_exit(code: int) -> str:
+    """Return an exit code in words."""
     if code >= 0:
         return f"exited with code {code}"
     try:

@@ -33,7 +33,7 @@ _PER_LINE_OPTION = re.compile(r"\s--(hash|config-settings?|global-option)\b.*$")
 
 
 @dataclass(frozen=True)
-class Line:
+class RequirementLine:
     """One line, in a form that is equal for equal meaning."""
 
     kind: Literal["package", "elsewhere", "option"]
@@ -53,14 +53,14 @@ class ServerRequirements:
     folder: Path
     source: Path | None
     """The file that says it; None for a folder that asks for nothing."""
-    lines: tuple[Line, ...] = ()
+    lines: tuple[RequirementLine, ...] = ()
     overrides_file: Path | None = None
-    overrides: tuple[Line, ...] = ()
+    overrides: tuple[RequirementLine, ...] = ()
     own_extras: frozenset[str] = frozenset()
     """The extras of nemo-gym that are asked for, `dev` in `-e nemo-gym[dev] @ ../../`."""
     names_own: bool = False
     """A line says that it needs nemo-gym."""
-    implied: tuple[Line, ...] = ()
+    implied: tuple[RequirementLine, ...] = ()
     """Packages that no line names, because upstream's core brings them along."""
     package: NormalizedName | None = None
     """The folder's own package, where its pyproject.toml builds one."""
@@ -80,13 +80,15 @@ class ServerRequirements:
 
 def read_requirements(folder: Path) -> ServerRequirements:
     """Read the requirements of the server in `folder`."""
-    source, project = _source(folder)
+    source, project = _find_source(folder)
     if source is None:
         return ServerRequirements(folder, None)
-    lines = _project_lines(source, project, folder) if project is not None else list(_file_lines(source, folder, ()))
+    lines = (
+        _read_project_lines(source, project, folder) if project is not None else list(_read_lines(source, folder, ()))
+    )
     overrides_file = folder / "overrides.txt"
-    overrides = list(_file_lines(overrides_file, folder, ())) if overrides_file.is_file() else []
-    overrides += [_line(text, folder) for text in _uv_table(project or {}).get("override-dependencies", [])]
+    overrides = list(_read_lines(overrides_file, folder, ())) if overrides_file.is_file() else []
+    overrides += [_parse_line(text, folder) for text in _uv_table(project or {}).get("override-dependencies", [])]
     own = [line for line in lines if _is_own(line, folder)]
     return ServerRequirements(
         folder=folder,
@@ -96,27 +98,27 @@ def read_requirements(folder: Path) -> ServerRequirements:
         overrides=tuple(line for line in overrides if not _is_own(line, folder)),
         names_own=bool(own),
         own_extras=frozenset(extra for line in own for extra in _own_extras(line)),
-        package=_package(project) if project is not None else None,
+        package=_read_package_name(project) if project is not None else None,
         requires_python=(project or {}).get("project", {}).get("requires-python"),
     )
 
 
-def installed(name: str) -> importlib.metadata.Distribution | None:
-    """The package called `name` in the running environment."""
+def find_installed(name: str) -> importlib.metadata.Distribution | None:
+    """Return the package called `name` in the running environment."""
     try:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def first_unmet(
+def find_unmet(
     requirements: ServerRequirements,
     *,
     dev: bool = False,
     more: Iterable[str] = (),
-    find: FindDistribution = installed,
+    find: FindDistribution = find_installed,
 ) -> str | None:
-    """Why the running environment does not do for this server; None if it does.
+    """Return why the running environment does not do for this server; None if it does.
 
     The `dev` extra of nemo-gym is for test suites: it counts as met unless `dev` says that it is needed. `more` are
     requirements of all servers.
@@ -126,13 +128,16 @@ def first_unmet(
     if requirements.package and find(requirements.package) is None:
         return f"its own package {requirements.package!r} is not installed"
     extras = requirements.own_extras if dev else requirements.own_extras - {"dev"}
-    wanted = [*_effective(requirements), *(Line("package", "", Requirement(f"{OWN_NAME}[{name}]")) for name in extras)]
-    wanted += [_line(text, requirements.folder) for text in more]
-    return next((reason for line in wanted if (reason := _unmet_line(line, find))), None)
+    wanted = [
+        *_apply_overrides(requirements),
+        *(RequirementLine("package", "", Requirement(f"{OWN_NAME}[{name}]")) for name in extras),
+    ]
+    wanted += [_parse_line(text, requirements.folder) for text in more]
+    return next((reason for line in wanted if (reason := _explain_unmet_line(line, find))), None)
 
 
-def _effective(requirements: ServerRequirements) -> Iterator[Line]:
-    """The lines as the installer sees them: an override takes the place of every line about the same package."""
+def _apply_overrides(requirements: ServerRequirements) -> Iterator[RequirementLine]:
+    """Yield the lines as the installer sees them: an override takes the place of every line about the same package."""
     overridden = {canonicalize_name(line.requirement.name) for line in requirements.overrides if line.requirement}
     asked = set()
     for line in (*requirements.lines, *requirements.implied):
@@ -145,7 +150,7 @@ def _effective(requirements: ServerRequirements) -> Iterator[Line]:
         yield replace(line, constraint=name not in asked)
 
 
-def _unmet_line(line: Line, find: FindDistribution) -> str | None:
+def _explain_unmet_line(line: RequirementLine, find: FindDistribution) -> str | None:
     if line.kind == "option":
         return None
     if line.requirement is None:
@@ -156,11 +161,11 @@ def _unmet_line(line: Line, find: FindDistribution) -> str | None:
         return None
     if line.kind == "elsewhere":
         return f"{line.requirement.name} comes from a path or URL"
-    return _unmet(line.requirement, "", find, frozenset())
+    return _explain_unmet(line.requirement, "", find, frozenset())
 
 
-def _unmet(requirement: Requirement, extra: str, find: FindDistribution, above: frozenset[str]) -> str | None:
-    """Why `requirement` (asked for by `extra` of another package) is not met, its own extras included."""
+def _explain_unmet(requirement: Requirement, extra: str, find: FindDistribution, above: frozenset[str]) -> str | None:
+    """Return why `requirement` (asked for by `extra` of another package) is not met, its own extras included."""
     if str(requirement) in above or (requirement.marker and not requirement.marker.evaluate({"extra": extra})):
         return None
     distribution = find(requirement.name)
@@ -172,7 +177,7 @@ def _unmet(requirement: Requirement, extra: str, find: FindDistribution, above: 
         for dependency in map(Requirement, distribution.requires or ()):
             # The others came with the package; those with an extra came only if somebody asked for it.
             if "extra" in str(dependency.marker or ""):
-                reason = _unmet(dependency, name, find, above | {str(requirement)})
+                reason = _explain_unmet(dependency, name, find, above | {str(requirement)})
                 if reason:
                     return f"{reason} (asked for by {requirement.name}[{name}])"
     return None
@@ -185,11 +190,11 @@ def _allows(specifier: str, version: str) -> bool:
         return False
 
 
-def _source(folder: Path) -> tuple[Path | None, dict[str, Any] | None]:
-    """The file to read and, if it is a pyproject.toml, its content."""
+def _find_source(folder: Path) -> tuple[Path | None, dict[str, Any] | None]:
+    """Return the file to read and, if it is a pyproject.toml, its content."""
     listing, manifest = folder / "requirements.txt", folder / "pyproject.toml"
     # A pyproject.toml without [project] configures tools; it asks for nothing.
-    project = _toml(manifest) if manifest.is_file() else {}
+    project = _read_toml(manifest) if manifest.is_file() else {}
     if listing.is_file() and "project" in project:
         raise ConfigError(
             f"the server in {str(folder)!r} has both a requirements.txt and a pyproject.toml with a [project] table; "
@@ -209,24 +214,24 @@ def _source(folder: Path) -> tuple[Path | None, dict[str, Any] | None]:
     )
 
 
-def _toml(path: Path) -> dict[str, Any]:
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{str(path)!r} is not valid TOML: {error}\nhint: correct it at the place named") from error
 
 
-def _file_lines(path: Path, folder: Path, above: tuple[Path, ...]) -> Iterator[Line]:
-    """The lines of a requirements file and of the files it includes."""
+def _read_lines(path: Path, folder: Path, above: tuple[Path, ...]) -> Iterator[RequirementLine]:
+    """Yield the lines of a requirements file and of the files it includes."""
     if path.resolve() in above:
         return
-    for number, text in _logical_lines(path):
+    for number, text in _join_lines(path):
         include = _INCLUDE.match(text)
         if include is None:
-            yield _line(text, folder)
+            yield _parse_line(text, folder)
             continue
         if "://" in include["file"]:
-            yield Line("elsewhere", text)
+            yield RequirementLine("elsewhere", text)
             continue
         included = path.parent / include["file"].strip("'\"")
         if not included.is_file():
@@ -234,11 +239,11 @@ def _file_lines(path: Path, folder: Path, above: tuple[Path, ...]) -> Iterator[L
                 f"{str(path)!r}, line {number} includes {include['file']!r}, but there is no file {str(included)!r}.\n"
                 "hint: paths of included files start from the folder of the file that includes them"
             )
-        for line in _file_lines(included, folder, (*above, path.resolve())):
+        for line in _read_lines(included, folder, (*above, path.resolve())):
             yield replace(line, constraint=line.constraint or include["how"].startswith(("-c", "--c")))
 
 
-def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
+def _join_lines(path: Path) -> Iterator[tuple[int, str]]:
     """Lines without comments, continuations joined, with the number at which each starts."""
     try:
         content = path.read_text(encoding="utf-8-sig")
@@ -261,40 +266,42 @@ def _logical_lines(path: Path) -> Iterator[tuple[int, str]]:
         yield start, " ".join(pending.split())
 
 
-def _line(text: str, folder: Path) -> Line:
+def _parse_line(text: str, folder: Path) -> RequirementLine:
     editable = _EDITABLE.match(text)
     if editable is None and text.startswith("-"):
         found = _FIND_LINKS.match(text)
-        return Line("option", f"--find-links {_local(found['place'], folder) or found['place']}" if found else text)
+        return RequirementLine(
+            "option", f"--find-links {_resolve_local(found['place'], folder) or found['place']}" if found else text
+        )
     what = editable["what"].strip("'\"") if editable else _PER_LINE_OPTION.sub("", text)
-    requirement = _parsed(what)
+    requirement = _parse_requirement(what)
     if requirement is not None and requirement.url is not None:
-        return Line("elsewhere", text, requirement, _local(requirement.url, folder))
+        return RequirementLine("elsewhere", text, requirement, _resolve_local(requirement.url, folder))
     if requirement is None or editable or what.endswith(_ARCHIVES):
-        return Line("elsewhere", text, None, _local(what, folder))
-    return Line("package", text.replace(what, _canonical(requirement)), requirement)
+        return RequirementLine("elsewhere", text, None, _resolve_local(what, folder))
+    return RequirementLine("package", text.replace(what, _normalise(requirement)), requirement)
 
 
-def _parsed(text: str) -> Requirement | None:
+def _parse_requirement(text: str) -> Requirement | None:
     try:
         return Requirement(text)
     except InvalidRequirement:
         return None
 
 
-def _canonical(requirement: Requirement) -> str:
+def _normalise(requirement: Requirement) -> str:
     twin = Requirement(str(requirement))
     twin.name = canonicalize_name(requirement.name)
     return str(twin)
 
 
-def _local(place: str, folder: Path) -> Path | None:
-    """The path meant by `place`, if it is one. uv reads relative paths from the folder of the server."""
+def _resolve_local(place: str, folder: Path) -> Path | None:
+    """Return the path meant by `place`, if it is one. uv reads relative paths from the folder of the server."""
     path = re.sub(r"\[[^\]]*\]$", "", place.removeprefix("file://"))
     return None if "://" in path else (folder / os.path.expanduser(path)).absolute()
 
 
-def _project_lines(manifest: Path, content: dict[str, Any], folder: Path) -> list[Line]:
+def _read_project_lines(manifest: Path, content: dict[str, Any], folder: Path) -> list[RequirementLine]:
     project = content["project"]
     declared = project.get("dependencies", [])
     sources = {canonicalize_name(name): value for name, value in _uv_table(content).get("sources", {}).items()}
@@ -303,21 +310,21 @@ def _project_lines(manifest: Path, content: dict[str, Any], folder: Path) -> lis
             f"{str(manifest)!r}: [project] dependencies is not a list of strings.\n"
             'hint: write it as dependencies = ["math-verify==0.8.0"]'
         )
-    lines = [_line(text, folder) for text in declared]
+    lines = [_parse_line(text, folder) for text in declared]
     # What a source replaces cannot be told by name and version any more.
     lines = [
-        Line("elsewhere", f"{line.text} from {sources[name]}", line.requirement)
+        RequirementLine("elsewhere", f"{line.text} from {sources[name]}", line.requirement)
         if line.requirement and (name := canonicalize_name(line.requirement.name)) in sources
         else line
         for line in lines
     ]
     if "dependencies" in project.get("dynamic", []):
-        lines.append(Line("elsewhere", "dynamic dependencies"))
+        lines.append(RequirementLine("elsewhere", "dynamic dependencies"))
     return lines
 
 
-def _package(content: dict[str, Any]) -> NormalizedName | None:
-    """The name of the package the project builds. Without a [build-system] a project is a list of dependencies."""
+def _read_package_name(content: dict[str, Any]) -> NormalizedName | None:
+    """Return the name of the package that the project builds. Without a [build-system] it builds none."""
     builds = _uv_table(content).get("package", "build-system" in content)
     return canonicalize_name(str(content["project"].get("name", ""))) if builds else None
 
@@ -327,13 +334,13 @@ def _uv_table(content: dict[str, Any]) -> dict[str, Any]:
     return table
 
 
-def _is_own(line: Line, folder: Path) -> bool:
+def _is_own(line: RequirementLine, folder: Path) -> bool:
     if line.requirement is not None:
         return canonicalize_name(line.requirement.name) == OWN_NAME
     return line.local is not None and line.local.resolve() == folder.resolve().parent.parent
 
 
-def _own_extras(line: Line) -> set[str]:
+def _own_extras(line: RequirementLine) -> set[str]:
     if line.requirement is not None:
         return line.requirement.extras
     extras = re.search(r"\[([^\]]*)\]", line.text)

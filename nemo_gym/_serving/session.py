@@ -40,14 +40,14 @@ class SessionCookie:
         self._known: dict[str, tuple[bytes, float]] = {}
 
     def sign(self, session: bytes) -> str:
-        """The cookie of a session that is given as JSON."""
+        """Return the cookie of a session that is given as JSON."""
         signed_at = self._signer.get_timestamp()
-        cookie = self._signer.signed(b64encode(session), signed_at)
+        cookie = self._signer.sign_at(b64encode(session), signed_at)
         self._remember(cookie, session, float(signed_at))
         return cookie
 
     def unsign(self, cookie: str) -> tuple[bytes, float]:
-        """The session as JSON and when it was signed; nothing, signed at the dawn of time, if it is not ours."""
+        """Return the session as JSON and when it was signed; nothing, signed at the dawn of time, if it is not ours."""
         known = self._known.get(cookie)
         if known is not None:
             return known
@@ -59,7 +59,7 @@ class SessionCookie:
         return self._remember(cookie, session, signed_at.timestamp())
 
     def find(self, header: bytes) -> str | None:
-        """The cookie of this name in a `Cookie` header."""
+        """Return the cookie of this name in a `Cookie` header."""
         text = header.decode("latin-1")
         name, _, value = text.partition("=")
         if name == self.name and ";" not in value and '"' not in value:  # the only cookie, as servers send it
@@ -67,7 +67,7 @@ class SessionCookie:
         return cookie_parser(text).get(self.name)
 
     def session(self, header: bytes) -> dict[str, Any]:
-        """The session that a `Cookie` header holds, however old; empty if it holds none of ours."""
+        """Return the session that a `Cookie` header holds, however old; empty if it holds none of ours."""
         cookie = self.find(header)
         held = self.unsign(cookie)[0] if cookie else b""
         return orjson.loads(held) if held else {}
@@ -102,9 +102,9 @@ class _Signer(itsdangerous.TimestampSigner):
     def derive_key(self, secret_key: str | bytes | None = None) -> bytes:
         return self._key
 
-    def signed(self, value: bytes, at: int) -> str:
-        """What `sign` makes of `value` at a given time."""
-        stamped = b"%b.%b" % (value, _stamp(at))
+    def sign_at(self, value: bytes, at: int) -> str:
+        """Return what `sign` makes of `value` at a given time."""
+        stamped = b"%b.%b" % (value, _encode_time(at))
         # To take in the key is most of the work, and a copy has done it already.
         signature = self._keyed.copy()
         signature.update(stamped)
@@ -112,12 +112,12 @@ class _Signer(itsdangerous.TimestampSigner):
 
 
 @lru_cache(maxsize=1)
-def _stamp(at: int) -> bytes:
+def _encode_time(at: int) -> bytes:
     return base64_encode(int_to_bytes(at))
 
 
 def new_session_id() -> str:
-    """A random UUID of version 4: what `str(uuid4())` makes, in less than half its time."""
+    """Return a random UUID of version 4: what `str(uuid4())` makes, in less than half its time."""
     digits = os.urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
@@ -136,7 +136,7 @@ class SessionCookieMiddleware:
         new_id: Callable[[], str] = new_session_id,
     ) -> None:
         self.app = app
-        self._cookie = SessionCookie(cookie_name, secret)
+        self.cookie_name, self._cookie = cookie_name, SessionCookie(cookie_name, secret)
         self._id_key = id_key
         self._new_id = new_id
         self._before = f"{cookie_name}="
@@ -145,7 +145,7 @@ class SessionCookieMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] not in ("http", "websocket"):
             return await self.app(scope, receive, send)
-        session: OpenSession = scope.get(OPEN_SESSION) or self.open(self._cookie_in(scope))
+        session: OpenSession = scope.get(OPEN_SESSION) or self.open(self._find_cookie(scope))
         scope["session"] = session.data
 
         async def send_with_cookie(message: Message) -> None:
@@ -158,7 +158,7 @@ class SessionCookieMiddleware:
         return await self.app(scope, receive, send_with_cookie)
 
     def open(self, cookie: str | None) -> "OpenSession":
-        """The session that `cookie` stands for, or a new one."""
+        """Return the session that `cookie` stands for, or a new one."""
         held, signed_at = self._cookie.unsign(cookie) if cookie else (b"", 0.0)
         age_s = time.time() - signed_at
         data: dict[str, Any] = orjson.loads(held) if held and age_s <= MAX_AGE_S else {}
@@ -167,16 +167,12 @@ class SessionCookieMiddleware:
         return OpenSession(self, data, cookie if age_s < _RENEW_AFTER_S else None, held)
 
     def set_cookie(self, session: "OpenSession") -> str:
-        """The `Set-Cookie` header of a session as it is now."""
+        """Return the `Set-Cookie` header of a session as it is now."""
         current = orjson.dumps(session.data, option=orjson.OPT_NON_STR_KEYS)
         unchanged = session.cookie is not None and current == session.loaded
         return f"{self._before}{session.cookie if unchanged else self._cookie.sign(current)}{self._after}"
 
-    @property
-    def cookie_name(self) -> str:
-        return self._cookie.name
-
-    def _cookie_in(self, scope: Scope) -> str | None:
+    def _find_cookie(self, scope: Scope) -> str | None:
         for name, value in scope["headers"]:
             if name == b"cookie":
                 cookie = self._cookie.find(value)
@@ -197,7 +193,7 @@ class OpenSession:
         self.owner, self.data, self.cookie, self.loaded = middleware, data, cookie, loaded
 
     def set_cookie(self) -> str:
-        """The `Set-Cookie` header for the reply."""
+        """Return the `Set-Cookie` header for the reply."""
         return self.owner.set_cookie(self)
 
     def reopen(self) -> "OpenSession":

@@ -13,9 +13,9 @@ from typing import Any, TypeVar
 
 from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.binding import bind
-from nemo_gym._serving.host import InlineServer, InlineSpec, build_off_loop, serve_inline
+from nemo_gym._serving.host import InlineServer, InlineSpec, build_in_thread, serve_inline
 from nemo_gym._serving.logs import ServerLogs
-from nemo_gym._serving.processes import Child, ChildSpec, ServerDied, ServerLate
+from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate, ServerProcess
 
 _FIRST_NOTICE_S, _NEXT_NOTICE_S = 5.0, 15.0
 T = TypeVar("T")
@@ -41,8 +41,8 @@ class Running:
     pids: dict[str, int]
     first_death: "asyncio.Task[ServerDied]"
 
-    async def unless_dead(self, work: Awaitable[T]) -> T:
-        """The result of `work`, unless a server dies before."""
+    async def run_unless_dead(self, work: Awaitable[T]) -> T:
+        """Return the result of `work`, unless a server dies before."""
         task = asyncio.ensure_future(work)
         try:
             await asyncio.wait({task, self.first_death}, return_when=asyncio.FIRST_COMPLETED)
@@ -50,11 +50,11 @@ class Running:
                 return task.result()
             raise self.first_death.result()
         finally:
-            await _cancelled(task)
+            await _cancel(task)
 
 
 @asynccontextmanager
-async def supervised(launch: Launch, logs: ServerLogs, notice: Callable[[str], None]) -> AsyncIterator[Running]:
+async def supervise(launch: Launch, logs: ServerLogs, notice: Callable[[str], None]) -> AsyncIterator[Running]:
     """Run all servers of `launch` while the context lasts; `logs` takes what they print."""
     async with AsyncExitStack() as stack:
         specs: list[InlineSpec | ChildSpec] = [*launch.inline, *launch.children]
@@ -63,7 +63,7 @@ async def supervised(launch: Launch, logs: ServerLogs, notice: Callable[[str], N
         waiting = dict.fromkeys(spec.name for spec in launch.children)
         try:
             async with asyncio.timeout(launch.startup_timeout_s) as deadline:
-                with _told(waiting, logs, launch.startup_timeout_s, notice):
+                with _announce_waiting(waiting, logs, launch.startup_timeout_s, notice):
                     running = await _start(launch, sockets, logs, waiting, stack)
         except TimeoutError:
             if not deadline.expired():
@@ -77,20 +77,20 @@ async def _start(
     launch: Launch, sockets: dict[str, Any], logs: ServerLogs, waiting: dict[str, None], stack: AsyncExitStack
 ) -> Running:
     """Start everything on `stack` and return when all are ready; `waiting` names whom it waits for meanwhile."""
-    children = list[Child]()
+    children = list[ServerProcess]()
     stack.push_async_callback(_stop_all, children)
     for spec in launch.children:
-        children.append(await Child.start(spec, sockets[spec.name], partial(logs.line, spec.name)))
-    death = asyncio.create_task(_first_death(children))
-    stack.push_async_callback(_cancelled, death)
+        children.append(await ServerProcess.start(spec, sockets[spec.name], partial(logs.line, spec.name)))
+    death = asyncio.create_task(_wait_for_death(children))
+    stack.push_async_callback(_cancel, death)
     running = Running({child.spec.name: child.pid for child in children}, death)
-    children_ready = asyncio.create_task(_all_ready(children, waiting))
-    stack.push_async_callback(_cancelled, children_ready)
+    children_ready = asyncio.create_task(_wait_for_all(children, waiting))
+    stack.push_async_callback(_cancel, children_ready)
 
-    servers = await running.unless_dead(_built(launch.inline, sockets, waiting))
+    servers = await running.run_unless_dead(_built(launch.inline, sockets, waiting))
     waiting.update(dict.fromkeys(spec.name for spec in servers))
     await stack.enter_async_context(serve_inline(servers, waiting.pop, logs.last_lines, launch.access))
-    await running.unless_dead(children_ready)
+    await running.run_unless_dead(children_ready)
     return running
 
 
@@ -98,14 +98,14 @@ async def _built(specs: Sequence[InlineSpec], sockets: dict[str, Any], waiting: 
     servers = list[InlineServer]()
     for spec in specs:  # one after the other: imports would only wait for each other's locks
         waiting[spec.name] = None
-        app = await build_off_loop(spec)
+        app = await build_in_thread(spec)
         del waiting[spec.name]
         servers.append(InlineServer(spec.name, spec.host, spec.port, app, sockets[spec.name]))
     return servers
 
 
-async def _all_ready(children: Sequence[Child], waiting: dict[str, None]) -> None:
-    async def ready(child: Child) -> None:
+async def _wait_for_all(children: Sequence[ServerProcess], waiting: dict[str, None]) -> None:
+    async def ready(child: ServerProcess) -> None:
         await child.ready()
         del waiting[child.spec.name]
 
@@ -113,7 +113,7 @@ async def _all_ready(children: Sequence[Child], waiting: dict[str, None]) -> Non
 
 
 @contextmanager
-def _told(
+def _announce_waiting(
     waiting: dict[str, None], logs: ServerLogs, timeout_s: float, notice: Callable[[str], None]
 ) -> Iterator[None]:
     """While the context lasts, say now and then who is still being waited for."""
@@ -134,7 +134,7 @@ def _told(
         task.cancel()
 
 
-async def _first_death(children: Sequence[Child]) -> ServerDied:
+async def _wait_for_death(children: Sequence[ServerProcess]) -> ServerDied:
     if not children:
         await asyncio.get_running_loop().create_future()
     deaths = [asyncio.create_task(child.died()) for child in children]
@@ -147,10 +147,10 @@ async def _first_death(children: Sequence[Child]) -> ServerDied:
         await asyncio.gather(*deaths, return_exceptions=True)
 
 
-async def _stop_all(children: Sequence[Child]) -> None:
+async def _stop_all(children: Sequence[ServerProcess]) -> None:
     await asyncio.gather(*(child.stop() for child in children))
 
 
-async def _cancelled(task: "asyncio.Future[Any]") -> None:
+async def _cancel(task: "asyncio.Future[Any]") -> None:
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)

@@ -31,7 +31,7 @@ class UvFailed(GymError):
 
 
 def find_uv() -> Path:
-    """The uv that nemo-gym depends on, or the one on the PATH."""
+    """Return the uv that nemo-gym depends on, or the one on the PATH."""
     with contextlib.suppress(ImportError, FileNotFoundError):
         import uv
 
@@ -70,7 +70,7 @@ async def run_uv(
     name = " ".join(str(word) for word in command[1:3])
     try:
         async with asyncio.timeout(timeout_s):
-            async for line in _lines(process):
+            async for line in _read_lines(process):
                 last.append(line)
                 on_line(line)
             code = await process.wait()
@@ -85,8 +85,8 @@ async def run_uv(
         raise UvFailed(f"`uv {name}` ended with exit code {code}", "\n".join(last))
 
 
-async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
-    """What the process writes, line by line, however long the lines are."""
+async def _read_lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
+    """Yield what the process writes, line by line, however long the lines are."""
     assert process.stdout is not None
     decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
     rest = ""

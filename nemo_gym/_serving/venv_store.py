@@ -41,7 +41,7 @@ def is_complete(venv: Path) -> bool:
 
 
 def mark_complete(venv: Path, facts: dict[str, Any]) -> None:
-    """The last act of a build."""
+    """Note that a build is done, as its last act."""
     write_atomically(venv / _COMPLETE, json.dumps({"schema": 1, **facts}, indent=2) + "\n")
 
 
@@ -53,7 +53,7 @@ def discard(venv: Path) -> None:
 
 
 def is_usable(place: Path) -> bool:
-    """Whether `place` holds an environment to use as it is: somebody's own, or one of ours that is complete."""
+    """Tell whether `place` holds an environment to use as it is: somebody's own, or one of ours that is complete."""
     there = python_in(place).exists() and (place / "bin" / "activate").exists()
     return there and (not _is_link_of_ours(place) or is_complete(place))
 
@@ -76,7 +76,7 @@ def link(place: Path, venv: Path) -> None:
 
 
 def leads_to(place: Path, venv: Path) -> bool:
-    """Whether `place` is a link to `venv`."""
+    """Tell whether `place` is a link to `venv`."""
     return place.is_symlink() and place.readlink() == venv
 
 

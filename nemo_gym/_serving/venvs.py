@@ -27,9 +27,9 @@ from pathlib import Path
 from typing import Literal
 
 from nemo_gym._config.defaults import running_head_server_deps
-from nemo_gym._serving.own_wheel import OwnPackage, running_package, write_wheel
-from nemo_gym._serving.requirements import Line, ServerRequirements, first_unmet, read_requirements
-from nemo_gym._serving.upstream_packages import add_upstream_packages
+from nemo_gym._serving.own_wheel import OwnPackage, find_running_package, write_wheel
+from nemo_gym._serving.requirements import RequirementLine, ServerRequirements, find_unmet, read_requirements
+from nemo_gym._serving.server_imports import add_upstream_packages
 from nemo_gym._serving.uv_tool import find_uv, run_uv
 from nemo_gym._serving.venv_store import (
     discard,
@@ -71,7 +71,7 @@ class VenvSettings:
     timeout_s: float = 3600
     """Longest time for one step of a build, and for waiting while another process builds."""
     uv: Path | None = None
-    own: OwnPackage = field(default_factory=running_package)
+    own: OwnPackage = field(default_factory=find_running_package)
 
     @property
     def store(self) -> Path:
@@ -129,7 +129,7 @@ class VenvBuildError(GymError):
 def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> VenvPlan:
     """Decide which interpreter the server in `folder` runs with. `extras` adds what its test suite needs."""
     folder = folder.absolute()
-    place = _place_of(folder, settings)
+    place = _choose_place(folder, settings)
     if settings.skip_if_present and is_usable(place):
         return VenvPlan(folder, python_in(place), f"{place} is there and skip_venv_if_present is set")
     served, tested = (
@@ -138,15 +138,15 @@ def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> 
     requirements = tested if extras else served
     # Which versions the running environment has is no requirement that it could fail to meet.
     more = [text for text in settings.extra_requirements if text not in running_head_server_deps()]
-    reason = _other_python(settings.python_version) or first_unmet(requirements, dev=extras, more=more)
+    reason = _explain_other_python(settings.python_version) or find_unmet(requirements, dev=extras, more=more)
     if reason is None:
         why = "the running environment meets its requirements"
         can_test = is_usable(running_venv()) and find_spec("pytest") is not None
         return VenvPlan(folder, Path(sys.executable), why, place=place if can_test else None)
     with_tests = tuple(sorted(requirements.own_extras))
     own_extras = with_tests if extras else tuple(name for name in with_tests if name != "dev")
-    venv = settings.store / _key(requirements, own_extras, settings)
-    venv_with_tests = settings.store / _key(tested, with_tests, settings)
+    venv = settings.store / _hash_recipe(requirements, own_extras, settings)
+    venv_with_tests = settings.store / _hash_recipe(tested, with_tests, settings)
     recipe = Recipe(venv, place, requirements, own_extras, venv_with_tests)
     return VenvPlan(folder, python_in(venv), reason, is_complete(venv), recipe)
 
@@ -212,7 +212,7 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
     common: list[str | Path] = ["--cache-dir", settings.uv_cache_dir.absolute()] if settings.uv_cache_dir else []
     common += ["-v"] if settings.verbose else []
     # With the running interpreter itself, a Python that uv would not find by its version does as well.
-    python = settings.python_version if _other_python(settings.python_version) else sys.executable
+    python = settings.python_version if _explain_other_python(settings.python_version) else sys.executable
 
     async def call(*words: str | Path) -> None:
         await run_uv([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
@@ -221,7 +221,7 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
     await in_thread(discard, venv)
     try:
         await call("venv", *common, "--no-project", "--seed", "--prompt", folder.name, "--python", python, venv)
-        packages = await in_thread(_what_to_install, recipe, settings)
+        packages = await in_thread(_list_packages, recipe, settings)
         await call("pip", "install", *common, "--python", python_in(venv), *packages)
         mark_complete(venv, {"server": str(folder), "seconds": round(time.monotonic() - started, 3)})
     except BaseException:
@@ -229,8 +229,8 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
         raise
 
 
-def _what_to_install(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
-    """The server's files as they are, with the running nemo-gym in place of whatever they say about it."""
+def _list_packages(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
+    """Return the server's files as they are, with the running nemo-gym in place of whatever they say about it."""
     name, requirements = settings.own.name, recipe.requirements
     own = f"{name}[{','.join(recipe.own_extras)}]" if recipe.own_extras else name
     override = recipe.venv / "own.txt"
@@ -244,28 +244,28 @@ def _what_to_install(recipe: Recipe, settings: VenvSettings) -> list[str | Path]
     return [*words, name, *(line.text for line in requirements.implied), *settings.extra_requirements]
 
 
-def _place_of(folder: Path, settings: VenvSettings) -> Path:
+def _choose_place(folder: Path, settings: VenvSettings) -> Path:
     if settings.uv_venv_dir is None:
         return folder / ".venv"
     return settings.uv_venv_dir.absolute() / folder.parent.name / folder.name / ".venv"
 
 
-def _other_python(asked: str) -> str | None:
-    """Why the running interpreter is not the one asked for; `3.11` is met by 3.11.7."""
+def _explain_other_python(asked: str) -> str | None:
+    """Return why the running interpreter is not the one asked for; `3.11` is met by 3.11.7."""
     running = platform.python_version()
     if f"{running}.".startswith(f"{asked}."):
         return None
     return f"Python {asked} is asked for, this is {running}"
 
 
-def _key(requirements: ServerRequirements, own_extras: Sequence[str], settings: VenvSettings) -> str:
-    """A name for everything the environment is built from."""
-    other_python = _other_python(settings.python_version)
+def _hash_recipe(requirements: ServerRequirements, own_extras: Sequence[str], settings: VenvSettings) -> str:
+    """Return a name for everything the environment is built from."""
+    other_python = _explain_other_python(settings.python_version)
     python = settings.python_version if other_python else [sys.implementation.cache_tag, sys.version, sys.base_prefix]
     parts = {
         "requirements": requirements.texts,
-        "local": [_local_state(line) for line in requirements.lines if line.local],
-        "project": _project_state(requirements),
+        "local": [_describe_local(line) for line in requirements.lines if line.local],
+        "project": _describe_project(requirements),
         "extra": sorted(settings.extra_requirements),
         "own": [settings.own.fingerprint, list(own_extras)],
         "python": python,
@@ -274,15 +274,15 @@ def _key(requirements: ServerRequirements, own_extras: Sequence[str], settings: 
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:KEY_LENGTH]
 
 
-def _project_state(requirements: ServerRequirements) -> list[str]:
+def _describe_project(requirements: ServerRequirements) -> list[str]:
     source = requirements.source
     if source is None or source.suffix != ".toml":
         return []
     return [str(requirements.folder), source.read_text(encoding="utf-8")]
 
 
-def _local_state(line: Line) -> list[str]:
-    """What tells one state of a local file or project from another."""
+def _describe_local(line: RequirementLine) -> list[str]:
+    """Return what tells one state of a local file or project from another."""
     path = line.local
     assert path is not None
     if path.is_file():
@@ -292,9 +292,9 @@ def _local_state(line: Line) -> list[str]:
         files = [path / name for name in ("pyproject.toml", "setup.cfg", "setup.py")]
     else:
         files = [file for file in path.rglob("*") if not _MADE_BY_TOOLS.search(str(file.relative_to(path)))]
-    return [str(path), *sorted(f"{file.relative_to(path)} {_stamp(file)}" for file in files if file.is_file())]
+    return [str(path), *sorted(f"{file.relative_to(path)} {_describe_file(file)}" for file in files if file.is_file())]
 
 
-def _stamp(file: Path) -> str:
+def _describe_file(file: Path) -> str:
     status = file.stat()
     return f"{status.st_size} {status.st_mtime_ns}"

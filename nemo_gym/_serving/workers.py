@@ -27,7 +27,7 @@ import orjson
 from nemo_gym._serving import binding
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import Peers
-from nemo_gym._serving.processes import how_it_ended
+from nemo_gym._serving.processes import describe_exit
 
 if TYPE_CHECKING:
     from nemo_gym._serving import listening
@@ -43,7 +43,7 @@ _MAX_SOCKET_PATH_BYTES = 100
 
 
 @dataclass(frozen=True)
-class Worker:
+class ServerWorker:
     """One worker process, in its own eyes: its place among its peers and what its main process passed on to it."""
 
     index: int
@@ -65,26 +65,26 @@ class Worker:
         return Peers(self.index, tuple(_socket_path(self.folder, number) for number in range(self.count)))
 
     def peer_listener(self) -> socket.socket:
-        """The socket on which this worker takes requests from its peers."""
+        """Return the socket on which this worker takes requests from its peers."""
         return socket.socket(fileno=self.peer_fd)
 
 
-def this_worker(environment: MutableMapping[str, str]) -> Worker | None:
-    """The worker that this process is to be, taken out of `environment`: what it starts is no worker any more.
+def this_worker(environment: MutableMapping[str, str]) -> ServerWorker | None:
+    """Return the worker that this process is to be, taken out of `environment`: what it starts is no worker any more.
 
     From here on the process ends when its main process does.
     """
     given = environment.pop(_WORKER_ENV, None)
     if given is None:
         return None
-    worker = Worker(**orjson.loads(given))
+    worker = ServerWorker(**orjson.loads(given))
     for fd in worker.fds:
         os.set_inheritable(fd, False)
     threading.Thread(target=_end_with_main, args=(worker,), name="lifeline", daemon=True).start()
     return worker
 
 
-def _end_with_main(worker: Worker) -> None:
+def _end_with_main(worker: ServerWorker) -> None:
     os.read(worker.lifeline_fd, 1)  # returns when the main process, which never writes, is gone
     LOG.error("worker %d: the main process of the server is gone; ending", worker.index)
     shutil.rmtree(worker.folder, ignore_errors=True)
@@ -93,7 +93,9 @@ def _end_with_main(worker: Worker) -> None:
     os._exit(1)
 
 
-def serve(worker: Worker, app: Any, host: str, port: int, access: AccessRules, on_ready: Callable[[], None]) -> None:
+def serve(
+    worker: ServerWorker, app: Any, host: str, port: int, access: AccessRules, on_ready: Callable[[], None]
+) -> None:
     """Serve `app` as `worker` until it is told to stop."""
     import uvloop
 
@@ -111,7 +113,7 @@ def serve(worker: Worker, app: Any, host: str, port: int, access: AccessRules, o
         runner.run(_serve(worker, server, on_ready))
 
 
-async def _serve(worker: Worker, server: "listening.OwnedServer", on_ready: Callable[[], None]) -> None:
+async def _serve(worker: ServerWorker, server: "listening.OwnedServer", on_ready: Callable[[], None]) -> None:
     async def say_ready() -> None:
         await server.ready.wait()
         on_ready()
@@ -143,13 +145,15 @@ def run(
     all workers listen. When this returns, no worker is left.
     """
     with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(_socket_folder())
+        folder = stack.enter_context(_make_socket_folder())
         sockets = stack.enter_context(contextlib.ExitStack())
-        listeners = [sockets.enter_context(sock) for sock in _listeners(listener, count)]
-        doors = [sockets.enter_context(_peer_listener(folder, number)) for number in range(count)]
-        lifeline, ready = stack.enter_context(_pipe()), stack.enter_context(_pipe())
+        listeners = [sockets.enter_context(sock) for sock in _open_listeners(listener, count)]
+        doors = [sockets.enter_context(_open_peer_listener(folder, number)) for number in range(count)]
+        lifeline, ready = stack.enter_context(_open_pipe()), stack.enter_context(_open_pipe())
         workers = [
-            Worker(number, count, folder, listeners[number].fileno(), doors[number].fileno(), lifeline[0], ready[1])
+            ServerWorker(
+                number, count, folder, listeners[number].fileno(), doors[number].fileno(), lifeline[0], ready[1]
+            )
             for number in range(count)
         ]
         supervision = _Supervision(server_name, workers, grace_s)
@@ -159,7 +163,7 @@ def run(
 class _Supervision:
     """The workers of one server, from start to end."""
 
-    def __init__(self, server_name: str, workers: Sequence[Worker], grace_s: float) -> None:
+    def __init__(self, server_name: str, workers: Sequence[ServerWorker], grace_s: float) -> None:
         self._server_name, self._workers, self._grace_s = server_name, workers, grace_s
         self._processes = list[asyncio.subprocess.Process]()
         self._stop, self._kill = asyncio.Event(), asyncio.Event()
@@ -216,7 +220,7 @@ class _Supervision:
                     worker.index,
                     worker.count,
                     process.pid,
-                    how_it_ended(process.returncode),
+                    describe_exit(process.returncode),
                 )
         return 1
 
@@ -237,7 +241,9 @@ class _Supervision:
         return (process for process in self._processes if process.returncode is None)
 
 
-async def _start(worker: Worker, command: Sequence[str], environment: Mapping[str, str]) -> asyncio.subprocess.Process:
+async def _start(
+    worker: ServerWorker, command: Sequence[str], environment: Mapping[str, str]
+) -> asyncio.subprocess.Process:
     return await asyncio.create_subprocess_exec(
         *command,
         env={**environment, _WORKER_ENV: orjson.dumps(asdict(worker)).decode()},
@@ -246,7 +252,7 @@ async def _start(worker: Worker, command: Sequence[str], environment: Mapping[st
     )
 
 
-def _listeners(first: socket.socket, count: int) -> list[socket.socket]:
+def _open_listeners(first: socket.socket, count: int) -> list[socket.socket]:
     """Return `count` sockets on the port of `first`; all the same one where the system cannot balance several.
 
     The port is ours alone: `first` was bound without SO_REUSEPORT, and others of this kind may join only from here on.
@@ -269,7 +275,7 @@ def _listeners(first: socket.socket, count: int) -> list[socket.socket]:
 
 
 @contextlib.contextmanager
-def _socket_folder() -> Iterator[str]:
+def _make_socket_folder() -> Iterator[str]:
     # A unix socket's path has a small limit, which a deep TMPDIR exceeds.
     parent = tempfile.gettempdir() if len(os.fsencode(tempfile.gettempdir())) < _MAX_SOCKET_PATH_BYTES - 30 else "/tmp"
     with tempfile.TemporaryDirectory(prefix="nemo-gym-", dir=parent, ignore_cleanup_errors=True) as folder:
@@ -280,7 +286,7 @@ def _socket_path(folder: str, number: int) -> str:
     return str(Path(folder) / f"{number}.sock")
 
 
-def _peer_listener(folder: str, number: int) -> socket.socket:
+def _open_peer_listener(folder: str, number: int) -> socket.socket:
     # Listening before any worker runs: what is carried to a worker that still starts waits for it.
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.bind(_socket_path(folder, number))
@@ -289,7 +295,7 @@ def _peer_listener(folder: str, number: int) -> socket.socket:
 
 
 @contextlib.contextmanager
-def _pipe() -> Iterator[tuple[int, int]]:
+def _open_pipe() -> Iterator[tuple[int, int]]:
     ends = os.pipe()
     try:
         yield ends

@@ -37,18 +37,18 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
         self._alarm: set[Deadline] | None = None
         if ends_at - loop.time() > _FAR_S:
-            self._alarm = _shared_alarm(loop, ends_at)
+            self._alarm = _find_alarm(loop, ends_at)
             self._alarm.add(self)
         else:
             self._timer = loop.call_at(ends_at, self.expire)
         self._before = _innermost.set(self)
 
     def covers(self, ends_at: float, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether it ends what the running task does by then. A task started inside of it is not its own to end."""
+        """Tell whether it ends the running task by then. A task started inside of it is not its own to end."""
         return self.ends_at <= ends_at and not self._has_ended and self._task is asyncio.current_task(loop)
 
     def has_cancelled(self) -> bool:
-        """Whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
+        """Tell whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
         return self._is_over and self._task.cancelling() - 1 <= self._cancels_before
 
     def end(self) -> None:
@@ -111,10 +111,7 @@ class _Alarms:
     """The deadlines of one event loop that are far away, by the second, rounded up, in which they expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop, self._by_second = ref(loop), dict[int, set[Deadline]]()
-
-    def are_of(self, loop: asyncio.AbstractEventLoop) -> bool:
-        return self._loop() is loop
+        self.loop, self._by_second = ref(loop), dict[int, set[Deadline]]()
 
     def at(self, loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
         second = int(ends_at) + 1
@@ -133,17 +130,17 @@ _all_alarms: WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms] = WeakKeyDict
 _last_alarms: _Alarms | None = None
 
 
-def _shared_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
-    """The deadlines that expire in the same second of a loop's clock."""
+def _find_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
+    """Return the deadlines that expire in the same second of a loop's clock."""
     global _last_alarms
     alarms = _last_alarms
-    if alarms is None or not alarms.are_of(loop):  # nearly all are of one loop, and a dict of weak keys is slow
+    if alarms is None or alarms.loop() is not loop:  # nearly all are of one loop, and a dict of weak keys is slow
         alarms = _last_alarms = _all_alarms.get(loop) or _all_alarms.setdefault(loop, _Alarms(loop))
     return alarms.at(loop, ends_at)
 
 
 def is_covered(timeout_s: float) -> bool:
-    """Whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it."""
+    """Tell whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it."""
     outer = _innermost.get()
     if outer is None:
         return False
@@ -152,14 +149,14 @@ def is_covered(timeout_s: float) -> bool:
 
 
 async def within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """The result of `work`, which is a call, unless it takes longer than `timeout_s`."""
+    """Return the result of `work`, which is a call, unless it takes longer than `timeout_s`."""
     if is_covered(timeout_s):
         return await work
     return await bounded(timeout_s, method, url, work)
 
 
 async def bounded(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """As `within`, for work that no call around it is known to end."""
+    """Do what `within` does, for work that no call around it is known to end."""
     deadline = Deadline(asyncio.get_running_loop().time() + timeout_s)
     try:
         return await work

@@ -2,9 +2,12 @@
 """What a failed call raises: typed, picklable, and still the aiohttp error that callers already catch.
 
 Each class takes plain values (strings, numbers, bytes) as constructor arguments, so that it crosses process borders.
+A `Trouble` says to people why no connection came about, and what they can do about it.
 """
 
-from typing import Any
+import errno
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import aiohttp
 import orjson
@@ -12,6 +15,7 @@ from aiohttp.client_reqrep import RequestInfo
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from nemo_gym._util.secret_names import mask_url_credentials
 from nemo_gym.errors import ServerCallError
 
 _BODY_SHOWN = 2000
@@ -23,7 +27,7 @@ def _request_info(method: str, url: str) -> RequestInfo:
 
 
 def readable(body: bytes, limit: int = _BODY_SHOWN) -> str:
-    """`body` as text for a message, cut at `limit` characters."""
+    """Return `body` as text for a message, cut at `limit` characters."""
     text = body[: limit * 4].decode("utf-8", errors="replace")
     return text if len(text) <= limit else f"{text[:limit]}… ({len(body)} bytes in all)"
 
@@ -96,3 +100,81 @@ class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
             f"{self.method} {self.url} answered {self.status} with {self.content_type or 'no content type'}, "
             f"which is not the expected JSON ({self.reason}): {readable(self.response_content, 200)!r}"
         )
+
+
+class ReplyTooLarge(ServerCallError):
+    """A reply has more than `limit_bytes` after decompression; `setting` is the key that allows more."""
+
+    def __init__(self, method: str, url: str, limit_bytes: int, setting: str) -> None:
+        super().__init__(method, url, limit_bytes, setting)
+        self.method, self.url, self.limit_bytes, self.setting = method, url, limit_bytes, setting
+
+    def __str__(self) -> str:
+        return (
+            f"the reply to {self.method} {self.url} is too large.\n"
+            f"it has more than {self.limit_bytes / 2**20:g} MiB after decompression, and was not read to its end.\n"
+            f"hint: look at what answers there; `++{self.setting}=BYTES` allows more"
+        )
+
+
+# --- why no connection came about -------------------------------------------------------------------------------------
+
+TroubleKind = Literal["refused", "unknown host", "TLS", "not HTTP", "redirect", "unreachable", "no answer", "broken"]
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What kept a call from getting an answer."""
+
+    kind: TroubleKind
+    text: str
+    hint: str
+
+
+_REASON_SHOWN = 200
+
+NO_TLS_THERE = Trouble("TLS", "it speaks plain HTTP, not TLS", "write `http://` instead of `https://` in the URL")
+_REDIRECT_HINT = "check the path of the URL; if it has moved, write the new URL into the config"
+REDIRECTS_IN_A_CIRCLE = Trouble("redirect", "it redirects in a circle", _REDIRECT_HINT)
+ONLY_TLS_THERE = Trouble("TLS", "it speaks TLS, not plain HTTP", "write `https://` instead of `http://` in the URL")
+
+
+def describe_trouble(error: BaseException) -> Trouble:
+    """Return what `error`, which a connection or a call over it raised, says to a person."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        text = f"its certificate is not accepted ({error.certificate_error})"
+        return Trouble("TLS", text, "give the host its certificate names, or let SSL_CERT_FILE name its authority")
+    if isinstance(error, aiohttp.ClientSSLError):
+        if "WRONG_VERSION_NUMBER" in str(error):
+            return NO_TLS_THERE
+        return Trouble("TLS", f"the TLS handshake failed ({error})", "check `http://` or `https://` in the URL")
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return Trouble("unknown host", f"the name {error.host!r} does not resolve", "check the host name in the URL")
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+        if cause.errno == errno.ECONNREFUSED:
+            hint = "check host and port of the URL, and that the server runs and listens there"
+            return Trouble("refused", "connection refused", hint)
+        return Trouble("unreachable", str(cause.strerror or cause), "check the host in the URL, and the network")
+    if isinstance(error, aiohttp.TooManyRedirects):
+        return REDIRECTS_IN_A_CIRCLE
+    if isinstance(error, aiohttp.InvalidURL):
+        return Trouble(
+            "redirect", f"{mask_url_credentials(str(error.url))} is no URL that can be called", _REDIRECT_HINT
+        )
+    if isinstance(error, aiohttp.ClientResponseError):
+        reason = " ".join(error.message.split())[:_REASON_SHOWN] or type(error).__name__
+        hint = "check host and port of the URL: another kind of server listens there"
+        return Trouble("not HTTP", f"its answer is not HTTP that can be read ({reason})", hint)
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return Trouble("unreachable", "no connection in time", "check host and port of the URL, and any firewall")
+    if isinstance(error, TimeoutError):
+        return Trouble("no answer", "connected, but no answer in time", "look at the log of the server")
+    text = f"the connection broke before an answer came ({str(error) or type(error).__name__})"
+    return Trouble("broken", text, "look at the log of the server")
+
+
+def describe_redirect(origin: str) -> Trouble:
+    """Return what a redirect to another origin, which is not followed, says to a person."""
+    text = f"it redirects to {origin}, where the key is not sent"
+    return Trouble("redirect", text, "if you trust that server, write its URL into the config instead")

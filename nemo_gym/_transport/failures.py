@@ -14,8 +14,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from nemo_gym._transport.bounded import ReplyTooLarge
-from nemo_gym._transport.errors import ServerResponseError, ServerUnreachable
+from nemo_gym._transport.errors import ReplyTooLarge, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import NOT_NOW_STATUSES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -87,7 +86,7 @@ class Failure:
 
 
 def decoded(header: str | None) -> Failure | None:
-    """The failure in a header value; None if there is none, or somebody else's."""
+    """Return the failure in a header value; None if there is none, or somebody else's."""
     if not header:
         return None
     try:
@@ -97,37 +96,37 @@ def decoded(header: str | None) -> Failure | None:
 
 
 def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Failure:
-    """The failure that `error` stands for; one that comes from nowhere else is of `own_kind`, at `boundary`."""
+    """Return the failure that `error` stands for; one that comes from nowhere else is of `own_kind`, at `boundary`."""
     if isinstance(error, ServerResponseError):
-        return decoded(error.failure) or _of_status(error)
+        return decoded(error.failure) or _classify_status(error)
     if isinstance(error, InvalidModelReply):
         return Failure("model_reply_invalid", boundary, True, str(error))
     if isinstance(error, ServerBlocked):
         return Failure("timeout", boundary, True, str(error))
     if isinstance(error, TimeoutError):
-        return Failure("timeout", _place(error) or boundary, True, str(error) or "the deadline passed")
+        return Failure("timeout", _find_url(error) or boundary, True, str(error) or "the deadline passed")
     if isinstance(error, ServerUnreachable):
-        return Failure(_kind_at(error.url), _place(error), True, str(error), error.trouble)
+        return Failure(_classify_url(error.url), _find_url(error), True, str(error), error.trouble)
     if isinstance(error, HandlerExit):
-        where = error_and_place(error)
+        where = describe_error_with_place(error)
         return Failure(own_kind, boundary, False, where, "exit", _format_traceback(error), ends_rollout=True)
     if isinstance(error, ReplyTooLarge):
-        is_model = _kind_at(error.url) == "model_endpoint"
+        is_model = _classify_url(error.url) == "model_endpoint"
         return Failure(
-            "model_reply_invalid" if is_model else _kind_at(error.url), error.url, False, str(error), "too large"
+            "model_reply_invalid" if is_model else _classify_url(error.url), error.url, False, str(error), "too large"
         )
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
         kind = known_kind(error.kind, own_kind)
-        return Failure(kind, _place(error) or boundary, error.retryable, error.message, ends_rollout=True)
-    if isinstance(error, ServerCallError) and (place := _place(error)):
-        if _kind_at(place) == "model_endpoint":
+        return Failure(kind, _find_url(error) or boundary, error.retryable, error.message, ends_rollout=True)
+    if isinstance(error, ServerCallError) and (place := _find_url(error)):
+        if _classify_url(place) == "model_endpoint":
             return Failure("model_reply_invalid", place, True, str(error))  # another sample may do better
-        return Failure(_kind_at(place), place, False, str(error))
-    refusal = _refusal_by_endpoint(error, own_kind)
+        return Failure(_classify_url(place), place, False, str(error))
+    refusal = _find_refusal(error, own_kind)
     kind = "model_endpoint" if refusal else own_kind
-    return Failure(kind, boundary, False, error_and_place(error), refusal, _format_traceback(error))
+    return Failure(kind, boundary, False, describe_error_with_place(error), refusal, _format_traceback(error))
 
 
 def _format_traceback(error: BaseException) -> str:
@@ -135,7 +134,7 @@ def _format_traceback(error: BaseException) -> str:
     return text if len(text) <= _TRACEBACK_LIMIT else "…\n" + text[-_TRACEBACK_LIMIT:].partition("\n")[2]
 
 
-def error_of_exit(raised: BaseException) -> Exception | ServerBlocked:
+def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
     """Return what someone's code raised as an error that ends one call only.
 
     Raise it instead if it is no one's mistake: the running task is being cancelled, or its coroutine closed.
@@ -151,7 +150,7 @@ def error_of_exit(raised: BaseException) -> Exception | ServerBlocked:
     return error
 
 
-def error_and_place(error: BaseException) -> str:
+def describe_error_with_place(error: BaseException) -> str:
     """Return what a traceback ends with: the error, and the line of code that raised it."""
     text = traceback.format_exception_only(error)[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
@@ -163,7 +162,7 @@ def known_kind(kind: str, otherwise: FailureKind) -> FailureKind:
     return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
 
 
-def _refusal_by_endpoint(error: BaseException, own_kind: FailureKind) -> str:
+def _find_refusal(error: BaseException, own_kind: FailureKind) -> str:
     """Return the status by which a model's endpoint refused a call that another library made, else nothing.
 
     aiohttp's errors have `status` and `request_info`, those of openai, and of what is built on it, `status_code` and
@@ -173,21 +172,21 @@ def _refusal_by_endpoint(error: BaseException, own_kind: FailureKind) -> str:
         status, url = error.status, str(error.request_info.real_url) if error.request_info else ""
     else:
         status, url = getattr(error, "status_code", 0), str(getattr(getattr(error, "request", None), "url", ""))
-    is_models = own_kind == "model_endpoint" or (url and _kind_at(url) == "model_endpoint")
+    is_models = own_kind == "model_endpoint" or (url and _classify_url(url) == "model_endpoint")
     return str(status) if is_models and str(status) in REFUSED else ""
 
 
-def _of_status(error: ServerResponseError) -> Failure:
-    kind = _kind_at(error.url)
+def _classify_status(error: ServerResponseError) -> Failure:
+    kind = _classify_url(error.url)
     retryable = error.status in NOT_NOW_STATUSES or (error.status >= 500 and kind == "model_endpoint")
     return Failure(kind, error.url, retryable, str(error), str(error.status))
 
 
-def _place(error: BaseException) -> str:
+def _find_url(error: BaseException) -> str:
     return str(getattr(error, "url", "") or getattr(error, "path", ""))
 
 
-def _kind_at(url: str) -> FailureKind:
+def _classify_url(url: str) -> FailureKind:
     path = split_rollout_prefix(urlsplit(url).path).rest
     if path.endswith(_MODEL_PATHS):
         return "model_endpoint"

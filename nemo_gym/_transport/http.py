@@ -15,13 +15,20 @@ from typing import Any
 
 import aiohttp
 import orjson
+from aiohttp import hdrs
 from pydantic import BaseModel
 from yarl import URL
 
-from nemo_gym._transport.bounded import MAX_SERVER_REPLY_BYTES, BoundedResponse
-from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
+from nemo_gym._transport.errors import (
+    REDIRECTS_IN_A_CIRCLE,
+    ReplyTooLarge,
+    ServerDeadlineExceeded,
+    ServerUnreachable,
+    Trouble,
+    describe_redirect,
+    describe_trouble,
+)
 from nemo_gym._transport.retries import REPEATABLE_METHODS, RETRIES, RetryPolicy, RetryRule
-from nemo_gym._transport.trouble import REDIRECTS_IN_A_CIRCLE, Trouble, describe_redirect, describe_trouble
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._wire.base import OpenModel
 
@@ -31,6 +38,8 @@ _RNG = random.Random()
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS = 10
 JSON_CONTENT_TYPE = "application/json"
+MAX_MODEL_REPLY_BYTES = 64 * 2**20
+MAX_SERVER_REPLY_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -51,12 +60,12 @@ class SessionSettings:
 
 
 def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
-    """A session that sends cookies only as passed and keeps idle connections alive."""
+    """Return a session that sends cookies only as passed and keeps idle connections alive."""
 
     def open_socket(addr_info: Any) -> socket.socket:
         family, kind, proto, _, _ = addr_info
         sock = socket.socket(family=family, type=kind, proto=proto)
-        for option, value in _keepalive_options(settings):
+        for option, value in _list_keepalive_options(settings):
             sock.setsockopt(*option, value)
         return sock
 
@@ -70,19 +79,47 @@ def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=settings.total_timeout_s, sock_connect=settings.connect_timeout_s),
         cookie_jar=aiohttp.DummyCookieJar(),
-        response_class=_response_class(settings.max_reply_bytes),
+        response_class=type("Response", (BoundedResponse,), {"limit_bytes": settings.max_reply_bytes}),
     )
 
 
-def _response_class(limit_bytes: int) -> type[BoundedResponse]:
-    class Response(BoundedResponse):
-        pass
+class BoundedResponse(aiohttp.ClientResponse):
+    """A response whose body has at most `limit_bytes`: a larger one is given up while it comes in, and never held."""
 
-    Response.limit_bytes = limit_bytes
-    return Response
+    limit_bytes = MAX_SERVER_REPLY_BYTES
+    setting = "max_server_reply_bytes"
+
+    def bound_model_reply(self, limit_bytes: int) -> None:
+        """Expect what a model's endpoint sends."""
+        self.limit_bytes, self.setting = limit_bytes, "max_model_reply_bytes"
+
+    async def read(self) -> bytes:
+        declared = self.content_length
+        if self._body is None and (declared is None or hdrs.CONTENT_ENCODING in self.headers):
+            self._body = await self._read_in_parts()
+        elif self._body is None and declared is not None and declared > self.limit_bytes:
+            raise self._give_up()
+        return await super().read()
+
+    async def _read_in_parts(self) -> bytes:
+        parts, size = list[bytes](), 0
+        try:
+            async for part in self.content.iter_any():
+                size += len(part)
+                if size > self.limit_bytes:
+                    raise self._give_up()
+                parts.append(part)
+        except BaseException:
+            self.close()
+            raise
+        return b"".join(parts)
+
+    def _give_up(self) -> ReplyTooLarge:
+        self.close()
+        return ReplyTooLarge(self.method, str(self.url), self.limit_bytes, self.setting)
 
 
-def _keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int], int]]:
+def _list_keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int], int]]:
     options = [((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1)]
     for name, value in (
         ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_s),
@@ -95,7 +132,7 @@ def _keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int],
 
 
 def json_body(value: Any) -> bytes:
-    """`value` as JSON bytes; of a pydantic model, only what was set."""
+    """Return `value` as JSON bytes; of a pydantic model, only what was set."""
     if type(value) is not dict and isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
     return orjson.dumps(value, default=_dump_nested, option=orjson.OPT_NON_STR_KEYS)
@@ -127,7 +164,7 @@ async def send(
     may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
     total_s = session.timeout.total
     if bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs:
-        kwargs["timeout"] = _connect_only(session.timeout)
+        kwargs["timeout"] = _drop_total(session.timeout)
     failure: aiohttp.ClientError
     attempt = 0
     while True:
@@ -139,7 +176,7 @@ async def send(
         except aiohttp.ConnectionTimeoutError as error:
             failure, bound = error, policy.unsent
         except TimeoutError as error:
-            raise ServerDeadlineExceeded(method, str(url), _total_s(session, kwargs)) from error
+            raise ServerDeadlineExceeded(method, str(url), _find_total_s(session, kwargs)) from error
         except aiohttp.ClientConnectorError as error:
             failure, bound = error, policy.unsent
         except ServerUnreachable:
@@ -151,7 +188,7 @@ async def send(
             failure, bound = error, 1
         trouble = describe_trouble(failure)
         if attempt >= bound:
-            raise _unreachable(method, url, trouble, attempt) from failure
+            raise _build_unreachable(method, url, trouble, attempt) from failure
         pause_s = RetryRule(bound, policy.first_pause_s, policy.longest_pause_s).draw_pause_s(attempt, _RNG)
         cause = describe_error(failure) if LOG.isEnabledFor(logging.DEBUG) else ""
         LOG.debug("attempt %d of %s %s failed (%s); next in %.2f s", attempt, method, url, cause, pause_s)
@@ -173,23 +210,23 @@ async def _request_same_origin(
         target = response.url.join(URL(location))
         if not target.absolute or target.origin() != response.url.origin():
             origin = f"{target.scheme}://{target.authority.rpartition('@')[2]}"
-            raise _unreachable(method, url, describe_redirect(origin))
+            raise _build_unreachable(method, url, describe_redirect(origin))
         kwargs.pop("params", None)  # the new URL says them all
-    raise _unreachable(method, url, REDIRECTS_IN_A_CIRCLE)
+    raise _build_unreachable(method, url, REDIRECTS_IN_A_CIRCLE)
 
 
-def _unreachable(method: str, url: str, trouble: Trouble, attempts: int = 1) -> ServerUnreachable:
+def _build_unreachable(method: str, url: str, trouble: Trouble, attempts: int = 1) -> ServerUnreachable:
     return ServerUnreachable(method, str(url), trouble.text, attempts, trouble.kind, trouble.hint)
 
 
 @lru_cache(maxsize=16)
-def _connect_only(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
+def _drop_total(timeout: aiohttp.ClientTimeout) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(
         total=None, connect=timeout.connect, sock_read=timeout.sock_read, sock_connect=timeout.sock_connect
     )
 
 
-def _total_s(session: aiohttp.ClientSession, kwargs: dict[str, Any]) -> float:
+def _find_total_s(session: aiohttp.ClientSession, kwargs: dict[str, Any]) -> float:
     timeout = kwargs.get("timeout") or session.timeout
     total = timeout.total if isinstance(timeout, aiohttp.ClientTimeout) else timeout
     return float(total or 0.0)

@@ -9,7 +9,7 @@ ServerStatus = Literal["success", "connection_error", "timeout", "unknown_error"
 
 
 def status_of(url: str, timeout_s: float) -> ServerStatus:
-    """Whether a server answers at all; any HTTP status is an answer."""
+    """Tell whether a server answers at all; any HTTP status is an answer."""
     try:
         with urllib.request.urlopen(f"{url}/", timeout=timeout_s):
             return "success"

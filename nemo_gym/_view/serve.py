@@ -92,7 +92,7 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
     """Serve the page on `host`, to whom `access` lets in, until the process is told to stop."""
     import uvicorn
 
-    from nemo_gym._serving.bounded_head import BoundedHeadProtocol
+    from nemo_gym._serving.listening import BoundedHeadProtocol
 
     class Server(uvicorn.Server):
         @contextmanager

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from nemo_gym._app.launch import venv_settings
+from nemo_gym._app.plan import venv_settings
 from nemo_gym._serving.venvs import VenvProgress, build_all, plan_venv
 from nemo_gym.cli import render
 

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from starlette.middleware.base import BaseHTTPMiddleware
 
 from nemo_gym._rollouts.types import Failed, Outcome
-from nemo_gym._serving.host import InlineServer, InlineSpec, build_off_loop, serve_inline
+from nemo_gym._serving.host import InlineServer, InlineSpec, build_in_thread, serve_inline
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import ScriptedModel, build_server, reply, tool_call
@@ -154,7 +154,7 @@ async def test_a_server_that_leaves_before_it_is_ready_is_named(how):
         yield
 
     with pytest.raises(ServerDied, match="tiny"):
-        await build_off_loop(InlineSpec("tiny", "127.0.0.1", 1, EXITS[how]))
+        await build_in_thread(InlineSpec("tiny", "127.0.0.1", 1, EXITS[how]))
     server = InlineServer("tiny", "127.0.0.1", free_port(), FastAPI(lifespan=lifespan))
     with pytest.raises(ServerDied, match="tiny"):
         async with serve_inline([server]):

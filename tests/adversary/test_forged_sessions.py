@@ -12,7 +12,7 @@ from starlette.middleware.sessions import SessionMiddleware
 
 from nemo_gym._mcp.session import Grant, GrantSigner
 from nemo_gym._process import environment
-from nemo_gym._serving import run_token
+from nemo_gym._serving import run_files
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.mcp_auto_exposure import TOKEN_HEADER
@@ -62,7 +62,7 @@ class DiaryWithItsOwnMiddleware(Diary):
 @pytest.fixture
 def run():
     """A run of ours, of which this process is a part."""
-    run_token.create_token(environment.run_token_path(HEAD))
+    run_files.create_token(environment.run_token_path(HEAD))
     with environment.share_run_token(HEAD):
         yield
 
@@ -121,7 +121,7 @@ def test_all_processes_of_a_run_derive_the_same_secret_and_those_of_another_run_
     secret = environment.derive_run_secret("purpose")
     assert environment.derive_run_secret("another") != secret
     assert environment.derive_run_secret("purpose") == secret
-    run_token.create_token(environment.run_token_path(HEAD))
+    run_files.create_token(environment.run_token_path(HEAD))
     assert environment.derive_run_secret("purpose") not in (secret, None)
 
 

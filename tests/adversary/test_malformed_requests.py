@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, FastAPI, Request
 from omegaconf import OmegaConf
 from pydantic import BaseModel
 
-from nemo_gym._serving import bounded_head
-from nemo_gym._serving.bounded_head import MAX_HEAD_BYTES
+from nemo_gym._serving import listening
 from nemo_gym._serving.host import InlineServer, serve_inline
+from nemo_gym._serving.listening import MAX_HEAD_BYTES
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent.app import SimpleAgent
@@ -211,7 +211,7 @@ async def connection(port: int):
     outcome="408 after 30 s, and the connection is closed.",
 )
 async def test_a_head_is_bounded_in_time(port, monkeypatch):
-    monkeypatch.setattr(bounded_head, "HEAD_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(listening, "HEAD_TIMEOUT_S", 0.2)
     async with connection(port) as (reader, writer):
         async with asyncio.TaskGroup() as group:
 
@@ -232,7 +232,7 @@ async def test_a_head_is_bounded_in_time(port, monkeypatch):
 
 
 async def test_idle_connections_and_slow_handlers_are_left_alone(port, monkeypatch):
-    monkeypatch.setattr(bounded_head, "HEAD_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(listening, "HEAD_TIMEOUT_S", 0.1)
     ask_again = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
     async with connection(port) as (reader, writer):
         for _ in range(2):

@@ -14,8 +14,9 @@ from nemo_gym._process.http_session import (
     set_global_aiohttp_client,
 )
 from nemo_gym._rollouts.play import Player
-from nemo_gym._transport.bounded import MAX_MODEL_REPLY_BYTES, ReplyTooLarge
+from nemo_gym._transport.errors import ReplyTooLarge
 from nemo_gym._transport.failures import HEADER, decoded
+from nemo_gym._transport.http import MAX_MODEL_REPLY_BYTES
 from nemo_gym.server_utils import get_response_json, request
 from nemo_gym.testing import running
 from responses_api_models.openai_model.app import SimpleModelServer

@@ -29,8 +29,8 @@ from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed
-from nemo_gym._serving.logs import routed_output
-from nemo_gym._serving.processes import Child, ChildSpec
+from nemo_gym._serving.logs import route_output
+from nemo_gym._serving.processes import ChildSpec, ServerProcess
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RetryRule
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, KnownSecrets, MaskedStream, describe_error
@@ -218,7 +218,7 @@ def test_what_a_server_prints_is_logged_without_the_secrets_of_config_and_enviro
             {"m": {"api_key": "${policy_api_key}", "default_headers": headers}, "policy_api_key": "sk-1-of-config"}
         )
     )
-    with routed_output(tmp_path), work_for("server"):
+    with route_output(tmp_path), work_for("server"):
         print("sk-of-the-environment of-a-header-9 sk-1-of-config readable")
     assert (tmp_path / "server.log").read_text() == "**** **** **** readable\n"
     print("sk-1-of-config", file=MaskedStream(sys.stderr))
@@ -230,7 +230,7 @@ async def test_what_a_server_process_prints_is_taken_without_the_key(tmp_path):
     (tmp_path / "app.py").write_text(f"print({KEY!r}); raise ValueError({KEY!r})")
     spec = ChildSpec("server", Path(sys.executable), tmp_path, "app.py", "127.0.0.1", 0, os.environ)
     lines = list[str]()
-    child = await Child.start(spec, socket.create_server(("127.0.0.1", 0)), lines.append)
+    child = await ServerProcess.start(spec, socket.create_server(("127.0.0.1", 0)), lines.append)
     died = await child.died()
     await child.stop()
     assert "ValueError: ****" in str(died)

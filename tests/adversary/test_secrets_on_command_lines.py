@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym._config.problems import explain
 from nemo_gym._process import environment
-from nemo_gym._serving import run_files, run_token
+from nemo_gym._serving import run_files
 from nemo_gym.config_types import BaseRunServerInstanceConfig, WANDBConfig
 from nemo_gym.openai_utils import NeMoGymAsyncOpenAI
 
@@ -124,20 +124,20 @@ def test_our_own_settings_do_not_show_a_key_that_does_not_fit(build):
     outcome="The next launcher removes its token and its config file; those of living launchers stay.",
 )
 def test_the_next_launcher_removes_the_token_of_a_killed_one(tmp_path):
-    program = "import os, sys; from pathlib import Path; from nemo_gym._serving import run_token\n"
-    program += "run_token.create_token(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
+    program = "import os, sys; from pathlib import Path; from nemo_gym._serving import run_files\n"
+    program += "run_files.create_token(Path(sys.argv[1])); os.kill(os.getpid(), 9)"
     killed = tmp_path / "head-127.0.0.1-1.token"
     subprocess.run([sys.executable, "-c", program, str(killed)], check=False)
-    assert run_token.read_token(killed)
+    assert run_files.read_token(killed)
     reused = tmp_path / "head-127.0.0.1-2.token"
     machine, pid, started = run_files.name_owner().rsplit("-", 2)
     reused.write_text(f"token\n{machine}-{pid}-{int(started) - 1}\n")
     elsewhere, alive, older = (tmp_path / f"head-127.0.0.1-{port}.token" for port in (3, 4, 5))
     elsewhere.write_text("token\nanother-machine-1-1\n")
-    alive_token = run_token.create_token(alive)
+    alive_token = run_files.create_token(alive)
     older.write_text("token-of-an-older-version")
     new = tmp_path / "head-127.0.0.1-6.token"
-    token = run_token.create_token(new)
+    token = run_files.create_token(new)
     assert sorted(tmp_path.iterdir()) == [elsewhere, alive, older, new]
-    assert (run_token.read_token(new), run_token.read_token(alive)) == (token, alive_token)
+    assert (run_files.read_token(new), run_files.read_token(alive)) == (token, alive_token)
     assert new.stat().st_mode & 0o777 == 0o600

@@ -183,7 +183,7 @@ async def test_the_first_header_that_names_a_session_decides():
     worker = SessionAffinity(never, Peers(HERE, ("", "")), socket.socket(), read)
     worker._listener.close()
     for token, owner in ((OWNERS, OWNER), (b"forged", HERE)):
-        assert worker._owner_of({"headers": [(b"x-session", b"mine!"), (b"x-token", token)]}) == owner
+        assert worker._find_owner({"headers": [(b"x-session", b"mine!"), (b"x-token", token)]}) == owner
 
 
 def test_an_mcp_request_names_its_session_by_its_token():
@@ -197,7 +197,7 @@ def test_an_mcp_request_names_its_session_by_its_token():
 async def test_headers_that_name_no_session_are_not_remembered():
     worker = SessionAffinity(never, Peers(HERE, ("", "")), socket.socket(), {b"cookie": lambda value: None})
     worker._listener.close()
-    assert worker._owner_of({"headers": [(b"cookie", b"forged")]}) is None
+    assert worker._find_owner({"headers": [(b"cookie", b"forged")]}) is None
     assert worker._known == {}
 
 

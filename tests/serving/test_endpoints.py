@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from nemo_gym._serving import endpoints
-from nemo_gym._serving.endpoints import endpoint_urls, wait_for_endpoints
+from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
 from nemo_gym.errors import ConfigError
 
 
@@ -42,7 +42,7 @@ def test_urls_are_found_under_model_servers_only_and_once():
         "r": {"resources_servers": {"x": {"base_url": "http://c/v1"}}},
         "e": {"responses_api_models": {"x": {"base_url": ""}}},
     }
-    assert endpoint_urls(config) == {
+    assert find_endpoint_urls(config) == {
         "http://a/v1": "m.responses_api_models.vllm_model.base_url",
         "http://b/v1": "m.responses_api_models.vllm_model.base_url",
     }

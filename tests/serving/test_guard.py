@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving import guard
-from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, validation_reply
+from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
 from nemo_gym._transport.errors import ServerResponseError, _request_info
 from nemo_gym._util.message_throttle import MessageThrottle
 
@@ -44,7 +44,7 @@ def client():
     async def even(body: Even) -> int:
         return body.number
 
-    app.add_exception_handler(RequestValidationError, validation_reply(logging.getLogger("test").warning))
+    app.add_exception_handler(RequestValidationError, make_validation_handler(logging.getLogger("test").warning))
     app.add_middleware(BodyLimit, limit_bytes=1000)
     app.add_middleware(ErrorsAsJson, server_name="weather")
     return TestClient(app)

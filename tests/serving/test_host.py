@@ -13,8 +13,8 @@ from nemo_gym._inprocess.call import call_app
 from nemo_gym._inprocess.registry import find_app
 from nemo_gym._inprocess.response import ObjectResponse
 from nemo_gym._serving import host
-from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_off_loop, serve_inline
-from nemo_gym._serving.logs import routed_output
+from nemo_gym._serving.host import InlineServer, InlineSpec, build, build_in_thread, serve_inline
+from nemo_gym._serving.logs import route_output
 from nemo_gym._serving.processes import ServerDied
 from nemo_gym._transport.probe import status_of
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
@@ -61,8 +61,8 @@ async def test_building_does_not_block_the_loop_and_prints_as_the_server(capsys)
         assert go.wait(30)
         return "the app"
 
-    with routed_output(None):
-        task = asyncio.create_task(build_off_loop(spec(make)))
+    with route_output(None):
+        task = asyncio.create_task(build_in_thread(spec(make)))
         await started.wait()
         assert not task.done()
         go.set()
@@ -72,12 +72,12 @@ async def test_building_does_not_block_the_loop_and_prints_as_the_server(capsys)
 
 async def test_an_error_while_building_reaches_the_caller():
     with pytest.raises(ServerDied, match="could not be loaded"):
-        await build_off_loop(fail(KeyError("x")))
+        await build_in_thread(fail(KeyError("x")))
 
 
 async def test_one_that_hangs_while_building_can_be_given_up():
     go = threading.Event()
-    task = asyncio.create_task(build_off_loop(spec(lambda: go.wait(30))))
+    task = asyncio.create_task(build_in_thread(spec(lambda: go.wait(30))))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -129,7 +129,7 @@ async def test_servers_that_run_together_call_each_other_the_short_way_and_print
     server = build_server(Chatty, name="chatty")
     here = InlineServer("chatty", "127.0.0.1", free_port(), server.finished_app(OmegaConf.create({})))
     answered = {"responses_create_params": asked("2 + 2?"), "response": reply("4")}
-    with routed_output(None):
+    with route_output(None):
         async with serve_inline([here]):
             app = find_app(here.host, here.port)
             where = f"http://{here.host}:{here.port}"

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from nemo_gym._inprocess.registry import NamedApp, work_for
-from nemo_gym._serving.logs import routed_output
+from nemo_gym._serving.logs import route_output
 
 
 async def chatty(scope, receive, send):
@@ -21,7 +21,7 @@ async def call(app):
 
 
 async def test_lines_of_servers_carry_their_names_and_others_do_not(capsys):
-    with routed_output(None):
+    with route_output(None):
         print("from the host itself")
         await asyncio.gather(call(NamedApp(chatty, "one")), call(NamedApp(chatty, "two")))
     out, err = capsys.readouterr()
@@ -33,7 +33,7 @@ async def test_lines_of_servers_carry_their_names_and_others_do_not(capsys):
 
 async def test_with_a_folder_every_server_has_a_file_of_its_own(tmp_path, capsys):
     for _ in range(2):
-        with routed_output(tmp_path / "logs"):
+        with route_output(tmp_path / "logs"):
             await call(NamedApp(chatty, "one"))
     assert (tmp_path / "logs" / "one.log").read_text() == "hello\nhalf a line\ncareful\n" * 2
     assert capsys.readouterr().err == ""
@@ -44,7 +44,7 @@ async def test_a_server_that_calls_another_gets_its_own_name_back(capsys):
         await NamedApp(chatty, "inner")(scope, receive, send)
         print("outer again")
 
-    with routed_output(None):
+    with route_output(None):
         await call(NamedApp(outer, "outer"))
         with work_for("builder"):
             print("building")
@@ -56,6 +56,6 @@ async def test_a_server_that_calls_another_gets_its_own_name_back(capsys):
 
 def test_the_streams_are_given_back():
     before = sys.stdout, sys.stderr
-    with pytest.raises(RuntimeError), routed_output(None):
+    with pytest.raises(RuntimeError), route_output(None):
         raise RuntimeError
     assert (sys.stdout, sys.stderr) == before

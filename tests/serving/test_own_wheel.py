@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 
 import nemo_gym
-from nemo_gym._serving.own_wheel import package_of_distribution, package_of_tree, running_package, write_wheel
+from nemo_gym._serving.own_wheel import find_running_package, package_of_distribution, package_of_tree, write_wheel
 from nemo_gym._serving.uv_tool import find_uv
 
 PYPROJECT = """
@@ -89,7 +89,7 @@ def test_two_builds_of_one_version_are_two_packages():
 
 
 def test_the_running_package_is_this_one():
-    package = running_package()
+    package = find_running_package()
     assert (package.name, package.version) == ("nemo-gym", nemo_gym.__version__)
     project = tomllib.loads((package.tree / "pyproject.toml").read_text())["project"]
     assert [line in package.metadata for line in project["dependencies"]] == [True] * len(project["dependencies"])

@@ -14,7 +14,7 @@ import pytest
 
 from nemo_gym._serving import processes
 from nemo_gym._serving.binding import bind
-from nemo_gym._serving.processes import Child, ChildSpec, ServerDied, ServerLate, how_it_ended
+from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate, ServerProcess, describe_exit
 
 READY = "import os, time\nos.write(int(os.environ['NEMO_GYM_READY_FD']), b'1')\n"
 SLEEP = "import time\ntime.sleep(1000)\n"
@@ -27,7 +27,7 @@ async def child(folder: Path, entrypoint: str, python: str = sys.executable):
     host, port = sock.getsockname()
     lines = list[str]()
     spec = ChildSpec("tiny", Path(python), folder, "app.py", host, port, dict(os.environ))
-    started = await Child.start(spec, sock, lines.append)
+    started = await ServerProcess.start(spec, sock, lines.append)
     try:
         yield started, lines
     finally:
@@ -78,7 +78,7 @@ async def test_it_is_told_how_a_server_ended(tmp_path, end, how):
 
 
 def test_a_signal_without_a_name_is_told_by_its_number():
-    assert how_it_ended(-200) == "was killed by signal 200"
+    assert describe_exit(-200) == "was killed by signal 200"
 
 
 async def test_a_death_is_told_although_something_it_started_holds_its_pipes(tmp_path):

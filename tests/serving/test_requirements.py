@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.utils import canonicalize_name
 
-from nemo_gym._serving.requirements import ServerRequirements, first_unmet, read_requirements
+from nemo_gym._serving.requirements import ServerRequirements, find_unmet, read_requirements
 from nemo_gym.errors import ConfigError
 
 STANDARD_LINE = "-e nemo-gym[dev] @ ../../"
@@ -43,7 +43,7 @@ class Package(Distribution):
 
 
 def environment(*packages: str, **requires: list[str]):
-    """`environment("a==1", "b==2", a=["c; extra == 'x'"])`: a finder of packages, as `first_unmet` takes it."""
+    """`environment("a==1", "b==2", a=["c; extra == 'x'"])`: a finder of packages, as `find_unmet` takes it."""
     known = {
         canonicalize_name(name): Package(name, version, requires.get(name, []))
         for name, version in (package.split("==") for package in packages)
@@ -68,16 +68,16 @@ def test_the_standard_line_asks_for_nothing(tmp_path):
     requirements = server(tmp_path, requirements_txt=f"{STANDARD_LINE}\n")
     assert requirements.lines == ()
     assert requirements.own_extras == {"dev"}
-    assert first_unmet(requirements, find=environment()) is None
+    assert find_unmet(requirements, find=environment()) is None
 
 
 def test_the_test_suite_of_a_server_needs_the_dev_extra(tmp_path):
     requirements = server(tmp_path, requirements_txt=STANDARD_LINE)
     without = environment("nemo-gym==1.0", **{"nemo-gym": ["pytest>=8; extra == 'dev'"]})
-    assert first_unmet(requirements, dev=True, find=without) == (
+    assert find_unmet(requirements, dev=True, find=without) == (
         "pytest>=8 is not installed (asked for by nemo-gym[dev])"
     )
-    assert first_unmet(requirements, dev=False, find=without) is None
+    assert find_unmet(requirements, dev=False, find=without) is None
 
 
 @pytest.mark.parametrize(
@@ -119,21 +119,21 @@ def test_nemo_gym_is_always_the_running_one_however_it_is_asked_for(tmp_path, li
 )
 def test_a_line_is_met_or_there_is_a_reason(tmp_path, line, installed, reason):
     requirements = server(tmp_path, requirements_txt=f"{STANDARD_LINE}\n{line}\n")
-    assert first_unmet(requirements, find=environment(*installed)) == reason
+    assert find_unmet(requirements, find=environment(*installed)) == reason
 
 
 def test_the_extras_of_a_package_must_be_met_too(tmp_path):
     requirements = server(tmp_path, requirements_txt="ray[default]")
     ray = {"ray": ["grpcio", "aiohttp_cors>=1; extra == 'default'", "gym; extra == 'rllib'"]}
-    assert first_unmet(requirements, find=environment("ray==2", **ray)) == (
+    assert find_unmet(requirements, find=environment("ray==2", **ray)) == (
         "aiohttp_cors>=1 is not installed (asked for by ray[default])"
     )
-    assert first_unmet(requirements, find=environment("ray==2", "aiohttp_cors==1.2", **ray)) is None
+    assert find_unmet(requirements, find=environment("ray==2", "aiohttp_cors==1.2", **ray)) is None
 
 
 def test_an_extra_that_asks_for_itself_does_not_go_round_in_circles(tmp_path):
     requirements = server(tmp_path, requirements_txt="a[all]")
-    assert first_unmet(requirements, find=environment("a==1", a=["a[all]; extra == 'all'"])) is None
+    assert find_unmet(requirements, find=environment("a==1", a=["a[all]; extra == 'all'"])) is None
 
 
 def test_included_files_count(tmp_path):
@@ -151,22 +151,22 @@ def test_a_missing_included_file_is_named_with_its_line(tmp_path):
 def test_a_constraint_binds_only_what_is_there(tmp_path):
     (tmp_path / "limits.txt").write_text("numpy<2\n")
     requirements = server(tmp_path, requirements_txt="-c limits.txt\n")
-    assert first_unmet(requirements, find=environment()) is None
-    assert first_unmet(requirements, find=environment("numpy==2.1")) == "numpy 2.1 does not satisfy <2"
+    assert find_unmet(requirements, find=environment()) is None
+    assert find_unmet(requirements, find=environment("numpy==2.1")) == "numpy 2.1 does not satisfy <2"
 
 
 def test_an_override_takes_the_place_of_a_line(tmp_path):
     requirements = server(tmp_path, requirements_txt="six==1\n", overrides_txt="six==2\npydantic<2\n")
-    assert first_unmet(requirements, find=environment("six==2")) is None
-    assert first_unmet(requirements, find=environment("six==1")) == "six 1 does not satisfy ==2"
-    assert first_unmet(requirements, find=environment("six==2", "pydantic==2.0")) == "pydantic 2.0 does not satisfy <2"
+    assert find_unmet(requirements, find=environment("six==2")) is None
+    assert find_unmet(requirements, find=environment("six==1")) == "six 1 does not satisfy ==2"
+    assert find_unmet(requirements, find=environment("six==2", "pydantic==2.0")) == "pydantic 2.0 does not satisfy <2"
 
 
 def test_a_pyproject_lists_dependencies(tmp_path):
     requirements = server(tmp_path, pyproject_toml='[project]\nname = "x"\ndependencies = ["nemo-gym[dev]", "six==1"]')
     assert requirements.texts == ("six==1",)
     assert requirements.package is None
-    assert first_unmet(requirements, find=environment("six==1")) is None
+    assert find_unmet(requirements, find=environment("six==1")) is None
 
 
 @pytest.mark.parametrize(
@@ -179,17 +179,17 @@ def test_a_pyproject_lists_dependencies(tmp_path):
 )
 def test_a_pyproject_can_ask_for_more_than_versions(tmp_path, extra, reason):
     requirements = server(tmp_path, pyproject_toml=f'[project]\nname = "x"\ndependencies = ["six==1"]\n{extra}\n')
-    assert first_unmet(requirements, find=environment("six==1")) == reason
+    assert find_unmet(requirements, find=environment("six==1")) == reason
 
 
 def test_a_pyproject_can_ask_for_another_python(tmp_path):
     requirements = server(tmp_path, pyproject_toml='[project]\nname = "x"\nrequires-python = ">=9"')
-    assert "does not satisfy >=9" in first_unmet(requirements, find=environment())
+    assert "does not satisfy >=9" in find_unmet(requirements, find=environment())
 
 
 def test_dynamic_dependencies_cannot_be_checked(tmp_path):
     requirements = server(tmp_path, pyproject_toml='[project]\nname = "x"\ndynamic = ["dependencies"]')
-    assert first_unmet(requirements, find=environment()) == "it installs from a path or URL"
+    assert find_unmet(requirements, find=environment()) == "it installs from a path or URL"
 
 
 def test_a_folder_with_only_an_app_asks_for_nothing(tmp_path):
@@ -237,7 +237,7 @@ def test_files_that_ask_for_the_same_read_the_same(data):
     wanted = data.draw(pins)
     one, other = (anywhere(data.draw(spellings(wanted))) for _ in range(2))
     assert one.texts == other.texts == tuple(sorted(f"{name}=={version}" for name, version in wanted.items()))
-    assert first_unmet(one, find=environment(*one.texts)) is None
+    assert find_unmet(one, find=environment(*one.texts)) is None
 
 
 @settings(max_examples=60, deadline=None)
@@ -247,7 +247,7 @@ def test_one_package_missing_is_the_reason(wanted, data):
     content = "\n".join(f"{name}=={version}" for name, version in wanted.items())
     rest = [f"{name}=={version}" for name, version in wanted.items() if name != missing]
     requirements = anywhere(content)
-    assert first_unmet(requirements, find=environment(*rest)) == f"{missing}=={wanted[missing]} is not installed"
+    assert find_unmet(requirements, find=environment(*rest)) == f"{missing}=={wanted[missing]} is not installed"
 
 
 @settings(max_examples=60, deadline=None)

@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from nemo_gym._serving.host import InlineServer, InlineSpec
 from nemo_gym._serving.logs import ServerLogs
 from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate
-from nemo_gym._serving.supervisor import Launch, supervised
+from nemo_gym._serving.supervisor import Launch, supervise
 from nemo_gym._transport.probe import status_of
 from nemo_gym.errors import PortInUseError
 from tests.support.small_servers import free_port, is_free, until
@@ -50,7 +50,7 @@ class Scene:
         head = InlineServer("head", "127.0.0.1", self.ports[0], FastAPI())
         inline = [spec for spec in specs if isinstance(spec, InlineSpec)]
         children = [spec for spec in specs if isinstance(spec, ChildSpec)]
-        return supervised(Launch(head, inline, children, timeout_s), self.logs, self.notices.append)
+        return supervise(Launch(head, inline, children, timeout_s), self.logs, self.notices.append)
 
 
 @pytest.fixture
@@ -95,10 +95,10 @@ async def test_a_death_is_told(scene):
 
 async def test_work_goes_on_unless_a_server_dies(scene):
     async with scene.run(scene.child("own", READY)) as running:
-        assert await running.unless_dead(asyncio.sleep(0, "done")) == "done"
+        assert await running.run_unless_dead(asyncio.sleep(0, "done")) == "done"
         os.kill(running.pids["own"], signal.SIGTERM)
         with pytest.raises(ServerDied, match="killed by SIGTERM"):
-            await running.unless_dead(asyncio.Event().wait())
+            await running.run_unless_dead(asyncio.Event().wait())
 
 
 async def test_who_is_late_is_named_and_who_is_not_is_not(scene):

@@ -22,7 +22,7 @@ from fastapi import FastAPI
 from omegaconf import OmegaConf
 
 from nemo_gym._serving.binding import bind
-from nemo_gym._serving.workers import Worker, run, this_worker
+from nemo_gym._serving.workers import ServerWorker, run, this_worker
 from nemo_gym.base_resources_server import BaseResourcesServerConfig, SimpleResourcesServer
 from nemo_gym.errors import PortInUseError
 from nemo_gym.testing import build_server
@@ -303,6 +303,6 @@ class Stateless(SimpleResourcesServer):
 
 
 def test_a_server_without_affinity_answers_every_request_itself(tmp_path):
-    worker = Worker(0, 1, str(tmp_path), *(-1,) * 4)
+    worker = ServerWorker(0, 1, str(tmp_path), *(-1,) * 4)
     app = FastAPI()
     assert build_server(Stateless, session_affinity=False)._with_affinity(app, worker) is app

@@ -75,7 +75,7 @@ def prefetch(overrides: list[str]) -> int:
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     import asyncio  # only starting servers needs it
 
-    from nemo_gym._app.launch import build_environments, plan_launch
+    from nemo_gym._app.plan import build_environments, plan_launch
 
     plans = plan_launch(config)
     asyncio.run(build_environments(config, plans, render.note))

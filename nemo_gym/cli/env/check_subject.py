@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._app.launch import server_folder, venv_settings
+from nemo_gym._app.plan import server_folder, venv_settings
 from nemo_gym._checks.contract import Subject, tools_of
 from nemo_gym._checks.play import Answer, Table, Turn
 from nemo_gym._checks.replies import as_turns, routes_of, row_problem

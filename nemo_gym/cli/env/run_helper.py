@@ -196,7 +196,7 @@ class _Run:
             self.servers = served.servers
             self.ready.set()
             try:
-                await served.running.unless_dead(self._stop.wait())
+                await served.running.run_unless_dead(self._stop.wait())
             except ServerDied as death:
                 # What the others do is not lost: whoever started them decides when they stop.
                 self.failure = death

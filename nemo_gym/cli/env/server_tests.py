@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._app.launch import venv_settings
+from nemo_gym._app.plan import venv_settings
 from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, data_problems, run_suite, run_suites
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.cli import render

@@ -147,5 +147,5 @@ def abort_on_server_death(served: "Served | None", control: RunControl) -> Itera
     if served is None or not served.has_processes:
         yield 0.0
         return
-    with served.calling_on_death(abort):
+    with served.call_on_death(abort):
         yield _HOLD_FAILURES_S

@@ -28,7 +28,7 @@ from nemo_gym._rollouts.planned import read_by_repeat
 from nemo_gym._rollouts.resume import can_resume, is_given_up, what_is_left
 from nemo_gym._rollouts.types import Failed, Outcome, Row
 from nemo_gym._serving.event_loop import run_beside_servers
-from nemo_gym._transport.failures import error_and_place
+from nemo_gym._transport.failures import describe_error_with_place
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
@@ -109,7 +109,7 @@ def run(overrides: list[str]) -> int:
             return INTERRUPTED
         except SystemExit as raised:
             raise GymError(
-                f"the run was left by {error_and_place(raised)} before its rollouts were accounted for\n"
+                f"the run was left by {describe_error_with_place(raised)} before its rollouts were accounted for\n"
                 "hint: raise an ordinary exception there; then run the same command again with `--resume`"
             ) from raised
         finally:
@@ -193,7 +193,7 @@ async def _drive(
         settings = settings.model_copy(update={"input_jsonl_fpath": source})
     async with _client(config, settings, running) as (client, served):
         driving = drive(driver, settings, config)
-        await (driving if served is None else served.running.unless_dead(driving))
+        await (driving if served is None else served.running.run_unless_dead(driving))
         counts = driven_counts(paths, named)
         await _report(paths, counts, client, settings, export, _agents_to_ask(client, served), paths.output)
     return _exit_code(counts, RunControl(), settings)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym._serving.plan import ServerPlan, choose_placement, imports_package
+from nemo_gym._app.plan import ServerPlan, choose_placement
+from nemo_gym._serving.server_imports import imports_package
 from nemo_gym._serving.venvs import VenvPlan
 from nemo_gym.errors import ConfigError
 

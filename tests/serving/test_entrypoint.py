@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from nemo_gym._serving.child import LIFELINE_FD, READY_FD, say_ready, take_fd
+from nemo_gym._serving.entrypoint import LIFELINE_FD, READY_FD, say_ready, take_fd
 from tests.support.small_servers import until
 
 
@@ -19,7 +19,7 @@ def child(folder, entrypoint: str, *arguments: str, **options):
     (folder / "app.py").write_text(entrypoint)
     lifeline, ours = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "nemo_gym._serving.child", "app.py", *arguments],
+        [sys.executable, "-m", "nemo_gym._serving.entrypoint", "app.py", *arguments],
         cwd=folder,
         env={**os.environ, LIFELINE_FD: str(lifeline), "PYTHONUNBUFFERED": "1"},
         pass_fds=[lifeline],
@@ -101,7 +101,7 @@ PARENT = """
 import os, subprocess, sys, time
 lifeline, ours = os.pipe()
 env = {**os.environ, "NEMO_GYM_LIFELINE_FD": str(lifeline)}
-command = [sys.executable, "-m", "nemo_gym._serving.child", "app.py"]
+command = [sys.executable, "-m", "nemo_gym._serving.entrypoint", "app.py"]
 child = subprocess.Popen(command, env=env, pass_fds=[lifeline], start_new_session=True, stdout=subprocess.PIPE)
 child.stdout.readline()
 fork = os.fork()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._serving.own_wheel import running_package
-from nemo_gym._serving.requirements import first_unmet, read_requirements
-from nemo_gym._serving.upstream_packages import add_upstream_packages, imported_packages
+from nemo_gym._serving.own_wheel import find_running_package
+from nemo_gym._serving.requirements import find_unmet, read_requirements
+from nemo_gym._serving.server_imports import add_upstream_packages, find_imported_packages
 from nemo_gym._serving.venvs import VenvSettings, plan_venv
 
 STANDARD_LINE = "-e nemo-gym[dev] @ ../../\n"
@@ -28,7 +28,7 @@ def server(root: Path, app: str, requirements: str = STANDARD_LINE, **files: str
 
 
 def implied(folder: Path, *, tests: bool = False) -> list[str]:
-    found = add_upstream_packages(read_requirements(folder), running_package(), tests=tests)
+    found = add_upstream_packages(read_requirements(folder), find_running_package(), tests=tests)
     return [line.requirement.name for line in found.implied if line.requirement]
 
 
@@ -87,7 +87,7 @@ def test_without_the_line_about_nemo_gym_nothing_is_added(tmp_path):
 
 def test_the_servers_of_this_project_name_all_they_need():
     folder = PARENT_DIR / "responses_api_models/azure_openai_model"
-    assert "openai" in imported_packages([folder / "app.py"], [PARENT_DIR])
+    assert "openai" in find_imported_packages([folder / "app.py"], [PARENT_DIR])
     assert implied(folder) == []
 
 
@@ -97,8 +97,8 @@ def test_code_that_cannot_be_parsed_is_left_to_the_import(tmp_path):
 
 def test_a_server_is_inline_only_if_what_it_imports_is_installed(tmp_path):
     folder = server(tmp_path, "import ray")
-    requirements = add_upstream_packages(read_requirements(folder), running_package())
-    assert first_unmet(requirements, find=lambda name: None) == "ray>=2.46 is not installed"
+    requirements = add_upstream_packages(read_requirements(folder), find_running_package())
+    assert find_unmet(requirements, find=lambda name: None) == "ray>=2.46 is not installed"
 
 
 def test_the_environment_depends_on_what_the_code_imports(tmp_path):

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plan where each server of a run is to run: in this process, in one of its own with its venv, or already elsewhere."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from omegaconf import DictConfig, OmegaConf
+
+from nemo_gym import _make_servers_importable, component_search_roots
+from nemo_gym._serving.server_imports import find_bare_neighbour, imports_package
+from nemo_gym._serving.venvs import VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
+from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.server_imports import find_server_folder
+from nemo_gym.config_types import ServerInstanceConfig
+from nemo_gym.errors import ConfigError
+from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.profiling import profiler_requirements
+
+Placement = Literal["inline", "process", "external"]
+Notice = Callable[[str], None]
+_STAGES = {"building": "building an environment: ", "ready": "environment ready: "}
+PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
+
+
+@dataclass(frozen=True)
+class ServerPlan:
+    """One server and where it is to run."""
+
+    name: str
+    server_type: str
+    impl: str
+    folder: Path
+    entrypoint: str
+    host: str
+    port: int
+    placement: Placement
+    why: str
+    """Why it runs there."""
+    venv: VenvPlan | None = None
+    """The interpreter of a server that this run starts; None for an external one."""
+    uses_ray: bool = False
+    """Whether its code imports Ray."""
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+def plan_launch(config: DictConfig) -> list[ServerPlan]:
+    """Plan where each server of `config` is to run."""
+    _make_servers_importable()  # the current folder and the extra roots may be others than at the first import
+    settings = venv_settings(config)
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    return [_plan_server(config, instance, settings) for instance in instances]
+
+
+def _plan_server(config: DictConfig, instance: ServerInstanceConfig, settings: VenvSettings) -> ServerPlan:
+    (server_type, impls), *_ = config[instance.name].items()
+    impl = str(next(iter(impls)))
+    block: dict[str, Any] = OmegaConf.to_container(  # type: ignore[assignment]
+        instance.get_inner_run_server_config_dict(), resolve=True
+    )
+    where = {"host": block["host"], "port": block["port"], "entrypoint": block["entrypoint"]}
+    if block.get("external") or block.get("placement") == "external":
+        return ServerPlan(
+            instance.name, str(server_type), impl, Path(), placement="external", why="somebody else runs it", **where
+        )
+    folder = server_folder(str(server_type), impl)
+    entrypoint = folder / block["entrypoint"]
+    if not entrypoint.is_file():
+        raise ConfigError(
+            f"the entrypoint of server {instance.name!r} does not exist: {entrypoint}\n"
+            "hint: `entrypoint` is relative to the folder of the implementation"
+        )
+    venv = plan_venv(folder, settings)
+    default = config.get("default_placement") or ("process" if config.get("profiling_enabled") else None)
+    placement, why = choose_placement(instance.name, block, default, entrypoint, venv)
+    return ServerPlan(
+        instance.name,
+        str(server_type),
+        impl,
+        folder,
+        placement=placement,
+        why=why,
+        venv=venv,
+        uses_ray=imports_package(folder, "ray"),
+        **where,
+    )
+
+
+def server_folder(server_type: str, impl: str) -> Path:
+    """Return the folder of a server implementation, found in the search roots."""
+    folder = find_server_folder(server_type, impl, component_search_roots())
+    if folder is None:
+        raise ConfigError(
+            f"the config names the server implementation '{server_type}/{impl}', but no search root holds a folder "
+            "of that name with code in it.\n"
+            "hint: check the name, or add the folder above it to NEMO_GYM_EXTRA_ROOTS"
+        )
+    return folder
+
+
+def choose_placement(
+    name: str, block: Mapping[str, Any], default: str | None, entrypoint: Path, venv: VenvPlan
+) -> tuple[Placement, str]:
+    """Return the placement of a server and the reason for it."""
+    asked = block.get("placement") or default
+    if asked == "ray":
+        raise ConfigError(
+            f"server {name!r} asks for the placement 'ray', which this version does not have.\n"
+            "hint: use 'process' on this machine, or run it elsewhere and set `external: true` with its host and port"
+        )
+    if asked is not None and asked not in PLACEMENTS:
+        raise ConfigError(
+            f"server {name!r} asks for the placement {asked!r}, which does not exist. "
+            f"{did_you_mean(str(asked), list(PLACEMENTS))}"
+        )
+    needs = _needs_process(block, venv)
+    if asked == "inline" and needs is not None:
+        raise ConfigError(f"server {name!r} asks for the placement 'inline', but it {needs}.\nhint: use 'process'")
+    if asked in ("inline", "process"):
+        return ("inline" if asked == "inline" else "process"), "the config asks for it"
+    if needs is None and (neighbour := find_bare_neighbour(entrypoint)):
+        # Two servers in one process cannot both have a module `utils`.
+        needs = f"imports {neighbour!r}, which lies beside it, by its bare name"
+    return ("process", f"it {needs}") if needs else ("inline", "this environment has all it needs")
+
+
+def _needs_process(block: Mapping[str, Any], venv: VenvPlan) -> str | None:
+    if (block.get("num_workers") or 1) > 1:
+        return f"has {block['num_workers']} workers"
+    if venv.python != Path(sys.executable):
+        return f"has an environment of its own: {venv.why}"
+    return None
+
+
+# --- environments -----------------------------------------------------------------------------------------------------
+
+
+def venv_settings(config: DictConfig) -> VenvSettings:
+    """Read from the config how environments are built."""
+    from nemo_gym import WORKING_DIR
+
+    venv_dir = Path(config["uv_venv_dir"])
+    return VenvSettings(
+        cache_dir=Path(config["cache_dir"]),
+        uv_cache_dir=Path(config["uv_cache_dir"]),
+        uv_venv_dir=None if venv_dir == WORKING_DIR else venv_dir,
+        python_version=str(config["python_version"]),
+        verbose=bool(config.get("pip_install_verbose")),
+        skip_if_present=bool(config.get("skip_venv_if_present")),
+        extra_requirements=(
+            *(config.get("head_server_deps") or ()),
+            *(profiler_requirements() if config.get("profiling_enabled") else ()),
+        ),
+    )
+
+
+async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
+    """Build every environment that is not there yet, equal ones once."""
+
+    def tell(progress: VenvProgress) -> None:
+        if progress.stage != "output" or config.get("pip_install_verbose"):
+            servers = ", ".join(folder.name for folder in progress.servers)
+            notice(f"({servers}) {_STAGES.get(progress.stage, '')}{progress.text}")
+
+    venvs = [plan.venv for plan in plans if plan.venv is not None]
+    await build_all(venvs, venv_settings(config), tell)
