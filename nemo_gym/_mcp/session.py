@@ -13,10 +13,10 @@ from typing import Any
 
 from itsdangerous import BadData, URLSafeSerializer
 
+from nemo_gym._inprocess.call import call_asgi
 from nemo_gym._mcp.protocol import ToolResult, dump_json
 from nemo_gym._mcp.types import MCPTool
 from nemo_gym._serving.session import SessionCookie
-from nemo_gym._transport import local
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.row_keys import SESSION_ID_KEY
@@ -73,12 +73,12 @@ class ToolRunner:
     async def run(self, session_id: str, tool: MCPTool, arguments: Mapping[str, Any]) -> ToolResult:
         """Return what the route of `tool` answers in session `session_id`; a status other than 2xx is an error."""
         try:
-            response = await local.call(
+            response = await call_asgi(
                 self.app,
                 "POST",
                 f"http://{self.server[0]}:{self.server[1]}{tool.path}",
                 tool.path,
-                server=self.server,
+                address=self.server,
                 body=dump_json(arguments),
                 headers={"content-type": "application/json"},
                 cookies={self.cookie.name: self.cookie.sign(dump_json({SESSION_ID_KEY: session_id}))},

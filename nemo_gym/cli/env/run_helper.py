@@ -20,21 +20,12 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from nemo_gym._app.launch import (
-    build_environments,
-    child_spec,
-    handed_down,
-    inline_spec,
-    plan_launch,
-    release_ports,
-    serve_config,
-    startup_timeout_s,
-)
+from nemo_gym._app.launch import child_spec, inline_spec, release_ports, serve_config, share_config, startup_timeout_s
+from nemo_gym._app.plan import ServerPlan, build_environments, plan_launch
 from nemo_gym._serving.binding import bind
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.host import build
-from nemo_gym._serving.plan import ServerPlan
-from nemo_gym._serving.processes import Child, ChildSpec, ServerDied, ServerLate
+from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate, ServerProcess
 from nemo_gym._serving.venvs import VenvBuildError
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
@@ -277,7 +268,7 @@ def _check_inline(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
 async def _check_processes(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
     """Return what servers say that have a process of their own; those without an environment cannot be asked."""
     ready = [plan for plan in plans if plan.placement == "process" and plan.venv is not None and plan.venv.built]
-    with handed_down(config) as environment:
+    with share_config(config) as environment:
         specs = [child_spec(plan, environment) for plan in ready]
         outcomes = await asyncio.gather(*(_check(spec, startup_timeout_s(config)) for spec in specs))
     return [outcome for outcome in outcomes if outcome is not None]
@@ -286,7 +277,7 @@ async def _check_processes(config: DictConfig, plans: Sequence[ServerPlan]) -> l
 async def _check(spec: ChildSpec, timeout_s: float) -> str | None:
     """Return what goes wrong with a server, which sees `dry_run` in its config and ends once it is built."""
     try:
-        child = await Child.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
+        child = await ServerProcess.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
     except GymError as error:
         return str(error)
     ends = {asyncio.create_task(child.died()), asyncio.create_task(child.ready())}

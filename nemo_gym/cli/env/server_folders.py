@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._app.launch import venv_settings
+from nemo_gym._app.plan import venv_settings
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym._util.nearest import nearest
