@@ -9,19 +9,19 @@ import pytest
 
 from tests.support.eval_runs import CALLS_PER_ROLLOUT, Runner, fake_endpoint, planned, write_tasks
 
-KILLS = 20
 TASKS, REPEATS = 60, 10
 
 
 @pytest.mark.slow
-def test_a_run_that_is_killed_twenty_times_loses_and_repeats_nothing(tmp_path, unused_tcp_port):
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.exhaustive)])
+def test_a_run_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path, unused_tcp_port, kills):
     moments = random.Random(7)
     tasks = write_tasks(tmp_path / "tasks.jsonl", TASKS)
     arguments = ["-i", str(tasks), "--num-repeats", str(REPEATS), "--concurrency", "8", "--resume"]
     with fake_endpoint() as endpoint:
         endpoint.set(latency_ms=100)
         runner = Runner(tmp_path, endpoint, unused_tcp_port)
-        for number in range(KILLS):
+        for number in range(kills):
             before = recorded(runner)
             # Some are killed while they start, most while they record.
             kill(runner, arguments, moments.uniform(0.0, 0.4), while_starting=number % 5 == 0)
