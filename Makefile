@@ -6,7 +6,8 @@ STAMP := $(VENV)/.installed
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
 # constraints.txt is uv.lock for those who install with pip, or from an index of their own.
 EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# One more than there are processors: tests that start processes and servers wait for them a third of their time.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
 
 .PHONY: help install check test test-all demo bench format lock
 
