@@ -43,25 +43,29 @@ class FunctionCall(NamedTuple):
 
 def assistant_text(response: Any) -> str:
     """All text the assistant wrote in a response (an object or its dict), messages separated by newlines."""
-    return "\n".join(_message_texts(response))
+    return "\n".join(_list_message_texts(response))
 
 
 def last_assistant_text(response: Any) -> str:
-    """The text of the assistant's last message; empty if it wrote none."""
-    return next(reversed(list(_message_texts(response))), "")
+    """Return the text of the assistant's last message; empty if it wrote none."""
+    return next(reversed(list(_list_message_texts(response))), "")
 
 
 def function_calls(response: Any) -> list[FunctionCall]:
-    """The tool calls of a response in order, with their arguments parsed."""
+    """Return the tool calls of a response in order, with their arguments parsed."""
     return [
-        FunctionCall(str(_get(item, "name")), *_arguments(_get(item, "arguments")), str(_get(item, "call_id") or ""))
-        for item in _get(response, "output") or ()
-        if _get(item, "type") == "function_call"
+        FunctionCall(
+            str(_get_field(item, "name")),
+            *_parse_arguments(_get_field(item, "arguments")),
+            str(_get_field(item, "call_id") or ""),
+        )
+        for item in _get_field(response, "output") or ()
+        if _get_field(item, "type") == "function_call"
     ]
 
 
 def strip_thinking(text: str) -> str:
-    """`text` without `<think>…</think>` and `<thinking>…</thinking>`.
+    """Return `text` without `<think>…</think>` and `<thinking>…</thinking>`.
 
     Thinking that was never closed has no answer after it, so it goes to the end; a closing tag without an opening one
     ends thinking that began in the prompt, so what stands before it goes too.
@@ -82,12 +86,12 @@ def strip_thinking(text: str) -> str:
 
 
 def boxed(text: str) -> str | None:
-    r"""The content of the last complete `\boxed{…}` or `\fbox{…}`."""
+    r"""Return the content of the last complete `\boxed{…}` or `\fbox{…}`."""
     return next(reversed(all_boxed(text)), None)
 
 
 def all_boxed(text: str) -> list[str]:
-    r"""The contents of all complete `\boxed{…}` and `\fbox{…}`, in order; of nested ones, the innermost."""
+    r"""Return the contents of all complete `\boxed{…}` and `\fbox{…}`, in order; of nested ones, the innermost."""
     spans: list[tuple[int, int]] = []
     opened: list[int] = []  # where the content of an open box begins; -1 for any other brace
     for token in _BOX_TOKEN.finditer(text):
@@ -105,7 +109,7 @@ def all_boxed(text: str) -> list[str]:
 
 
 def labelled_answer(text: str, label: str = "Answer") -> str | None:
-    """What follows the last `Answer:`, up to the end of the line; without the markdown around it.
+    """Return what follows the last `Answer:`, up to the end of the line; without the markdown around it.
 
     The label may be in any case, in bold, and part of a phrase (`Final answer: X`, `The answer is: X`). If nothing
     follows on its line, the next line that is not empty counts.
@@ -114,7 +118,7 @@ def labelled_answer(text: str, label: str = "Answer") -> str | None:
     pattern = re.compile(rf"(?<![^\W_]){words}(?![^\W_])(?:\s++is\b)?[*_ \t]*+[:\uff1a][*_]*+\s*+", re.IGNORECASE)
     end = len(text)
     for match in reversed(list(pattern.finditer(text))):
-        answer = _without_markdown(text[match.end() : end].partition("\n")[0])
+        answer = _strip_markdown(text[match.end() : end].partition("\n")[0])
         if answer:
             return answer
         end = match.start()
@@ -122,7 +126,7 @@ def labelled_answer(text: str, label: str = "Answer") -> str | None:
 
 
 def tagged(text: str, tag: str) -> str | None:
-    """The content of the last complete `<tag>…</tag>`."""
+    """Return the content of the last complete `<tag>…</tag>`."""
     pattern = re.compile(rf"<(/?){re.escape(tag)}\s*+>", re.IGNORECASE)
     start: int | None = None
     content: str | None = None
@@ -135,13 +139,13 @@ def tagged(text: str, tag: str) -> str | None:
 
 
 def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None:
-    """The content of the last complete fenced block; with `lang`, of the last one in that (or one of those) languages.
+    """Return the content of the last complete fenced block; with `lang`, of the last in (one of) those languages.
 
     A block that was never closed was cut off, so it does not count.
     """
     wanted = None if lang is None else {one.lower() for one in ([lang] if isinstance(lang, str) else lang)}
     last = None
-    for language, content in _code_blocks(text):
+    for language, content in _find_code_blocks(text):
         if wanted is None or language in wanted:
             last = content
     return last
@@ -158,12 +162,12 @@ def normalize_text(text: str) -> str:
 
 
 def last_number(text: str) -> int | float | None:
-    """The last number in `text`, read as `all_numbers` does."""
+    """Return the last number in `text`, read as `all_numbers` does."""
     return next(reversed(all_numbers(text)), None)
 
 
 def all_numbers(text: str) -> list[int | float]:
-    """The numbers in `text`: ints if written as such, thousands separators allowed, never glued to a word before it."""
+    """Return the numbers in `text`: ints if written as such, thousands separators allowed, never glued to a word."""
     written = (match[0].replace(",", "").replace("\u2212", "-") for match in _NUMBER.finditer(text))
     numbers = (int(one) if _is_short_int(one) else float(one) for one in written)
     return [number for number in numbers if isinstance(number, int) or math.isfinite(number)]
@@ -188,7 +192,7 @@ def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int
 
 
 def parse_json_text(value: Any) -> Any:
-    """The value that JSON text stands for, and anything else as it is; ValueError for text that is not JSON.
+    """Return the value that JSON text stands for, and anything else as it is; ValueError for text that is not JSON.
 
     As a `BeforeValidator` it serves fields of rows that some datasets give as text.
     """
@@ -210,7 +214,7 @@ TemplateMetadata = Annotated[dict[str, Any], AfterValidator(_require_output_rege
 
 
 def last_match(pattern: re.Pattern[str], text: str) -> str | None:
-    """The first group, or else all, of the last match in the last 20,000 characters; None if that is empty."""
+    """Return the first group, or else all, of the last match in the last 20,000 characters; None if that is empty."""
     matches = deque(pattern.finditer(text[-_SEARCHED_CHARACTERS:]), maxlen=1)
     if not matches:
         return None
@@ -221,25 +225,25 @@ def _is_short_int(written: str) -> bool:
     return len(written) <= _MAX_INT_DIGITS and written.lstrip("+-").isdigit()
 
 
-def _get(value: Any, name: str) -> Any:
-    """A field of something that may be a model or its dict, and of which only some kinds have the field."""
+def _get_field(value: Any, name: str) -> Any:
+    """Return a field of something that may be a model or its dict, and of which only some kinds have the field."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def _message_texts(response: Any) -> Iterator[str]:
-    for item in _get(response, "output") or ():
-        if _get(item, "role") == "assistant":
-            content = _get(item, "content") or ""
-            text = content if isinstance(content, str) else "".join(_part_texts(content))
+def _list_message_texts(response: Any) -> Iterator[str]:
+    for item in _get_field(response, "output") or ():
+        if _get_field(item, "role") == "assistant":
+            content = _get_field(item, "content") or ""
+            text = content if isinstance(content, str) else "".join(_list_part_texts(content))
             if text:
                 yield text
 
 
-def _part_texts(parts: Iterable[Any]) -> Iterator[str]:
-    return (_get(part, "text") or "" for part in parts if _get(part, "type") == "output_text")
+def _list_part_texts(parts: Iterable[Any]) -> Iterator[str]:
+    return (_get_field(part, "text") or "" for part in parts if _get_field(part, "type") == "output_text")
 
 
-def _arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:
+def _parse_arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:
     if isinstance(raw, Mapping):
         return dict(raw), None
     if not raw or not str(raw).strip():
@@ -251,15 +255,15 @@ def _arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:
     return (parsed, None) if isinstance(parsed, dict) else (None, f"not a JSON object but a {type(parsed).__name__}")
 
 
-def _without_markdown(answer: str) -> str:
+def _strip_markdown(answer: str) -> str:
     answer = answer.strip().strip("*").strip()
     if len(answer) > 2 and answer[0] == answer[-1] == "`":
         answer = answer[1:-1].strip()
     return answer
 
 
-def _code_blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Language (lower case) and content of every complete block."""
+def _find_code_blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Yield language (lower case) and content of every complete block."""
     fence, language, lines = "", "", list[str]()
     for line in text.replace("\r\n", "\n").split("\n"):
         match = _FENCE.fullmatch(line)

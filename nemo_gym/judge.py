@@ -80,28 +80,28 @@ async def call_judge(
     try:
         response = await server_client.post(server_name=server_name, url_path=url_path, json=json)
         await raise_for_status(response)
-        answer = response_model.model_validate(await _reply(response))
+        answer = response_model.model_validate(await _read_reply(response))
         if reason := _explain_unanswered(answer):
             raise JudgeError(f"judge {server_name!r} gave no answer at {url_path}: {reason}")
         return answer
     except JudgeError:
         raise
     except Exception as error:
-        raise JudgeError(f"judge {server_name!r} gave no usable reply at {url_path}: {_described(error)}") from error
+        raise JudgeError(f"judge {server_name!r} gave no usable reply at {url_path}: {_describe(error)}") from error
 
 
 async def reraise_judge_errors(coro: Awaitable[T]) -> T:
-    """The result of `coro`, a call to a judge made in any other way; whatever goes wrong in it is a JudgeError."""
+    """Await `coro`, a call to a judge made in any other way; whatever goes wrong in it is a JudgeError."""
     try:
         return await coro
     except JudgeError:
         raise
     except Exception as error:
-        raise JudgeError(f"the judge call failed: {_described(error)}") from error
+        raise JudgeError(f"the judge call failed: {_describe(error)}") from error
 
 
 def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
-    """A `verify` handler that answers 200 when `fn` raises JudgeError, so that the rollout is kept and judged again.
+    """Let a `verify` handler answer 200 when `fn` raises JudgeError, so that the rollout is kept and judged again.
 
     The reply is the request with reward 0, `_ng_failure_class` "judge_failed" and the error. `fn` may take `body`,
     `request` and `response` in any order; FastAPI sees the same signature as before.
@@ -115,7 +115,7 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
             return await call(*args, **kwargs)
         except JudgeError as error:
             LOG.warning("an answer could not be judged: %s", error, exc_info=error)
-            return _OrjsonResponse(_failed(_body_of(signature, args, kwargs), error))
+            return _OrjsonResponse(_build_failure(_find_body(signature, args, kwargs), error))
 
     guarded.__signature__ = signature  # type: ignore[attr-defined]
     return guarded
@@ -128,7 +128,7 @@ class _OrjsonResponse(JSONResponse):
         return orjson.dumps(content)
 
 
-def _failed(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
+def _build_failure(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
     return {
         **(body.model_dump(mode="json") if body is not None else {}),
         REWARD_KEY_NAME: 0.0,
@@ -137,8 +137,8 @@ def _failed(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:
     }
 
 
-def _body_of(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseModel | None:
-    """The request among the arguments; servers are models too, so `self` is passed over."""
+def _find_body(signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BaseModel | None:
+    """Return the request among the arguments; servers are models too, so `self` is passed over."""
     arguments = signature.bind_partial(*args, **kwargs).arguments
     candidates = [arguments.get("body"), *(value for name, value in arguments.items() if name != "self")]
     return next((value for value in candidates if isinstance(value, BaseModel)), None)
@@ -150,7 +150,7 @@ def _explain_unanswered(reply: BaseModel) -> str | None:
     return explain_unanswered_completion(reply) if isinstance(reply, NeMoGymChatCompletion) else None
 
 
-async def _reply(response: Any) -> Any:
+async def _read_reply(response: Any) -> Any:
     try:
         return await get_response_json(response)
     except (TypeError, AttributeError, ValueError) as unreadable:
@@ -161,5 +161,5 @@ async def _reply(response: Any) -> Any:
             raise unreadable from None
 
 
-def _described(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

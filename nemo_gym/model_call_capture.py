@@ -22,7 +22,7 @@ from nemo_gym._capture.records import (
     build_model_call_record,
     extract_token_stats,
 )
-from nemo_gym._capture.store import CaptureStore
+from nemo_gym._capture.store import CaptureStore, require_absolute
 from nemo_gym._execution.workers import close_with_app
 from nemo_gym._util.row_keys import AGENT_OBSERVATIONS_KEY, MODEL_CALL_CAPTURE_KEY
 from nemo_gym.errors import ConfigError
@@ -77,7 +77,7 @@ class ModelCallCaptureConfig(BaseModel):
     """Absolute path of the folder for the captures; required when `observability_enabled`."""
 
     @model_validator(mode="after")
-    def _dir_is_usable(self) -> Self:
+    def _require_usable_dir(self) -> Self:
         if not self.observability_enabled:
             return self
         if self.model_call_capture_dir is None:
@@ -85,16 +85,12 @@ class ModelCallCaptureConfig(BaseModel):
                 "observability_enabled is true, but model_call_capture_dir is not set.\n"
                 "hint: add `++model_call_capture_dir=/absolute/path`"
             )
-        if not self.model_call_capture_dir.is_absolute():
-            raise ValueError(
-                f"model_call_capture_dir must be an absolute path, got {str(self.model_call_capture_dir)!r}.\n"
-                "hint: servers run in folders of their own, so a relative path would mean a different one to each"
-            )
+        require_absolute("model_call_capture_dir", self.model_call_capture_dir)
         return self
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> Self:
-        """The settings in a whole config; capture is off where they are missing."""
+        """Return the settings in a whole config; capture is off where they are missing."""
         return cls.model_validate({name: config[name] for name in cls.model_fields if config.get(name) is not None})
 
 
@@ -194,7 +190,7 @@ def merge_model_call_capture_into_record(
     block = {
         "rollout_id": rollout_id,
         "metrics": aggregate_model_call_records(calls),
-        "calls": [_row_of_call(call, include_payloads=include_payloads) for call in calls],
+        "calls": [_build_call_row(call, include_payloads=include_payloads) for call in calls],
     }
     record[MODEL_CALL_CAPTURE_KEY] = {**block, "gaps": gaps} if gaps else block
     return record
@@ -224,7 +220,7 @@ def _read_captures(dirs: Sequence[Path | str], rollout_id: str) -> tuple[list[Mo
     return calls, gaps
 
 
-def _row_of_call(call: ModelCallRecord, *, include_payloads: bool) -> dict[str, Any]:
+def _build_call_row(call: ModelCallRecord, *, include_payloads: bool) -> dict[str, Any]:
     row = call.model_dump(mode="json", exclude=set(PAYLOAD_FIELDS))
     # Payloads are the JSON that was read and may be large: they are passed on, not copied.
     payloads = {name: getattr(call, name) for name in PAYLOAD_FIELDS} if include_payloads else {}

@@ -28,7 +28,7 @@ _CURRENT_ROLLOUT_ID: ContextVar[str | None] = ContextVar("nemo_gym_rollout_id", 
 
 
 def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
-    """The rollout id that a run request or a result row stands for; None if it carries no indices.
+    """Return the rollout id that a run request or a result row stands for; None if it carries no indices.
 
     Raises ValueError for an id that cannot be a path segment.
     """
@@ -47,13 +47,13 @@ def task_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
 
 
 def current_rollout_id() -> str | None:
-    """The rollout that the running code works for, if any."""
+    """Return the rollout that the running code works for, if any."""
     return _CURRENT_ROLLOUT_ID.get()
 
 
 @contextmanager
 def rollout_context(rollout_id: str | None) -> Iterator[str | None]:
-    """Everything started inside works for `rollout_id`, or for no rollout if it is None."""
+    """Let everything that is started inside work for `rollout_id`, or for no rollout if it is None."""
     token = _CURRENT_ROLLOUT_ID.set(rollout_id)
     try:
         yield rollout_id
@@ -93,7 +93,7 @@ def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
 
 @lru_cache(maxsize=256)
 def _field_names(kind: type[BaseModel]) -> dict[Any, str]:
-    """The fields by name and by alias: a declared index has an alias, for no field name begins with an underscore."""
+    """Map names and aliases to fields: a declared index has an alias, for no field name begins with an underscore."""
     return {
         alias: name
         for name, field in kind.model_fields.items()

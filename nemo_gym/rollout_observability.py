@@ -40,7 +40,7 @@ class ModelCallRef(ObservationModel):
     response_id: str | None = None
 
     @model_validator(mode="after")
-    def _identifies_a_call(self) -> Self:
+    def _require_identity(self) -> Self:
         if self.model_call_id is None and (self.model_ref is None or self.response_id is None):
             raise ValueError("a model call is identified by model_call_id, or by model_ref and response_id together")
         return self
@@ -79,7 +79,7 @@ class ToolCallObservation(ObservationModel):
     error_type: str | None = None
 
     @model_validator(mode="after")
-    def _ends_after_its_start(self) -> Self:
+    def _require_order_of_times(self) -> Self:
         if self.started_at is not None and self.completed_at is not None and self.completed_at < self.started_at:
             raise ValueError(f"completed_at {self.completed_at} is before started_at {self.started_at}")
         return self
@@ -145,7 +145,7 @@ class AgentObservationBundle(ObservationModel):
     gaps: list[ObservationGap] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _has_a_tree_of_invocations(self) -> Self:
+    def _require_tree_of_invocations(self) -> Self:
         invocations = [record for record in self.records if isinstance(record, AgentInvocation)]
         _refuse_duplicates("invocation_id", (one.invocation_id for one in invocations))
         parents = {one.invocation_id: one.parent_invocation_id for one in invocations}
@@ -242,7 +242,7 @@ class TrajectoryRecord(ObservationModel):
     gaps: list[ObservationGap] = Field(default_factory=list)
 
     @model_validator(mode="after")
-    def _is_of_one_rollout(self) -> Self:
+    def _require_one_rollout(self) -> Self:
         _refuse_duplicates("invocation_id", (one.invocation_id for one in self.invocations))
         _refuse_duplicates("model_call_id", (one.model_call_id for one in self.model_calls if one.model_call_id))
         _refuse_duplicates("(invocation_id, turn_no)", ((turn.invocation_id, turn.turn_no) for turn in self.turns))
@@ -313,10 +313,10 @@ class _Join:
         if place is None:
             return ref
         if place in self._owners:
-            self._note(CONFLICT, invocation_id, ref)
+            self._note_gap(CONFLICT, invocation_id, ref)
             return ref
         self._owners[place] = invocation_id
-        return self._full_reference(place)
+        return self._build_reference(place)
 
     def resolve_compaction(self, record: ContextCompactionObservation) -> None:
         """Resolve the calls of a compaction: its own must be of its invocation, its neighbours not of another."""
@@ -342,11 +342,11 @@ class _Join:
             return ref
         actual = self._owners.get(place)
         if actual is None and must_be_owned:
-            self._note(OWNERSHIP_UNAVAILABLE, owner, ref, role)
+            self._note_gap(OWNERSHIP_UNAVAILABLE, owner, ref, role)
         elif actual is not None and actual != owner:
-            self._note(CONFLICT, owner, ref, role)
+            self._note_gap(CONFLICT, owner, ref, role)
         else:
-            return self._full_reference(place)
+            return self._build_reference(place)
         return ref
 
     def _find(self, ref: ModelCallRef, invocation_id: str, role: str = "") -> int | None:
@@ -354,20 +354,20 @@ class _Join:
         key: Any = ref.model_call_id
         if key is None and ref.model_ref is not None:
             key = (ref.model_ref.type, ref.model_ref.name, ref.response_id)
-        places = [place for place in self._by_id.get(key, ()) if self._agrees(ref, place)]
+        places = [place for place in self._by_id.get(key, ()) if self._is_consistent(ref, place)]
         if len(places) == 1:
             return places[0]
-        self._note(AMBIGUOUS if places else UNMATCHED, invocation_id, ref, role)
+        self._note_gap(AMBIGUOUS if places else UNMATCHED, invocation_id, ref, role)
         return None
 
-    def _agrees(self, ref: ModelCallRef, place: int) -> bool:
+    def _is_consistent(self, ref: ModelCallRef, place: int) -> bool:
         call = self._calls[place]
         return ref.model_ref in (None, call.model_ref) and ref.response_id in (None, call.response_id)
 
-    def _note(self, code: str, invocation_id: str, ref: ModelCallRef, role: str = "") -> None:
+    def _note_gap(self, code: str, invocation_id: str, ref: ModelCallRef, role: str = "") -> None:
         detail = f"{role}{ref.model_call_id or ref.response_id}"
         self.gaps.append(ObservationGap(code=code, invocation_id=invocation_id, detail=detail))
 
-    def _full_reference(self, place: int) -> ModelCallRef:
+    def _build_reference(self, place: int) -> ModelCallRef:
         call = self._calls[place]
         return ModelCallRef(model_call_id=call.model_call_id, model_ref=call.model_ref, response_id=call.response_id)

@@ -31,7 +31,6 @@ from nemo_gym.rollout_observability import (
     TrajectoryResponseMetadata,
     TrajectoryTokenStats,
     TrajectoryToolCall,
-    TrajectoryTurn,
     unique_gaps,
 )
 
@@ -58,8 +57,8 @@ def attach_trajectory(row: Mapping[str, Any], result: dict[str, Any]) -> dict[st
         return result
     try:
         trajectory = build_trajectory(row, result)
-        result[TRAJECTORY_KEY] = _dump(trajectory)
-        for call in _captured_calls(result):
+        result[TRAJECTORY_KEY] = _dump_trajectory(trajectory)
+        for call in _list_captured_calls(result):
             for name in PAYLOAD_FIELDS:
                 call.pop(name, None)
     except Exception as error:
@@ -71,15 +70,15 @@ def attach_trajectory(row: Mapping[str, Any], result: dict[str, Any]) -> dict[st
 
 def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> TrajectoryRecord:
     """Return the trajectory of `row`, of which `result` came."""
-    task_id, rollout_id = _identity_of(row, result)
-    trajectory = _producer_trajectory(result.get(TRAJECTORY_KEY), task_id, rollout_id)
+    task_id, rollout_id = _find_identity(row, result)
+    trajectory = _read_agent_trajectory(result.get(TRAJECTORY_KEY), task_id, rollout_id)
     gaps = list(trajectory.gaps)
     invocations, tool_calls = trajectory.invocations, list[ToolCallObservation]()
     if result.get(AGENT_OBSERVATIONS_KEY) is not None:
         try:
             bundle = AgentObservationBundle.model_validate(result[AGENT_OBSERVATIONS_KEY])
         except ValidationError as error:
-            gaps.append(ObservationGap(code="agent_observations_invalid", detail=_first_problem(error)))
+            gaps.append(ObservationGap(code="agent_observations_invalid", detail=_describe_first_problem(error)))
         else:
             seen = [one for one in bundle.records if isinstance(one, AgentInvocation)]
             invocations = _merge(invocations, seen, lambda one: one.invocation_id)
@@ -88,7 +87,7 @@ def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> Traje
     capture = as_mapping(result.get(MODEL_CALL_CAPTURE_KEY))
     gaps += [ObservationGap.model_validate(gap) for gap in as_list(capture.get("gaps"))]
     with_payloads = not is_redacted(result)
-    captured = [_model_call(call, with_payloads=with_payloads) for call in _captured_calls(result)]
+    captured = [_build_model_call(call, with_payloads=with_payloads) for call in _list_captured_calls(result)]
     model_calls = _merge(trajectory.model_calls, captured, lambda call: call.model_call_id)
     if not model_calls:
         gaps.append(ObservationGap(code="model_calls_unavailable"))
@@ -100,7 +99,7 @@ def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> Traje
         task_id=task_id,
         rollout_id=rollout_id,
         invocations=invocations,
-        turns=sorted(trajectory.turns, key=_turn_order),
+        turns=sorted(trajectory.turns, key=lambda turn: (turn.timestamp, turn.invocation_id, turn.turn_no)),
         model_calls=model_calls,
         tool_calls=_merge_tool_calls(trajectory.tool_calls, tool_calls, invocations),
         gaps=unique_gaps(gaps),
@@ -108,12 +107,12 @@ def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> Traje
 
 
 def is_redacted(result: Mapping[str, Any]) -> bool:
-    """Whether the agent took pictures out of its history, so that requests must not bring them back."""
+    """Return whether the agent took pictures out of its history, so that requests must not bring them back."""
     told = [gap for key in OBSERVED_KEYS for gap in as_list(as_mapping(result.get(key)).get("gaps"))]
     return any(as_mapping(gap).get("code") == REDACTED for gap in told)
 
 
-def _identity_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, str]:
+def _find_identity(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, str]:
     task_id = task_id_from_run_body(row) or task_id_from_run_body(result)
     captured = as_mapping(result.get(MODEL_CALL_CAPTURE_KEY)).get("rollout_id")
     rollout_id = maybe_rollout_id_from_run_body(row) or captured or maybe_rollout_id_from_run_body(result)
@@ -125,7 +124,7 @@ def _identity_of(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str
 # --- what the agent told ----------------------------------------------------------------------------------------------
 
 
-def _producer_trajectory(given: Any, task_id: str, rollout_id: str) -> TrajectoryRecord:
+def _read_agent_trajectory(given: Any, task_id: str, rollout_id: str) -> TrajectoryRecord:
     """Return the trajectory that the agent itself has put into its result, under the identity of the row."""
     actual = {"task_id": task_id, "rollout_id": rollout_id}
     if given is None:
@@ -139,7 +138,7 @@ def _producer_trajectory(given: Any, task_id: str, rollout_id: str) -> Trajector
     try:
         trajectory = TrajectoryRecord.model_validate(told)
     except ValidationError as error:
-        gap = ObservationGap(code="producer_trajectory_invalid", detail=_first_problem(error))
+        gap = ObservationGap(code="producer_trajectory_invalid", detail=_describe_first_problem(error))
         return TrajectoryRecord(**actual, gaps=[gap])
     if other:
         gap = ObservationGap(code="producer_trajectory_identity_mismatch", detail=",".join(other))
@@ -157,31 +156,27 @@ def _merge_tool_calls(
         for item in invocation.conversation
         if getattr(item, "type", None) == "function_call_output"
     }
-    merged = _merge(told, [TrajectoryToolCall(**dict(one)) for one in observed], _tool_call_key)
+    merged = _merge(told, [TrajectoryToolCall(**dict(one)) for one in observed], _get_tool_call_key)
     for call in merged:
-        if call.output is None and _tool_call_key(call) in outputs:
-            call.output = _plain(outputs[_tool_call_key(call)])
+        if call.output is None and _get_tool_call_key(call) in outputs:
+            call.output = _dump_output(outputs[_get_tool_call_key(call)])
     return merged
 
 
-def _tool_call_key(call: ToolCallObservation) -> tuple[str, str]:
+def _get_tool_call_key(call: ToolCallObservation) -> tuple[str, str]:
     return call.invocation_id, call.tool_call_id
-
-
-def _turn_order(turn: TrajectoryTurn) -> tuple[float, str, int]:
-    return turn.timestamp, turn.invocation_id, turn.turn_no
 
 
 # --- what was captured ------------------------------------------------------------------------------------------------
 
 
-def _captured_calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_captured_calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
     calls = as_list(as_mapping(result.get(MODEL_CALL_CAPTURE_KEY)).get("calls"))
     return [call for call in calls if isinstance(call, dict)]
 
 
-def _model_call(call: Mapping[str, Any], *, with_payloads: bool) -> TrajectoryModelCall:
-    payloads = {name: _payload(call, name) for name in ("request", "response")} if with_payloads else {}
+def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> TrajectoryModelCall:
+    payloads = {name: _get_payload(call, name) for name in ("request", "response")} if with_payloads else {}
     return TrajectoryModelCall(
         model_call_id=call.get("model_call_id"),
         started_at=call.get("started_at"),
@@ -193,7 +188,7 @@ def _model_call(call: Mapping[str, Any], *, with_payloads: bool) -> TrajectoryMo
     )
 
 
-def _payload(call: Mapping[str, Any], name: str) -> Any:
+def _get_payload(call: Mapping[str, Any], name: str) -> Any:
     return call[name] if call.get(name) is not None else call.get(f"{name}_raw")
 
 
@@ -227,7 +222,7 @@ def _combine(first: ModelT, second: ModelT) -> ModelT:
 # --- as JSON ----------------------------------------------------------------------------------------------------------
 
 
-def _dump(trajectory: TrajectoryRecord) -> dict[str, Any]:
+def _dump_trajectory(trajectory: TrajectoryRecord) -> dict[str, Any]:
     bulk = {"request", "response"}
     dumped = trajectory.model_dump(mode="json", exclude={"model_calls": {"__all__": bulk}})
     for call, row in zip(trajectory.model_calls, dumped["model_calls"], strict=True):
@@ -236,9 +231,9 @@ def _dump(trajectory: TrajectoryRecord) -> dict[str, Any]:
     return dumped
 
 
-def _plain(value: Any) -> Any:
+def _dump_output(value: Any) -> Any:
     if isinstance(value, list):
-        return [_plain(one) for one in value]
+        return [_dump_output(one) for one in value]
     return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
@@ -251,14 +246,14 @@ def _note_failure(row: Mapping[str, Any], result: dict[str, Any], error: Excepti
             result[key] = {**holder, "gaps": [*as_list(holder.get("gaps")), gap]}
             return
     try:
-        task_id, rollout_id = _identity_of(row, result)
+        task_id, rollout_id = _find_identity(row, result)
     except ValueError:
         task_id = rollout_id = "unknown"
     bare = TrajectoryRecord(task_id=task_id, rollout_id=rollout_id, gaps=[ObservationGap(**gap)])
     result[TRAJECTORY_KEY] = bare.model_dump(mode="json")
 
 
-def _first_problem(error: ValidationError) -> str:
+def _describe_first_problem(error: ValidationError) -> str:
     """Say where the first problem is, without the values: they may be long or secret."""
     problem = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, problem['loc'])) or 'value'}: {problem['msg']}"

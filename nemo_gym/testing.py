@@ -45,7 +45,7 @@ _TYPES: tuple[tuple[type[SimpleServer], str], ...] = (
 
 
 def message(text: str) -> NeMoGymResponseOutputMessage:
-    """An assistant message."""
+    """Build an assistant message."""
     return NeMoGymResponseOutputMessage(
         id=f"msg_{next(_numbers)}", content=[NeMoGymResponseOutputText(text=text, annotations=[])]
     )
@@ -54,19 +54,19 @@ def message(text: str) -> NeMoGymResponseOutputMessage:
 def tool_call(
     name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
 ) -> NeMoGymResponseFunctionToolCall:
-    """A function call; `arguments` as text are taken as they are, valid or not."""
+    """Build a function call; `arguments` as text are taken as they are, valid or not."""
     call_id = call_id or f"call_{next(_numbers)}"
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     return NeMoGymResponseFunctionToolCall(arguments=text, call_id=call_id, name=name, id=call_id, status="completed")
 
 
 def reasoning(text: str) -> NeMoGymResponseReasoningItem:
-    """A reasoning item."""
+    """Build a reasoning item."""
     return NeMoGymResponseReasoningItem(id=f"rs_{next(_numbers)}", summary=[NeMoGymSummary(text=text)])
 
 
 def reply(*parts: Any, usage: NeMoGymResponseUsage | None = None, **fields: Any) -> NeMoGymResponse:
-    """A model's response made of `parts`: strings are assistant messages, the rest output items."""
+    """Build a model's response of `parts`: strings are assistant messages, the rest output items."""
     output = [message(part) if isinstance(part, str) else part for part in parts]
     defaults = {
         "id": f"resp_{next(_numbers)}",
@@ -81,7 +81,7 @@ def reply(*parts: Any, usage: NeMoGymResponseUsage | None = None, **fields: Any)
 
 
 def asked(prompt: str | Sequence[Any], **params: Any) -> NeMoGymResponseCreateParamsNonStreaming:
-    """The create params of a task."""
+    """Build the create params of a task."""
     content = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else list(prompt)
     return NeMoGymResponseCreateParamsNonStreaming(input=content, **params)
 
@@ -111,20 +111,20 @@ class ScriptedModel(SimpleResponsesAPIModel):
 
 
 def scripted_model(*replies: NeMoGymResponse | str) -> ScriptedModel:
-    """A model that gives `replies`, one a call."""
+    """Build a model that gives `replies`, one a call."""
     model = build_server(ScriptedModel, name="policy_model")
     model._replies.extend(reply(item) if isinstance(item, str) else item for item in replies)
     return model
 
 
 def server_config(cls: type[SimpleServer], *, name: str = "test_server", **fields: Any) -> Any:
-    """The config object that `cls` declares, with `fields` and what every config must have."""
+    """Build the config object that `cls` declares, with `fields` and what every config must have."""
     declared: Any = cls.model_fields["config"].annotation
     return declared(**{"host": _TEST_HOST, "port": next(_numbers), "entrypoint": "app.py", "name": name, **fields})
 
 
 def build_server(cls: type[S], *, name: str = "test_server", **config: Any) -> S:
-    """A server of class `cls` that knows no other servers."""
+    """Build a server of class `cls` that knows no other servers."""
     client = ServerClient(head_server_config=_HEAD, global_config_dict=OmegaConf.create({}))
     return cls(config=server_config(cls, name=name, **config), server_client=client)
 
@@ -139,8 +139,8 @@ async def running(
 
     A server is a class, a class with its config fields, or an instance.
     """
-    instances = {name: _instance(name, given) for name, given in servers.items()}
-    config = OmegaConf.create({**(global_config or {}), **{n: _config_block(s) for n, s in instances.items()}})
+    instances = {name: _make_instance(name, given) for name, given in servers.items()}
+    config = OmegaConf.create({**(global_config or {}), **{n: _build_config_block(s) for n, s in instances.items()}})
     client = ServerClient(head_server_config=_HEAD, global_config_dict=config)
     async with AsyncExitStack() as stack:
         for server in instances.values():
@@ -152,7 +152,7 @@ async def running(
         yield client
 
 
-def _instance(name: str, given: Any) -> SimpleServer:
+def _make_instance(name: str, given: Any) -> SimpleServer:
     if isinstance(given, SimpleServer):
         given.config.name, given.config.host, given.config.port = name, _TEST_HOST, next(_numbers)
         return given
@@ -161,7 +161,7 @@ def _instance(name: str, given: Any) -> SimpleServer:
     return server
 
 
-def _config_block(server: SimpleServer) -> dict[str, Any]:
+def _build_config_block(server: SimpleServer) -> dict[str, Any]:
     server_type = next(name for base, name in _TYPES if isinstance(server, base))
     impl = type(server).__module__.split(".")[-2:][0]
     return {server_type: {impl: server.config.model_dump(mode="json", exclude={"name"})}}

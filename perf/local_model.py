@@ -40,7 +40,7 @@ async def _run(slots: int) -> list[Row]:
     server = build_server(LocalModel, slots=slots, context_length=512)
     begin = time.perf_counter()
     async with running(policy_model=server) as client:
-        engine = await server._loaded()
+        engine = await server._wait_for_engine()
         loaded_s = time.perf_counter() - begin
         with ThreadPoolExecutor(slots) as threads:
             rates: dict[str, list[float]] = {"ours": [], "own": []}

@@ -113,17 +113,17 @@ def _read_finish_reason(response: Mapping[str, Any]) -> str | None:
 def _find_tool_calls(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     for item in map(as_mapping, as_list(response.get("output"))):
         if item.get("type") == "function_call":
-            yield _tool_call(item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments"))
+            yield _build_tool_call(item.get("call_id") or item.get("id"), item.get("name"), item.get("arguments"))
     for message in _list_messages(response):
         for call in map(as_mapping, as_list(message.get("tool_calls"))):
             function = as_mapping(call.get("function"))
-            yield _tool_call(call.get("id"), function.get("name"), function.get("arguments"))
+            yield _build_tool_call(call.get("id"), function.get("name"), function.get("arguments"))
     for block in map(as_mapping, as_list(response.get("content"))):
         if block.get("type") == "tool_use":
-            yield _tool_call(block.get("id"), block.get("name"), block.get("input"))
+            yield _build_tool_call(block.get("id"), block.get("name"), block.get("input"))
 
 
-def _tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+def _build_tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
     return {"call_id": call_id, "name": name, "arguments": _parse_arguments(arguments)}
 
 
@@ -196,7 +196,7 @@ def read_cached_tokens(usage: Any) -> int | None:
 
 
 def _counts_cache_apart(usage: Mapping[str, Any]) -> bool:
-    """Whether the input is told without the cache: OpenAI's two dialects include it, and say so in details."""
+    """Return whether the input is told without the cache: OpenAI's two dialects include it, and say so in details."""
     return "input_tokens" in usage and not any(isinstance(usage.get(name), dict) for name in _INPUT_DETAILS)
 
 

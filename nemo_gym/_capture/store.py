@@ -89,7 +89,7 @@ def _open_locked(path: Path) -> Iterator[int]:
 
 
 def _is_at(path: Path, fd: int) -> bool:
-    """Whether `fd` still is the file at `path`: whoever held the lock may have deleted it."""
+    """Return whether `fd` still is the file at `path`: whoever held the lock may have deleted it."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(fd))
     except FileNotFoundError:
@@ -111,6 +111,15 @@ def _write_all(fd: int, data: bytes) -> None:
 
 CAPTURE_SUFFIX = ".capture.jsonl"
 INCOMPLETE_SUFFIX = ".capture.incomplete"
+
+
+def require_absolute(setting: str, folder: Path) -> None:
+    """Raise ValueError unless `folder`, the value of `setting`, is an absolute path."""
+    if not folder.is_absolute():
+        raise ValueError(
+            f"{setting} must be an absolute path, got {str(folder)!r}.\n"
+            "hint: servers run in folders of their own, so a relative path would mean a different one to each"
+        )
 
 
 class CaptureStore:

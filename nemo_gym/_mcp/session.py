@@ -33,7 +33,7 @@ class Grant:
     """Names of the tools the session may use; None: all of them."""
 
     def allows(self, tool: str) -> bool:
-        """Whether the session may use `tool`."""
+        """Return whether the session may use `tool`."""
         return self.tools is None or tool in self.tools
 
 

@@ -41,5 +41,5 @@ class MCPCatchall:
     description: str = ""
 
     def tool(self, name: str, description: str = "", input_schema: Mapping[str, Any] | None = None) -> MCPTool:
-        """The tool that this route runs when it is called as `/name`."""
+        """Return the tool that this route runs when it is called as `/name`."""
         return MCPTool(name, f"/{name}", description, ANY_ARGUMENTS if input_schema is None else input_schema)

@@ -256,7 +256,7 @@ def _pick_input(item: Mapping[str, Any]) -> str:
 
 
 def _has_foreign_status(item: Mapping[str, Any]) -> bool:
-    """Whether a client gives a hosted item a status that the API does not have."""
+    """Return whether a client gives a hosted item a status that the API does not have."""
     known, status = INPUT_STATUSES.get(item["type"]), item.get("status")
     return known is not None and status is not None and status not in known
 

@@ -142,7 +142,7 @@ class _FlatTools:
 
 
 def _is_shaped(value: Any) -> bool:
-    """Whether `value` is an object whose few keys that are read here can be read."""
+    """Return whether `value` is an object whose few keys that are read here can be read."""
     if not isinstance(value, Mapping):
         return False
     words = all(isinstance(value.get(key), str | None) for key in ("type", "name", "namespace", "role"))

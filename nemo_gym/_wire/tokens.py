@@ -48,7 +48,7 @@ class TokenIDLogProbTypedDictMixin(TypedDict):
 
 
 def has_token_fields(value: Mapping[str, Any]) -> bool:
-    """Whether any token field is there; one that is None counts as absent."""
+    """Return whether any token field is there; one that is None counts as absent."""
     if TOKEN_METADATA_FIELDS.isdisjoint(value):
         return False
     return any(value.get(field) is not None for field in ALL_TOKEN_FIELDS)

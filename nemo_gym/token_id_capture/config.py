@@ -10,6 +10,7 @@ from typing import Any, Self
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nemo_gym._capture.store import require_absolute
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.token_id_capture.delivery import TokenDelivery, installed_token_source
 from nemo_gym.token_id_capture.protocols import TokenSink, TokenSource
@@ -49,11 +50,8 @@ class TokenIdCaptureConfig(BaseModel):
                 "hint: add `++token_id_capture.dir=/absolute/path`, or `++token_id_capture.rebuild_response=false` "
                 "where your own code installs a sink"
             )
-        if self.dir is not None and not self.dir.is_absolute():
-            raise ValueError(
-                f"token_id_capture.dir must be an absolute path, got {str(self.dir)!r}.\n"
-                "hint: servers run in folders of their own, so a relative path would mean a different one to each"
-            )
+        if self.dir is not None:
+            require_absolute("token_id_capture.dir", self.dir)
         return self
 
     @classmethod

@@ -106,9 +106,9 @@ async def register_call_intent(context: CaptureContext | None = None) -> None:
     context = context or _CONTEXT.get()
     begin_call = getattr(context.sink, "begin_call", None) if context is not None else None
     if context is not None and begin_call is not None:
-        failure = await _try(lambda: begin_call(context.rollout_id, context.model_call_id))
+        failure = await _call_sink(lambda: begin_call(context.rollout_id, context.model_call_id))
         if failure is not None:
-            await _mark(context, f"begin_call of the token sink failed: {failure}")
+            await _mark_incomplete(context, f"begin_call of the token sink failed: {failure}")
 
 
 async def capture_tokens(answer: Any, context: CaptureContext | None = None) -> bool:
@@ -128,7 +128,7 @@ async def capture_tokens(answer: Any, context: CaptureContext | None = None) -> 
         if not await commit_entry(entry, context):
             return False
     if not entries:
-        await _mark(context, reason)
+        await _mark_incomplete(context, reason)
     return bool(entries)
 
 
@@ -138,25 +138,25 @@ async def commit_entry(entry: TokenEntry, context: CaptureContext | None = None)
     if context is None:
         return False
     sink = context.sink
-    failure = await _try(lambda: sink.put(entry))
+    failure = await _call_sink(lambda: sink.put(entry))
     if failure is not None:
-        await _mark(context, f"put of the token sink failed: {failure}")
+        await _mark_incomplete(context, f"put of the token sink failed: {failure}")
         return False
     context.is_done = True
     return True
 
 
-async def _mark(context: CaptureContext, reason: str) -> None:
+async def _mark_incomplete(context: CaptureContext, reason: str) -> None:
     """Mark the rollout of a call incomplete, with the reason where the sink takes one."""
     context.is_done = True
     sink, rollout_id, call_id = context.sink, context.rollout_id, context.model_call_id
     LOG.info("the tokens of rollout %r are incomplete: call %s: %s", rollout_id, call_id, reason)
     explain = getattr(sink, "explain_incomplete", None)
     if explain is not None:
-        await _try(lambda: explain(rollout_id, call_id, reason))
+        await _call_sink(lambda: explain(rollout_id, call_id, reason))
     for delay_s in MARK_DELAYS_S:
         await asyncio.sleep(delay_s)
-        failure = await _try(lambda: sink.mark_incomplete(rollout_id, call_id))
+        failure = await _call_sink(lambda: sink.mark_incomplete(rollout_id, call_id))
         if failure is None:
             return
     LOG.error(
@@ -168,7 +168,7 @@ async def _mark(context: CaptureContext, reason: str) -> None:
     )
 
 
-async def _try(call: Callable[[], Awaitable[Any]]) -> str | None:
+async def _call_sink(call: Callable[[], Awaitable[Any]]) -> str | None:
     """Call a sink, within the deadline; log and return what went wrong."""
     try:
         async with asyncio.timeout(SINK_TIMEOUT_S) as deadline:
@@ -217,11 +217,11 @@ class TokenDelivery:
             await asyncio.wait(self._under_way)
         sink = self.sink
         if sink is not None:
-            await _try(sink.close)
+            await _call_sink(sink.close)
 
     async def _deliver(self, context: CaptureContext, call: "Future[RecordedAnswer]") -> None:
         answer = await asyncio.wrap_future(call)
         if answer.failure is not None:
-            await _mark(context, answer.failure)
+            await _mark_incomplete(context, answer.failure)
         elif not context.is_done:
             await capture_tokens(answer.response, context)

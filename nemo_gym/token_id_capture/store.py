@@ -31,18 +31,18 @@ class TokenCaptureStore:
         self.dir = Path(dir)
 
     def path_for(self, rollout_id: str) -> Path:
-        return self._path(rollout_id, TOKENS_SUFFIX)
+        return self._get_path(rollout_id, TOKENS_SUFFIX)
 
     async def begin_call(self, rollout_id: str, model_call_id: str) -> None:
         """Note that a call was started: until it is put or marked, the rollout is incomplete."""
-        await in_thread(append_object, self._path(rollout_id, BEGUN_SUFFIX), {"model_call_id": model_call_id})
+        await in_thread(append_object, self._get_path(rollout_id, BEGUN_SUFFIX), {"model_call_id": model_call_id})
 
     async def put(self, entry: TokenEntry) -> None:
         """Add the tokens of one answer; after `freeze` they are refused and the rollout counts as incomplete."""
         await in_thread(self._put, entry)
 
     async def mark_incomplete(self, rollout_id: str, model_call_id: str = "") -> None:
-        await in_thread(append_object, self._path(rollout_id, INCOMPLETE_SUFFIX), {"model_call_id": model_call_id})
+        await in_thread(append_object, self._get_path(rollout_id, INCOMPLETE_SUFFIX), {"model_call_id": model_call_id})
 
     async def explain_incomplete(self, rollout_id: str, model_call_id: str, reason: str) -> None:
         """Mark the rollout incomplete and keep the reason for its snapshot."""
@@ -67,24 +67,24 @@ class TokenCaptureStore:
         """Do nothing: nothing is held open."""
 
     def _put(self, entry: TokenEntry) -> None:
-        if self._path(entry.rollout_id, FROZEN_SUFFIX).exists():
+        if self._get_path(entry.rollout_id, FROZEN_SUFFIX).exists():
             self._explain(entry.rollout_id, entry.model_call_id, "tokens arrived after the rollout was frozen")
         else:
             append_object(self.path_for(entry.rollout_id), entry.model_dump(exclude_none=True))
 
     def _explain(self, rollout_id: str, model_call_id: str, reason: str) -> None:
         mark = {"model_call_id": model_call_id, "reason": reason}
-        append_object(self._path(rollout_id, INCOMPLETE_SUFFIX), mark)
+        append_object(self._get_path(rollout_id, INCOMPLETE_SUFFIX), mark)
 
     def _freeze(self, rollout_id: str) -> TokenCaptureSnapshot:
-        frozen = self._path(rollout_id, FROZEN_SUFFIX)
+        frozen = self._get_path(rollout_id, FROZEN_SUFFIX)
         frozen.parent.mkdir(parents=True, exist_ok=True)
         try:
             with frozen.open("x") as file:
                 file.write(uuid4().hex)
         except FileExistsError:
             pass
-        version = self._version(rollout_id)
+        version = self._measure_version(rollout_id)
         lines = read_objects(self.path_for(rollout_id))
         reasons = [f"line {number} of the token file cannot be read" for number in lines.unreadable]
         entries = []
@@ -98,7 +98,7 @@ class TokenCaptureStore:
 
     def _read_reasons(self, rollout_id: str, captured: set[str]) -> list[str]:
         """Return what was noted as lost, and the calls that were started and neither captured nor noted."""
-        path = self._path(rollout_id, INCOMPLETE_SUFFIX)
+        path = self._get_path(rollout_id, INCOMPLETE_SUFFIX)
         marks = read_objects(path).objects
         # The marker alone, even empty or torn, says that something is missing.
         reasons = [] if marks or not path.exists() else ["unknown"]
@@ -111,26 +111,26 @@ class TokenCaptureStore:
             elif call not in explained:
                 reasons.append(f"{prefix}tokens were lost")
         marked = {mark.get("model_call_id") for mark in marks}
-        begun = [line.get("model_call_id") for line in read_objects(self._path(rollout_id, BEGUN_SUFFIX)).objects]
+        begun = [line.get("model_call_id") for line in read_objects(self._get_path(rollout_id, BEGUN_SUFFIX)).objects]
         return reasons + [f"call {call}: not finished" for call in begun if call not in captured | marked]
 
     def _drop(self, rollout_id: str, snapshot_id: str, version: int) -> bool:
-        frozen = self._path(rollout_id, FROZEN_SUFFIX)
-        if not frozen.exists() or (frozen.read_text(), self._version(rollout_id)) != (snapshot_id, version):
+        frozen = self._get_path(rollout_id, FROZEN_SUFFIX)
+        if not frozen.exists() or (frozen.read_text(), self._measure_version(rollout_id)) != (snapshot_id, version):
             return False
         self._delete(rollout_id, TOKENS_SUFFIX, BEGUN_SUFFIX, INCOMPLETE_SUFFIX)
         return True
 
-    def _version(self, rollout_id: str) -> int:
+    def _measure_version(self, rollout_id: str) -> int:
         # Both files only ever grow.
-        paths = (self._path(rollout_id, suffix) for suffix in (TOKENS_SUFFIX, INCOMPLETE_SUFFIX))
+        paths = (self._get_path(rollout_id, suffix) for suffix in (TOKENS_SUFFIX, INCOMPLETE_SUFFIX))
         return sum(path.stat().st_size for path in paths if path.exists())
 
     def _delete(self, rollout_id: str, *suffixes: str) -> None:
         for suffix in suffixes:
-            self._path(rollout_id, suffix).unlink(missing_ok=True)
+            self._get_path(rollout_id, suffix).unlink(missing_ok=True)
 
-    def _path(self, rollout_id: str, suffix: str) -> Path:
+    def _get_path(self, rollout_id: str, suffix: str) -> Path:
         return self.dir / f"{check_rollout_id(rollout_id)}{suffix}"
 
 

@@ -104,7 +104,7 @@ class LocalModel(SimpleResponsesAPIModel):
         config = self.config
         require_engine()
         self._settings = EngineSettings(
-            model_path=self._model_path(),
+            model_path=self._find_model_file(),
             context_length=config.context_length,
             slots=config.slots,
             threads=config.threads or default_threads(),
@@ -117,7 +117,7 @@ class LocalModel(SimpleResponsesAPIModel):
         )
         return super().model_post_init(context)
 
-    def _model_path(self) -> Path:
+    def _find_model_file(self) -> Path:
         config = self.config
         if config.model_path is None:
             settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
@@ -165,7 +165,7 @@ class LocalModel(SimpleResponsesAPIModel):
         if self.config.model_path is None:
             ensure_weights(self._settings.model_path.parent, stop=stop)
 
-    async def _loaded(self) -> Engine:
+    async def _wait_for_engine(self) -> Engine:
         if self._engine is None:
             raise RuntimeError(f"the model server {self.config.name!r} is not running: its app was not started")
         loaded = self._engine.loaded
@@ -192,7 +192,7 @@ class LocalModel(SimpleResponsesAPIModel):
 
     async def forecast(self, body: ForecastRequest = Body()) -> Forecast:
         """`POST /forecast`: how fast the model is here, and how much work the samples are."""
-        engine = await self._loaded()
+        engine = await self._wait_for_engine()
         read, written = await measure_speed(engine)
         return Forecast(
             model=self.model_name,
@@ -206,7 +206,7 @@ class LocalModel(SimpleResponsesAPIModel):
     async def _expect_work(self, engine: Engine, sample: NeMoGymResponseCreateParamsNonStreaming) -> ExpectedWork:
         params = self._converter.responses_to_chat_completion_create_params(sample)
         asked = {name: value for name, value in params if name in params.model_fields_set}
-        ask = chat.ask_of(asked, self.config.sampling.model_dump())
+        ask = chat.read_ask(asked, self.config.sampling.model_dump())
         prompt_tokens = len(await engine.prompt_ids(ask.messages))
         room = max(0, self.config.context_length - prompt_tokens)
         limit = ask.max_tokens if ask.max_tokens is not None else self.config.max_output_tokens
@@ -234,11 +234,11 @@ class LocalModel(SimpleResponsesAPIModel):
             params = apply_overrides(asked, self.config.extra_body, None)
         except ValueError as error:
             raise HTTPException(_BAD_REQUEST, str(error)) from error
-        ask = chat.ask_of(params, self.config.sampling.model_dump())
-        reply = await _unless_hung_up(request, self._within_deadline(self._answer(ask)))
+        ask = chat.read_ask(params, self.config.sampling.model_dump())
+        reply = await _run_unless_hung_up(request, self._run_within_deadline(self._answer(ask)))
         return NeMoGymChatCompletion.model_validate(reply)
 
-    async def _within_deadline(self, work: Awaitable[T]) -> T:
+    async def _run_within_deadline(self, work: Awaitable[T]) -> T:
         limit = self.config.request_timeout_s
         try:
             async with asyncio.timeout(limit):
@@ -249,12 +249,14 @@ class LocalModel(SimpleResponsesAPIModel):
             ) from error
 
     async def _answer(self, ask: chat.Ask) -> dict[str, Any]:
-        engine = await self._loaded()
+        engine = await self._wait_for_engine()
         try:
             prompt = await engine.prompt_ids(ask.messages)
             room = self.config.context_length - len(prompt)
             if room <= 0:
-                return chat.completion(self.model_name, [chat.cut_off(n) for n in range(ask.choices)], len(prompt), [])
+                return chat.build_completion(
+                    self.model_name, [chat.build_cut_off_choice(n) for n in range(ask.choices)], len(prompt), []
+                )
             first = ask.seed if ask.seed is not None else self._seeds.next(prompt)
             made = await asyncio.gather(
                 *(self._generate(engine, ask, prompt, first + n, room) for n in range(ask.choices))
@@ -263,13 +265,13 @@ class LocalModel(SimpleResponsesAPIModel):
             if refusal.status == _BAD_REQUEST:
                 raise HTTPException(_BAD_REQUEST, str(refusal)) from refusal
             raise
-        choices = [chat.choice(n, generated, ask, fields) for n, (generated, fields) in enumerate(made)]
-        return chat.completion(self.model_name, choices, len(prompt), [generated for generated, _ in made])
+        choices = [chat.build_choice(n, generated, ask, fields) for n, (generated, fields) in enumerate(made)]
+        return chat.build_completion(self.model_name, choices, len(prompt), [generated for generated, _ in made])
 
     async def _generate(
         self, engine: Engine, ask: chat.Ask, prompt: Sequence[int], seed: int, room: int
     ) -> tuple[Generated, Mapping[str, Any]]:
-        """One reply, and its fields for training."""
+        """Return one reply, and its fields for training."""
         wanted = ask.max_tokens if ask.max_tokens is not None else self.config.max_output_tokens
         with_tokens = self.config.return_token_id_information
         body: dict[str, Any] = {
@@ -287,8 +289,8 @@ class LocalModel(SimpleResponsesAPIModel):
             made = await engine.generate(body)
             if not with_tokens:
                 return made, {}
-            made = await exact.with_every_token(engine, body, made)
-            return made, await exact.token_fields(engine, prompt, made)
+            made = await exact.complete_tokens(engine, body, made)
+            return made, await exact.build_token_fields(engine, prompt, made)
 
     @asynccontextmanager
     async def _slot(self, engine: Engine) -> AsyncIterator[None]:
@@ -304,9 +306,9 @@ class LocalModel(SimpleResponsesAPIModel):
             ) from full
 
 
-async def _unless_hung_up(request: Request, work: Awaitable[T]) -> T:
-    """The result of `work`, which is cancelled when the client hangs up."""
-    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_hung_up(request))
+async def _run_unless_hung_up(request: Request, work: Awaitable[T]) -> T:
+    """Await `work`, and cancel it when the client hangs up."""
+    answer, gone = asyncio.ensure_future(work), asyncio.ensure_future(_wait_for_hang_up(request))
     try:
         await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
@@ -318,7 +320,7 @@ async def _unless_hung_up(request: Request, work: Awaitable[T]) -> T:
         await asyncio.wait((answer, gone))  # so that the slot is free when the caller goes on
 
 
-async def _hung_up(request: Request) -> None:
+async def _wait_for_hang_up(request: Request) -> None:
     """Wait until the client is gone. Its request is read already, so that nothing else can come from it."""
     if (await request.receive())["type"] != "http.disconnect":
         # The request was handed over within this process: its caller cancels the handler itself.

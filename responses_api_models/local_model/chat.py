@@ -38,20 +38,20 @@ class Ask:
     """None: no log-probs in the reply."""
 
 
-def ask_of(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask:
-    """What the chat request `body` asks for, with defaults for the sampling that it leaves open."""
-    box, text_schema = tools.toolbox(body), _text_schema(body.get("response_format"))
+def read_ask(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask:
+    """Return what the chat request `body` asks for, with defaults for the sampling that it leaves open."""
+    box, text_schema = tools.read_toolbox(body), _read_text_schema(body.get("response_format"))
     schemas: dict[str, Mapping[str, Any]] = {f"tool {name!r}": schema for name, schema in box.schemas.items()}
     if text_schema is not None:
         schemas["the response format"] = text_schema
     top_logprobs = (body.get("top_logprobs") or 0) if body.get("logprobs") else None
     limit = body.get("max_completion_tokens")
     return Ask(
-        messages=conversation(body["messages"], box),
+        messages=write_conversation(body["messages"], box),
         box=box,
         schemas=schemas,
-        grammar=_grammar(box, text_schema),
-        sampling=_sampling(body, sampling_defaults),
+        grammar=_choose_grammar(box, text_schema),
+        sampling=_choose_sampling(body, sampling_defaults),
         max_tokens=limit if limit is not None else body.get("max_tokens"),
         choices=body.get("n") or 1,
         seed=body.get("seed"),
@@ -59,7 +59,7 @@ def ask_of(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask
     )
 
 
-def _text_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def _read_text_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     match (response_format or {}).get("type", "text"):
         case "text":
             return None
@@ -76,13 +76,13 @@ def _text_schema(response_format: Mapping[str, Any] | None) -> Mapping[str, Any]
             )
 
 
-def _grammar(box: tools.Toolbox, text_schema: Mapping[str, Any] | None) -> str | None:
+def _choose_grammar(box: tools.Toolbox, text_schema: Mapping[str, Any] | None) -> str | None:
     if box.mode != "none":
-        return grammars.tools_grammar(box.schemas, required=box.mode == "required", text_schema=text_schema)
-    return grammars.json_grammar(text_schema) if text_schema is not None else None
+        return grammars.write_tools_grammar(box.schemas, required=box.mode == "required", text_schema=text_schema)
+    return grammars.write_json_grammar(text_schema) if text_schema is not None else None
 
 
-def _sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _choose_sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: body[name] for name in _SAME if body.get(name) is not None}
     stop = body.get("stop") or []
     if "top_p" in given:  # such a request says from which tokens to sample; a default must not take some away
@@ -98,24 +98,24 @@ def _sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str,
 # --- the conversation -------------------------------------------------------------------------------------------------
 
 
-def conversation(messages: Sequence[Mapping[str, Any]], box: tools.Toolbox) -> list[Message]:
-    """`messages` in words, with three roles: chat templates of small models know no others."""
+def write_conversation(messages: Sequence[Mapping[str, Any]], box: tools.Toolbox) -> list[Message]:
+    """Return `messages` in words, with three roles: chat templates of small models know no others."""
     names = {
         call["id"]: call["function"]["name"]
         for message in messages
         for call in message.get("tool_calls") or ()
         if call["type"] == "function"
     }
-    said = [_in_words(message, names) for message in messages]
+    said = [_put_in_words(message, names) for message in messages]
     if box.mode != "none":
         leading = [said.pop(0)["content"]] if said and said[0]["role"] == "system" else []
-        system = {"role": "system", "content": "\n\n".join([*leading, tools.instructions(box)])}
+        system = {"role": "system", "content": "\n\n".join([*leading, tools.write_instructions(box)])}
         has_result = bool(messages) and messages[-1]["role"] in ("tool", "function")
-        said = [system, *tools.examples(box, has_result=has_result), *said]
-    return _joined(said)
+        said = [system, *tools.write_examples(box, has_result=has_result), *said]
+    return _merge_turns(said)
 
 
-def _in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
+def _put_in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
     role, content = message["role"], _text(message.get("content"))
     match role:
         case "tool":
@@ -124,7 +124,7 @@ def _in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
         case "function":
             return {"role": "user", "content": f"Result of {message['name']}: {content}"}
         case "assistant":
-            calls = [_call_in_words(call) for call in message.get("tool_calls") or ()]
+            calls = [_put_call_in_words(call) for call in message.get("tool_calls") or ()]
             refusal = message.get("refusal")
             return {"role": "assistant", "content": "\n".join(filter(None, [content, refusal, *calls]))}
         case "developer":
@@ -132,10 +132,10 @@ def _in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
     return {"role": role, "content": content}
 
 
-def _call_in_words(call: Mapping[str, Any]) -> str:
+def _put_call_in_words(call: Mapping[str, Any]) -> str:
     if call["type"] != "function":
         raise HTTPException(_BAD_REQUEST, f"a tool call of type {call['type']!r} is not supported; only functions are")
-    return tools.written(call["function"]["name"], call["function"]["arguments"])
+    return tools.write_call(call["function"]["name"], call["function"]["arguments"])
 
 
 def _text(content: Any) -> str:
@@ -146,8 +146,8 @@ def _text(content: Any) -> str:
     return "".join(part.get("text") or part.get("refusal") or "" for part in content)
 
 
-def _joined(messages: Sequence[Message]) -> list[Message]:
-    """Turns in which nobody speaks twice in a row: many chat templates insist on that."""
+def _merge_turns(messages: Sequence[Message]) -> list[Message]:
+    """Return turns in which nobody speaks twice in a row: many chat templates insist on that."""
     turns = list[Message]()
     for message in messages:
         if turns and turns[-1]["role"] == message["role"]:
@@ -160,8 +160,8 @@ def _joined(messages: Sequence[Message]) -> list[Message]:
 # --- the reply --------------------------------------------------------------------------------------------------------
 
 
-def choice(number: int, made: Generated, ask: Ask, token_information: Mapping[str, Any]) -> dict[str, Any]:
-    """What was generated, as one choice of a completion."""
+def build_choice(number: int, made: Generated, ask: Ask, token_information: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was generated, as one choice of a completion."""
     text, call = tools.read_call(made.text, ask.box)
     message: dict[str, Any] = {"role": "assistant", "content": text if text or call is None else None}
     if call is not None:
@@ -179,15 +179,15 @@ def choice(number: int, made: Generated, ask: Ask, token_information: Mapping[st
     return chosen
 
 
-def cut_off(number: int) -> dict[str, Any]:
-    """The choice of a conversation that has outgrown the model's context: the end of a rollout, not a failure."""
+def build_cut_off_choice(number: int) -> dict[str, Any]:
+    """Return the choice of a conversation that has outgrown the context: the end of a rollout, not a failure."""
     return {"index": number, "finish_reason": "length", "message": {"role": "assistant", "content": None}}
 
 
-def completion(
+def build_completion(
     model: str, choices: Sequence[Mapping[str, Any]], prompt_tokens: int, made: Sequence[Generated]
 ) -> dict[str, Any]:
-    """A chat completion of `choices`, with what it cost."""
+    """Return a chat completion of `choices`, with what it cost."""
     generated, cached = sum(each.count for each in made), sum(each.cached_count for each in made)
     return {
         "id": f"chatcmpl-{uuid4().hex}",

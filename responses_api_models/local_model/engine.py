@@ -83,7 +83,7 @@ def require_engine() -> None:
 
 
 def default_threads() -> int:
-    """One less than the processors this process may use.
+    """Return one less than the processors this process may use.
 
     The threads of llama.cpp spin while they wait for each other. With as many as there are processors, any other work
     on the machine, our own included, makes generation many times slower.
@@ -93,7 +93,7 @@ def default_threads() -> int:
 
 
 def _quota() -> int | None:
-    """The processors that a container may use."""
+    """Return the processors that a container may use."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         return max(1, int(quota) // int(period))
@@ -126,18 +126,18 @@ class Engine:
             connection.getresponse().read()
 
     async def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """The token ids of `messages` in the model's own chat template, up to where its reply begins."""
+        """Return the token ids of `messages` in the model's own chat template, up to where its reply begins."""
         prompt = (await self.call("/apply-template", {"messages": messages}))["prompt"]
         return await self.token_ids(prompt, parse_special=True)
 
     async def token_ids(self, text: str, *, parse_special: bool = False) -> list[int]:
-        """`text` as tokens; with `parse_special` the names of special tokens in it mean these."""
+        """Return `text` as tokens; with `parse_special` the names of special tokens in it mean these."""
         asked = {"content": text, "add_special": parse_special, "parse_special": parse_special}
         ids: list[int] = (await self.call("/tokenize", asked))["tokens"]
         return ids
 
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer of an endpoint of the engine."""
+        """Call an endpoint of the engine and return its answer."""
         async with self._post(path, body) as reply:
             content = await reply.read()
             if reply.status != 200:
@@ -170,17 +170,17 @@ class Engine:
         return made
 
     async def slots(self) -> list[dict[str, Any]]:
-        """What each slot is doing, or did last."""
+        """Return what each slot is doing, or did last."""
         slots: list[dict[str, Any]] = await self._get("/slots")
         return slots
 
     async def vocabulary_size(self) -> int:
-        """How many tokens the model knows."""
+        """Return how many tokens the model knows."""
         size: int = (await self._meta())["n_vocab"]
         return size
 
     async def parameter_count(self) -> int:
-        """How many parameters the model has."""
+        """Return how many parameters the model has."""
         count: int = (await self._meta())["n_params"]
         return count
 

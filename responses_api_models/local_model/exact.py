@@ -19,16 +19,16 @@ _NEUTRAL = "."
 _FORCED = 1e6
 
 
-async def with_every_token(engine: Engine, body: Mapping[str, Any], made: Generated) -> Generated:
+async def complete_tokens(engine: Engine, body: Mapping[str, Any], made: Generated) -> Generated:
     """`made`, or what the engine makes of the same request when it leaves out no token."""
     if len(made.token_ids) == made.count:
         return made
     return await engine.generate_whole(body)
 
 
-async def token_fields(engine: Engine, prompt: Sequence[int], made: Generated) -> dict[str, Any]:
-    """The fields of a message for training."""
-    found = certain_scores(made.token_ids, made.scores)
+async def build_token_fields(engine: Engine, prompt: Sequence[int], made: Generated) -> dict[str, Any]:
+    """Return the fields of a message for training."""
+    found = find_certain_scores(made.token_ids, made.scores)
     log_probs = [
         found[at] if at in found else await _log_prob(engine, [*prompt, *made.token_ids[:at]], token)
         for at, token in enumerate(made.token_ids)
@@ -40,22 +40,22 @@ async def token_fields(engine: Engine, prompt: Sequence[int], made: Generated) -
     }
 
 
-def certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """The log-probs whose place among `token_ids` is beyond doubt, by place.
+def find_certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """Return the log-probs whose place among `token_ids` is beyond doubt, by place.
 
     The engine gives scores in order but not for every token. One belongs to a certain place if matching from the front
     and matching from the back agree on it.
     """
     ids = [score["id"] for score in scores]
-    front, back = _matched(token_ids, ids), _matched(token_ids[::-1], ids[::-1])
+    front, back = _match_places(token_ids, ids), _match_places(token_ids[::-1], ids[::-1])
     if front is None or back is None:
         return {}
     latest = [len(token_ids) - 1 - at for at in reversed(back)]
     return {early: score["logprob"] for early, late, score in zip(front, latest, scores, strict=True) if early == late}
 
 
-def _matched(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
-    """The earliest places of `ids`, in their order; None if they are no part of `token_ids`."""
+def _match_places(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
+    """Return the earliest places of `ids`, in their order; None if they are no part of `token_ids`."""
     places, at = list[int](), -1
     for wanted in ids:
         at = next((place for place in range(at + 1, len(token_ids)) if token_ids[place] == wanted), -1)
@@ -66,7 +66,7 @@ def _matched(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
 
 
 async def _log_prob(engine: Engine, before: Sequence[int], token: int) -> float:
-    """The log-prob of `token` after `before`, found among the likeliest tokens at that place."""
+    """Return the log-prob of `token` after `before`, found among the likeliest tokens at that place."""
     # The engine reports on a place only with a token that is a whole character, so that one is forced.
     neutral = (await engine.token_ids(_NEUTRAL))[0]
     for alternatives in (*_ALTERNATIVES, await engine.vocabulary_size()):

@@ -53,10 +53,10 @@ async def measure_speed(engine: Engine) -> tuple[float, float]:
         return timings
 
     timings = await asyncio.gather(*(work(slot) for slot in range(engine.gate.places)))
-    return _rate(timings, "prompt"), _rate(timings, "predicted")
+    return _compute_rate(timings, "prompt"), _compute_rate(timings, "predicted")
 
 
-def _rate(timings: Sequence[dict[str, Any]], kind: str) -> float:
+def _compute_rate(timings: Sequence[dict[str, Any]], kind: str) -> float:
     # The slots work at the same time, so that the slowest says how long all of it took.
     longest_ms: float = max(one[f"{kind}_ms"] for one in timings)
     tokens: float = sum(one[f"{kind}_n"] for one in timings)

@@ -42,7 +42,7 @@ class Gate:
 
     @asynccontextmanager
     async def place(self, max_waiting: int) -> AsyncIterator[None]:
-        """A place, kept as long as the context lasts; GateFull if `max_waiting` others wait for one already."""
+        """Hold a place as long as the context lasts; GateFull if `max_waiting` others wait for one already."""
         await self._enter(max_waiting)
         entered = time.monotonic()
         try:

@@ -23,31 +23,31 @@ _PLACES_OF_PARTS = ("properties", "$defs", "definitions")
 _BAD_REQUEST = 400
 
 
-def json_grammar(schema: Mapping[str, Any]) -> str:
-    """Nothing but a JSON value of `schema`."""
+def write_json_grammar(schema: Mapping[str, Any]) -> str:
+    """Return a grammar that allows nothing but a JSON value of `schema`."""
     return f"{_HEAD}\nstart: {_json(schema)}"
 
 
-def call_prefix(name: str) -> str:
-    """How a call of the tool `name` begins, up to its arguments."""
+def write_call_prefix(name: str) -> str:
+    """Return how a call of the tool `name` begins, up to its arguments."""
     return f'{CALL_START}{{"name": {json.dumps(name)}, "arguments": '
 
 
 CALL_SUFFIX = f"}}{CALL_END}"
 
 
-def tools_grammar(
+def write_tools_grammar(
     tools: Mapping[str, Mapping[str, Any]], *, required: bool, text_schema: Mapping[str, Any] | None
 ) -> str:
-    """One call of one of `tools` (schemas of arguments by name); unless it is `required`, text before or instead.
+    """Return a grammar for one call of one of `tools` (schemas by name); unless `required`, text before or instead.
 
     With a `text_schema` the text is JSON, and there is either that or a call.
     """
     start = "call" if required else "text | call" if text_schema is not None else "TEXT? call?"
     lines = [_HEAD, f"start: {start}", f"call: {' | '.join(f'call_{n}' for n in range(len(tools)))}"]
     for number, (name, schema) in enumerate(tools.items()):
-        words = json.dumps(call_prefix(name)), f"arguments_{number}", json.dumps(CALL_SUFFIX)
-        lines += [f"call_{number}: {' '.join(words)}", f"arguments_{number}: {_json(narrowed(schema))}"]
+        words = json.dumps(write_call_prefix(name)), f"arguments_{number}", json.dumps(CALL_SUFFIX)
+        lines += [f"call_{number}: {' '.join(words)}", f"arguments_{number}: {_json(narrow_schema(schema))}"]
     if text_schema is not None and not required:
         lines.append(f"text: {_json(text_schema)}")
     elif not required:
@@ -59,25 +59,26 @@ def _json(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({**schema, 'x-guidance': _ONE_LINE})}"
 
 
-def narrowed(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """`schema` without room for properties that it does not name, wherever it leaves that open."""
+def narrow_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `schema` without room for properties that it does not name, wherever it leaves that open."""
     plain = dict(schema)
     if isinstance(plain.get("properties"), Mapping):
         plain["properties"] = {
-            name: narrowed(part) if isinstance(part, Mapping) else part for name, part in plain["properties"].items()
+            name: narrow_schema(part) if isinstance(part, Mapping) else part
+            for name, part in plain["properties"].items()
         }
         if not plain.keys() & {"allOf", "anyOf", "oneOf", "$ref", "patternProperties"}:
             plain.setdefault("additionalProperties", False)
     if isinstance(plain.get("items"), Mapping):
-        plain["items"] = narrowed(plain["items"])
+        plain["items"] = narrow_schema(plain["items"])
     return plain
 
 
 async def require_support(engine: Engine, schema: Mapping[str, Any], what: str) -> None:
     """Refuse a request whose `schema` the engine cannot enforce, and name the part of it that is to blame."""
-    if await _works(engine, schema):
+    if await _is_enforced(engine, schema):
         return
-    path, part = await _culprit(engine, schema, schema, "")
+    path, part = await _find_culprit(engine, schema, schema, "")
     raise HTTPException(
         _BAD_REQUEST,
         f"the JSON schema of {what} cannot be enforced by llama.cpp: it does not support {path or 'the schema'} = "
@@ -87,18 +88,18 @@ async def require_support(engine: Engine, schema: Mapping[str, Any], what: str) 
     )
 
 
-async def _culprit(
+async def _find_culprit(
     engine: Engine, part: Mapping[str, Any], whole: Mapping[str, Any], path: str
 ) -> tuple[str, Mapping[str, Any]]:
-    """The smallest part that fails by itself. References need the definitions of the whole."""
+    """Return the smallest part that fails by itself. References need the definitions of the whole."""
     shared = {name: whole[name] for name in ("$defs", "definitions") if name in whole}
-    for name, inner in _parts(part):
-        if not await _works(engine, {**shared, **inner}):
-            return await _culprit(engine, inner, whole, f"{path}.{name}" if path else name)
+    for name, inner in _list_parts(part):
+        if not await _is_enforced(engine, {**shared, **inner}):
+            return await _find_culprit(engine, inner, whole, f"{path}.{name}" if path else name)
     return path, part
 
 
-def _parts(schema: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]]]:
+def _list_parts(schema: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]]]:
     found = [
         (f"{place}.{name}", part)
         for place in _PLACES_OF_PARTS
@@ -114,8 +115,8 @@ def _parts(schema: Mapping[str, Any]) -> Sequence[tuple[str, Mapping[str, Any]]]
     return [(name, part) for name, part in found if isinstance(part, Mapping)]
 
 
-async def _works(engine: Engine, schema: Mapping[str, Any]) -> bool:
-    grammar = json_grammar(schema)
+async def _is_enforced(engine: Engine, schema: Mapping[str, Any]) -> bool:
+    grammar = write_json_grammar(schema)
     known = engine.supported_grammars.get(grammar)
     if known is None:
         no_json = await engine.token_ids(_NO_JSON)

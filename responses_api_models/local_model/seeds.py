@@ -23,7 +23,7 @@ class Seeds:
         self._asked: OrderedDict[bytes, int] = OrderedDict()
 
     def next(self, prompt: Sequence[int]) -> int:
-        """The seed of the next request with `prompt`."""
+        """Return the seed of the next request with `prompt`."""
         if self._seed is None:
             return secrets.randbits(_BITS)
         prompt_hash = hashlib.blake2b(array("q", prompt).tobytes(), digest_size=16).digest()

@@ -49,7 +49,7 @@ class SharedEngine:
 
 
 def acquire(settings: EngineSettings, prepare: Prepare) -> SharedEngine:
-    """The engine with `settings`. If it is new, `prepare` runs before it is loaded, and ends early on its event."""
+    """Return the engine with `settings`. Before a new one is loaded `prepare` runs, and ends early on its event."""
     with _lock:
         shared = _engines.get(settings)
         if shared is None or (shared.loaded.done() and shared.loaded.exception() is not None):
@@ -71,7 +71,7 @@ def release(shared: SharedEngine) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    """What nobody gave back must not be at work when the interpreter goes."""
+    """Free what nobody gave back: it must not be at work when the interpreter goes."""
     with _lock:
         left = list(_engines.values())
         _engines.clear()

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from fastapi import HTTPException
 
-from responses_api_models.local_model.grammars import CALL_SUFFIX, call_prefix
+from responses_api_models.local_model.grammars import CALL_SUFFIX, write_call_prefix
 
 Message = dict[str, str]
 _BAD_REQUEST = 400
@@ -42,9 +42,9 @@ class Toolbox:
         return {tool.name: tool.parameters for tool in self.tools}
 
 
-def toolbox(body: Mapping[str, Any]) -> Toolbox:
-    """What the chat request `body` offers."""
-    offered = tuple(_tool(tool) for tool in body.get("tools") or ())
+def read_toolbox(body: Mapping[str, Any]) -> Toolbox:
+    """Return what the chat request `body` offers."""
+    offered = tuple(_read_tool(tool) for tool in body.get("tools") or ())
     choice = body.get("tool_choice") or "auto"
     if choice == "none" or not offered:
         if choice not in ("none", "auto"):
@@ -53,14 +53,14 @@ def toolbox(body: Mapping[str, Any]) -> Toolbox:
     if isinstance(choice, str):
         return Toolbox(offered, "required" if choice == "required" else "auto")
     if choice["type"] == "function":
-        return Toolbox(_named(offered, [choice["function"]["name"]]), "required")
+        return Toolbox(_pick_named(offered, [choice["function"]["name"]]), "required")
     if choice["type"] == "allowed_tools":
         allowed = choice["allowed_tools"]
-        return Toolbox(_named(offered, [tool["function"]["name"] for tool in allowed["tools"]]), allowed["mode"])
+        return Toolbox(_pick_named(offered, [tool["function"]["name"] for tool in allowed["tools"]]), allowed["mode"])
     raise HTTPException(_BAD_REQUEST, f"tool_choice {choice['type']!r} is not supported; only functions are")
 
 
-def _tool(tool: Mapping[str, Any]) -> Tool:
+def _read_tool(tool: Mapping[str, Any]) -> Tool:
     if tool["type"] != "function":
         raise HTTPException(_BAD_REQUEST, f"tool type {tool['type']!r} is not supported; only functions are")
     function = tool["function"]
@@ -68,7 +68,7 @@ def _tool(tool: Mapping[str, Any]) -> Tool:
     return Tool(function["name"], function.get("description") or "", parameters)
 
 
-def _named(offered: Sequence[Tool], names: Sequence[str]) -> tuple[Tool, ...]:
+def _pick_named(offered: Sequence[Tool], names: Sequence[str]) -> tuple[Tool, ...]:
     found = tuple(tool for tool in offered if tool.name in names)
     if missing := set(names) - {tool.name for tool in found}:
         raise HTTPException(
@@ -82,16 +82,16 @@ def _named(offered: Sequence[Tool], names: Sequence[str]) -> tuple[Tool, ...]:
 # --- to the model -----------------------------------------------------------------------------------------------------
 
 
-def instructions(box: Toolbox) -> str:
-    """What the system message says about the tools."""
+def write_instructions(box: Toolbox) -> str:
+    """Return what the system message says about the tools."""
     answer = "You answer with a tool call." if box.mode == "required" else "You answer with a tool call or with text."
     # Names alone: types and values are the grammar's business, and telling them confuses a small model.
     listed = "\n".join(f"- {t.name}({', '.join(t.parameters['properties'])}): {t.description}" for t in box.tools)
     return f"{answer} Tools:\n{listed}"
 
 
-def examples(box: Toolbox, *, has_result: bool) -> list[Message]:
-    """Turns that show how to answer; `has_result` if the conversation ends with a tool's result."""
+def write_examples(box: Toolbox, *, has_result: bool) -> list[Message]:
+    """Return turns that show how to answer; `has_result` if the conversation ends with a tool's result."""
     if box.mode != "auto":
         return []
     greeting = [
@@ -101,20 +101,22 @@ def examples(box: Toolbox, *, has_result: bool) -> list[Message]:
     if has_result:
         return greeting
     tool = box.tools[0]
-    shown = {name: _example(tool.parameters["properties"].get(name)) for name in tool.parameters.get("required") or ()}
+    shown = {
+        name: _make_example(tool.parameters["properties"].get(name)) for name in tool.parameters.get("required") or ()
+    }
     return [
         *greeting,
         {"role": "user", "content": tool.description or f"Use {tool.name}."},
-        {"role": "assistant", "content": written(tool.name, json.dumps(shown))},
+        {"role": "assistant", "content": write_call(tool.name, json.dumps(shown))},
     ]
 
 
-def written(name: str, arguments: str) -> str:
-    """A call as the model writes it."""
-    return f"{call_prefix(name)}{arguments}{CALL_SUFFIX}"
+def write_call(name: str, arguments: str) -> str:
+    """Return a call as the model writes it."""
+    return f"{write_call_prefix(name)}{arguments}{CALL_SUFFIX}"
 
 
-def _example(schema: Any) -> Any:
+def _make_example(schema: Any) -> Any:
     if not isinstance(schema, Mapping):
         return _EXAMPLES["string"]
     if values := schema.get("enum"):
@@ -135,16 +137,16 @@ class Call:
 
 
 def read_call(text: str, box: Toolbox) -> tuple[str, Call | None]:
-    """The words in `text`, and the call after them. A call that was cut off is none, and stays text."""
+    """Return the words in `text`, and the call after them. A call that was cut off is none, and stays text."""
     for tool in box.tools:
-        words, found, rest = text.partition(call_prefix(tool.name))
-        end = _end_of_json(rest) if found else None
+        words, found, rest = text.partition(write_call_prefix(tool.name))
+        end = _find_end_of_json(rest) if found else None
         if end is not None and rest.startswith(CALL_SUFFIX, end):
             return words.strip(), Call(tool.name, rest[:end])
     return text, None
 
 
-def _end_of_json(text: str) -> int | None:
+def _find_end_of_json(text: str) -> int | None:
     try:
         return json.JSONDecoder().raw_decode(text)[1]
     except ValueError:

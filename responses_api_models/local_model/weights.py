@@ -59,7 +59,7 @@ SMOLLM2 = Weights(
 
 
 def weights_folder(cache_dir: str | Path | None = None) -> Path:
-    """Where weights are kept: in the cache folder of a clone, else with the other caches of the user.
+    """Return where weights are kept: in the cache folder of a clone, else with the other caches of the user.
 
     An installed package has no folder of its own, and its default cache folder is wherever the user happens to be.
     """
@@ -77,7 +77,7 @@ def ensure_weights(
     stop: Event | None = None,
     timeout_s: float = 1800,
 ) -> Path:
-    """The file of `weights` in `folder`. `stop` ends a fetch that is no longer wanted."""
+    """Return the file of `weights` in `folder`. `stop` ends a fetch that is no longer wanted."""
     target, deadline = folder / weights.file_name, time.monotonic() + timeout_s
     if _is_there(target, weights):
         return target
@@ -93,7 +93,7 @@ def ensure_weights(
 
 
 def _is_there(target: Path, weights: Weights) -> bool:
-    """A file of that name was checked before it got the name; its size tells one that was damaged since."""
+    """Return whether `target` is whole: it was checked before it got its name, and its size tells later damage."""
     return target.is_file() and target.stat().st_size == weights.size_bytes
 
 

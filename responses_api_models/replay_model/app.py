@@ -128,7 +128,7 @@ class _KnowsRollout:
 
 
 def to_chat_completion(response: NeMoGymResponse) -> NeMoGymChatCompletion:
-    """The chat completion that says the same as `response`."""
+    """Return the chat completion that says the same as `response`."""
     message = _build_message(response)
     choice = {"index": 0, "finish_reason": _choose_finish_reason(response, message), "message": message}
     return NeMoGymChatCompletion.model_validate(

@@ -28,12 +28,12 @@ class ReplayMiss(GymError):
 
 
 def get_field(value: Any, name: str) -> Any:
-    """One field of an object or a dict; None where it has none."""
+    """Return one field of an object or a dict; None where it has none."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
 def is_from_model(item: Any) -> bool:
-    """Whether the model wrote `item`."""
+    """Return whether the model wrote `item`."""
     kind = get_field(item, "type") or "message"
     if kind == "message":
         return (get_field(item, "role") or "assistant") == "assistant"
@@ -41,7 +41,7 @@ def is_from_model(item: Any) -> bool:
 
 
 def make_form(item: Any) -> Form:
-    """What makes `item` the item it is."""
+    """Return what makes `item` the item it is."""
     match get_field(item, "type") or "message":
         case "message":
             role = get_field(item, "role") or "assistant"
@@ -62,12 +62,12 @@ def make_form(item: Any) -> Form:
 
 
 def is_silent(shape: Form) -> bool:
-    """Whether an item of this form may be missing from a history without changing what was said."""
+    """Return whether an item of this form may be missing from a history without changing what was said."""
     return shape[0] == "reasoning" or shape == ("message", "assistant", "")
 
 
 def describe_form(shape: Form) -> str:
-    """An item of this form as a line for people."""
+    """Return an item of this form as a line for people."""
     return " ".join(part if isinstance(part, str) else orjson.dumps(part).decode() for part in shape[1:] if part)
 
 
@@ -87,13 +87,13 @@ def _normalize_part(value: Any) -> Any:
 
 
 def list_items(items: Any, instructions: str | None) -> list[Any]:
-    """The items of a request. Instructions are a first system message; a text is one user message."""
+    """Return the items of a request. Instructions are a first system message; a text is one user message."""
     listed = [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
     return [{"role": "system", "content": instructions}, *listed] if instructions else listed
 
 
 def hash_beginnings(forms: Iterable[Form]) -> dict[Key, int]:
-    """The key of every beginning of a conversation, and how many items it has."""
+    """Return the key of every beginning of a conversation, and how many items it has."""
     state, keys = blake2b(digest_size=16), {}
     keys[state.digest()] = 0
     for count, shape in enumerate(forms, 1):
@@ -105,12 +105,12 @@ def hash_beginnings(forms: Iterable[Form]) -> dict[Key, int]:
 
 
 def hash_prompt(forms: Iterable[Form]) -> Key:
-    """The key of a whole prompt."""
+    """Return the key of a whole prompt."""
     return list(hash_beginnings(forms))[-1]
 
 
 def hash_said(runs: Iterable[Iterable[Form]]) -> Key:
-    """The key of what the model has said, turn by turn. What it heard in between does not count."""
+    """Return the key of what the model has said, turn by turn. What it heard in between does not count."""
     state = blake2b(digest_size=16)
     for run in runs:
         state.update(_NEW_RUN)
@@ -121,7 +121,7 @@ def hash_said(runs: Iterable[Iterable[Form]]) -> Key:
 
 
 def split_turns(items: Iterable[Any]) -> list[list[Any]]:
-    """The model's turns in `items`: what it wrote between two things that it was told."""
+    """Return the model's turns in `items`: what it wrote between two things that it was told."""
     found: list[list[Any]] = []
     is_open = False
     for item in items:
@@ -136,13 +136,13 @@ def split_turns(items: Iterable[Any]) -> list[list[Any]]:
 
 
 def list_spoken_forms(items: Iterable[Any]) -> list[Form]:
-    """The forms by which a reply is recognised in a history: without its reasoning, if it has more than that."""
+    """Return the forms by which a reply is recognised in a history: without its reasoning, if it has more than that."""
     forms = [make_form(item) for item in items]
     return [shape for shape in forms if not is_silent(shape)] or forms
 
 
 def count_replies(reply: Callable[[int], list[Form]], items: Iterable[Any]) -> int:
-    """How many replies the history `items` holds, in order; `reply(n)` is the n-th. Other items are passed over."""
+    """Count the replies that the history `items` holds, in order; `reply(n)` is the n-th. Other items are skipped."""
     position, matched = 0, 0
     expected = reply(position)
     for item in items:

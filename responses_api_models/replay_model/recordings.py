@@ -90,7 +90,7 @@ class Recordings:
             self._next_turn.setdefault((recording.key, said), []).append((recording, number))
 
     def next_turn(self, items: Any, instructions: str | None, asked: Asked) -> NeMoGymResponse:
-        """The recorded answer to a request with these input items."""
+        """Return the recorded answer to a request with these input items."""
         listed = list_items(items, instructions)
         forms = [make_form(item) for item in listed]
         beginnings = [(key, count) for key, count in hash_beginnings(forms).items() if key in self._prompts]
@@ -102,7 +102,7 @@ class Recordings:
         raise ReplayMiss(self._explain_miss(forms, beginnings))
 
     def any_turn(self, items: Any, instructions: str | None) -> NeMoGymResponse:
-        """A turn of some recording, the same one whenever this conversation comes to this point."""
+        """Return a turn of some recording, the same one whenever this conversation comes to this point."""
         listed = list_items(items, instructions)
         first_turn = next((i for i, item in enumerate(listed) if is_from_model(item)), len(listed))
         key = hash_prompt(make_form(item) for item in listed[:first_turn])
@@ -112,7 +112,7 @@ class Recordings:
         return recording.turns[position % len(recording.turns)]
 
     def _choose(self, found: list[tuple[Recording, int]], asked: Asked) -> tuple[Recording, int]:
-        """One of several recordings that fit: the request's own, or else the next in the order of the file."""
+        """Return one of several recordings that fit: the request's own, or else the next in the order of the file."""
         if len(found) == 1:
             return found[0]
         key, number = found[0][0].key, found[0][1]
@@ -163,13 +163,13 @@ class Recordings:
 
 
 def _excerpt_prompt(forms: list[Form]) -> str:
-    """The last thing that a user said, cut for a message."""
+    """Return the last thing that a user said, cut for a message."""
     users = [shape for shape in forms if shape[:2] == ("message", "user")]
     return describe_form((users or forms or [("message", "")])[-1]).removeprefix("user ")[:_SHOWN]
 
 
 def _read_rows(path: Path) -> Iterator[tuple[int, Any]]:
-    """The lines of `path` with their numbers; a last line that was cut off while it was written does not count."""
+    """Yield the lines of `path` with their numbers; a last line that was cut off while being written does not count."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
     except OSError as error:
@@ -187,7 +187,7 @@ def _read_rows(path: Path) -> Iterator[tuple[int, Any]]:
 
 
 def read_recording(row: Any, path: Path, line: int) -> Recording:
-    """The rollout in a line of the file."""
+    """Return the rollout in a line of the file."""
     where = f"{str(path)!r}, line {line},"
     params = row.get("responses_create_params") if isinstance(row, dict) else None
     if not isinstance(params, dict) or "input" not in params or not isinstance(row.get("response"), dict):
@@ -208,7 +208,7 @@ def read_recording(row: Any, path: Path, line: int) -> Recording:
 
 
 def _split_response(whole: NeMoGymResponse) -> tuple[NeMoGymResponse, ...]:
-    """A response per model call. How it ended and what it cost in all belongs to the last one."""
+    """Return a response per model call. How it ended and what it cost in all belongs to the last one."""
     parts = split_turns(whole.output)
     earlier = {"usage": None, "incomplete_details": None, "status": "completed"}
     return tuple(

@@ -35,7 +35,7 @@ class Script:
         return cls(_read(path), repr(str(path)), starts_over=starts_over)
 
     def next_turn(self, asked: NeMoGymResponseCreateParamsNonStreaming, model: str) -> NeMoGymResponse:
-        """The reply to a conversation that holds as many replies as it does."""
+        """Return the reply to a conversation that holds as many replies as it does."""
         items = [] if isinstance(asked.input, str) else asked.input
         position = count_replies(self._list_spoken, items)
         if position >= len(self._replies) and not self._starts_over:
@@ -80,7 +80,7 @@ def _read_yaml(text: str, path: Path) -> list[Any]:
 
 
 def _check_reply(reply: Any, where: str) -> Mapping[str, Any]:
-    """`reply` as an object, known to make a valid response."""
+    """Return `reply` as an object, known to make a valid response."""
     entry = {"text": reply} if isinstance(reply, str) else reply
     if not isinstance(entry, Mapping) or not entry or not ("output" in entry or _SHORT.issuperset(entry)):
         found = ", ".join(map(repr, entry)) if isinstance(entry, Mapping) else type(entry).__name__
@@ -98,7 +98,7 @@ def _check_reply(reply: Any, where: str) -> Mapping[str, Any]:
 
 
 def _build_response(entry: Mapping[str, Any], position: int) -> dict[str, Any]:
-    """The response of `entry` as turn `position`, which is part of its ids: a script that starts over stays unique."""
+    """Return `entry` as the response of turn `position`, which is part of its ids: a script may start over."""
     given = (
         dict(entry) if "output" in entry else {"output": _build_items(entry, position), "usage": _build_usage(entry)}
     )

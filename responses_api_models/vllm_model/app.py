@@ -149,7 +149,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return self._preprocess_chat_completion_create_params(request, params)
 
     def _preprocess_chat_completion_create_params(self, request: Request, body_dict: dict[str, Any]) -> dict[str, Any]:
-        """The request as the endpoint shall get it."""
+        """Return the request as the endpoint shall get it."""
         config = self.config
         params = endpoint.apply_overrides(body_dict, config.extra_body, config.chat_template_kwargs)
         if config.replace_developer_role_with_system:
@@ -175,7 +175,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return params
 
     def _resolve_client(self, request: Request) -> NeMoGymAsyncOpenAI:
-        """The endpoint of the request's session: always the same one, so that its cache knows the conversation."""
+        """Return the endpoint of the request's session: always the same, so that its cache knows the conversation."""
         if len(self._clients) == 1:
             return self._clients[0]
         if not self._clients:
@@ -201,7 +201,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         return await self._finish_reply(client, completions.to_chat_completion(reply), "/completions", to_tokenize)
 
     async def _load_tokenizer(self) -> Any:
-        """The tokenizer, loaded once, by whichever request comes first."""
+        """Return the tokenizer, loaded once, by whichever request comes first."""
         if self._loading_tokenizer is None or (self._loading_tokenizer.done() and self._loading_tokenizer.exception()):
             name = self.config.tokenizer or self.config.model
             self._loading_tokenizer = asyncio.create_task(asyncio.to_thread(completions.load_tokenizer, name))
@@ -240,7 +240,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     async def _finish_reply(
         self, client: NeMoGymAsyncOpenAI, reply: dict[str, Any], path: str, to_tokenize: dict[str, Any]
     ) -> NeMoGymChatCompletion:
-        """`reply` with its reasoning in the text and its tokens on the message."""
+        """Return `reply` with its reasoning in the text and its tokens on the message."""
         url = f"{getattr(client, 'base_url', '')}{path}"
         endpoint.require_answer(reply, url)
         reply = {**reply, "choices": [self._place_reasoning(choice) for choice in reply["choices"]]}
@@ -276,7 +276,7 @@ class VLLMModel(SimpleResponsesAPIModel):
 
 
 def _is_too_long(error: ClientResponseError) -> bool:
-    """Whether the conversation has outgrown the model's context: an end of the rollout, not a failure."""
+    """Return whether the conversation has outgrown the model's context: an end of the rollout, not a failure."""
     content = getattr(error, "response_content", b"")
     return error.status == _BAD_REQUEST and any(sign in content for sign in _TOO_LONG)
 

@@ -20,12 +20,12 @@ _URL_SCHEMES = ("data:", "http://", "https://", "file://")
 
 
 def has_audio(body: Mapping[str, Any]) -> bool:
-    """Whether the request names audio."""
+    """Return whether the request names audio."""
     return any((body.get("metadata") or {}).get(key) for key in AUDIO_KEYS)
 
 
 def insert_audio(body: Mapping[str, Any], audio_root: str | None) -> dict[str, Any]:
-    """`body` with its audio in the last user message; reads the files it names."""
+    """Return `body` with its audio in the last user message; reads the files it names."""
     urls = read_audio_urls(body["metadata"], audio_root)
     parts = [{"type": "audio_url", "audio_url": {"url": url}} for url in urls]
     messages = list(body["messages"])
@@ -37,7 +37,7 @@ def insert_audio(body: Mapping[str, Any], audio_root: str | None) -> dict[str, A
 
 
 def read_audio_urls(metadata: Mapping[str, str], audio_root: str | None) -> list[str]:
-    """What the metadata names, as URLs that hold the audio itself."""
+    """Return what the metadata names, as URLs that hold the audio itself."""
     given = [key for key in AUDIO_KEYS if metadata.get(key)]
     if len(given) > 1:
         raise ValueError(f"the request's metadata names audio more than once: {', '.join(given)}; give one of them")
@@ -59,7 +59,7 @@ def _parse_paths(text: str) -> list[str]:
 
 
 def _locate(path: str, audio_root: str | None) -> Path:
-    """Where `path` is. With a root, nothing outside of it is read: datasets are not trusted with the whole disk."""
+    """Return where `path` is. With a root, nothing outside of it is read: datasets are not trusted with the disk."""
     if audio_root is None:
         return Path(path)
     root = Path(audio_root).resolve()

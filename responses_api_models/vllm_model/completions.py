@@ -27,7 +27,7 @@ _CHAT_ONLY = (
 
 
 def join_prompt(messages: list[Message]) -> str:
-    """`[system,] user` as plain text, with a blank line between them."""
+    """Return `[system,] user` as plain text, with a blank line between them."""
     roles = [message.get("role") for message in messages]
     if roles not in (["user"], ["system", "user"], ["developer", "user"]):
         raise ValueError(
@@ -46,7 +46,7 @@ def _text(content: Any) -> str:
 
 
 def load_tokenizer(name: str) -> Any:
-    """The Hugging Face tokenizer `name`, which carries the model's chat template."""
+    """Load the Hugging Face tokenizer `name`, which carries the model's chat template."""
     try:
         from transformers import AutoTokenizer  # type: ignore[import-not-found]  # large, and only this mode needs it
     except ImportError as error:
@@ -58,7 +58,7 @@ def load_tokenizer(name: str) -> Any:
 
 
 def render_prompt(tokenizer: Any, body: Mapping[str, Any]) -> str:
-    """The conversation in the model's chat template, up to where its next turn begins."""
+    """Return the conversation in the model's chat template, up to where its next turn begins."""
     return str(
         tokenizer.apply_chat_template(
             body["messages"],
@@ -71,7 +71,7 @@ def render_prompt(tokenizer: Any, body: Mapping[str, Any]) -> str:
 
 
 def build_completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, Any]:
-    """The chat request `body` as a request for a completion of `prompt`."""
+    """Return the chat request `body` as a request for a completion of `prompt`."""
     request = {name: value for name, value in body.items() if name not in _CHAT_ONLY}
     request["prompt"] = prompt
     if body.get("max_completion_tokens") is not None:
@@ -82,7 +82,7 @@ def build_completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, 
 
 
 def to_chat_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """A completion as the chat completion that a chat route would have sent."""
+    """Return a completion as the chat completion that a chat route would have sent."""
     choices = [_to_chat_choice(choice) for choice in reply.get("choices") or []]
     chat = {**reply, "object": "chat.completion", "choices": choices}
     prompt_ids = next((choice.get("prompt_token_ids") for choice in reply.get("choices") or []), None)

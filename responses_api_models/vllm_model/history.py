@@ -19,7 +19,7 @@ def rename_developer_role(messages: list[Message]) -> list[Message]:
 
 
 def separate_reasoning(messages: list[Message], split: SplitReasoning, *, interleaved: bool) -> list[Message]:
-    """`messages` whose assistant texts hold no `<think>` block; the first block of each is sent beside the text."""
+    """Take the `<think>` blocks out of assistant texts; the first block of each is sent beside the text."""
     return [_separate(m, split, interleaved) if m.get("role") == "assistant" else m for m in messages]
 
 
@@ -46,7 +46,7 @@ def _split_content(content: Any, split: SplitReasoning) -> tuple[list[str], Any]
 
 
 def ends_with_empty_assistant(messages: list[Message]) -> bool:
-    """Whether the model's last turn held neither text nor a call: it has thought, and would think again."""
+    """Return whether the model's last turn held neither text nor a call: it has thought, and would think again."""
     last = messages[-1] if messages else {}
     return last.get("role") == "assistant" and not (_has_text(last.get("content")) or last.get("tool_calls"))
 
@@ -58,13 +58,13 @@ def _has_text(content: Any) -> bool:
 
 
 def put_reasoning_in_text(message: Mapping[str, Any], wrap: Callable[[list[str]], str]) -> Message:
-    """A reply's message with its reasoning in front of its text."""
+    """Return a reply's message with its reasoning in front of its text."""
     reasoning, rest = _take_reasoning(message)
     return {**rest, "content": f"{wrap([reasoning])}{rest.get('content') or ''}"} if reasoning else rest
 
 
 def refuse_reasoning(message: Mapping[str, Any]) -> Message:
-    """A reply's message that must not have reasoning, because nobody here would see it."""
+    """Return a reply's message, which must not have reasoning, because nobody here would see it."""
     reasoning, rest = _take_reasoning(message)
     if reasoning:
         raise AssertionError(

@@ -16,13 +16,13 @@ _PREFIX = "token_id:"
 
 
 def build_token_request(*, with_token_ids: bool) -> dict[str, Any]:
-    """The fields of a chat request that make the endpoint send tokens."""
+    """Return the fields of a chat request that make the endpoint send tokens."""
     fields: dict[str, Any] = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
     return {**fields, "return_token_ids": True} if with_token_ids else fields
 
 
 async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
-    """`reply` with the tokens of its one choice on the message, and nowhere else."""
+    """Return `reply` with the tokens of its one choice on the message, and nowhere else."""
     choice = reply["choices"][0]
     bundle = await _find_tokens(reply, choice, tokenize)
     _check(bundle, reply, choice)
@@ -79,7 +79,7 @@ def _read_log_probs(choice: Mapping[str, Any]) -> list[float] | None:
 
 
 def _read_spelled_ids(choice: Mapping[str, Any]) -> list[int] | None:
-    """The ids that the log-probs spell; None if they hold plain text, as from an endpoint that ignores the request."""
+    """Return the ids that the log-probs spell; None if they hold plain text, as some endpoints ignore the request."""
     content = _get_content(choice)
     if content is None or not all(entry["token"].startswith(_PREFIX) for entry in content):
         return None

@@ -261,8 +261,8 @@ async def test_a_character_of_several_tokens_has_all_of_them(engine: Engine, ser
         grammar = '%llguidance {}\nstart: "🌍ok"'
         body = {"prompt": prompt, "n_predict": 20, "temperature": 0, "n_probs": 1, "grammar": grammar}
         streamed = await engine.generate(body)
-        made = await exact.with_every_token(engine, body, streamed)
-        fields = await exact.token_fields(engine, prompt, made)
+        made = await exact.complete_tokens(engine, body, streamed)
+        fields = await exact.build_token_fields(engine, prompt, made)
         whole = await engine.token_ids("🌍ok")
     assert len(streamed.token_ids) < len(made.token_ids)
     assert made.token_ids[: len(whole)] == whole
@@ -388,7 +388,7 @@ async def test_servers_with_the_same_model_share_an_engine_that_the_last_one_fre
         before = await client.get("first", "/")
         assert (await before.json()) == {"status": "ok"}
         assert first._engine is second._engine
-        loaded = await first._loaded()
+        loaded = await first._wait_for_engine()
         health = await client.get("second", "/health")
         assert (health.status, (await health.json())["status"]) == (200, "ok")
         models = await (await client.get("second", "/v1/models")).json()

@@ -44,18 +44,18 @@ def named(name: str) -> dict[str, Any]:
     ],
 )
 def test_tool_choice_says_which_tools_may_and_which_must_be_called(choice: Any, names: list[str], mode: str) -> None:
-    box = tools.toolbox({"tools": [WEATHER, ADD], "tool_choice": choice})
+    box = tools.read_toolbox({"tools": [WEATHER, ADD], "tool_choice": choice})
     assert ([tool.name for tool in box.tools], box.mode) == (names, mode)
 
 
 def test_a_choice_of_a_tool_that_is_not_offered_is_refused() -> None:
     with pytest.raises(HTTPException, match="names 'subtract', but the tools are 'get_weather', 'add'"):
-        tools.toolbox({"tools": [WEATHER, ADD], "tool_choice": named("subtract")})
+        tools.read_toolbox({"tools": [WEATHER, ADD], "tool_choice": named("subtract")})
 
 
 def test_a_required_call_without_tools_is_refused() -> None:
     with pytest.raises(HTTPException, match="the request has no tools"):
-        tools.toolbox({"tool_choice": "required"})
+        tools.read_toolbox({"tool_choice": "required"})
 
 
 @settings(max_examples=100, deadline=None)
@@ -64,21 +64,21 @@ def test_a_required_call_without_tools_is_refused() -> None:
     words=st.text('so {}"\n'),
 )
 def test_a_call_is_read_as_it_was_written(arguments: dict[str, Any], words: str) -> None:
-    box = tools.toolbox({"tools": [WEATHER]})
+    box = tools.read_toolbox({"tools": [WEATHER]})
     text = json.dumps(arguments, ensure_ascii=False)
-    said, call = tools.read_call(words + tools.written("get_weather", text), box)
+    said, call = tools.read_call(words + tools.write_call("get_weather", text), box)
     assert (said, call) == (words.strip(), tools.Call("get_weather", text))
 
 
 def test_a_call_that_was_cut_off_stays_text() -> None:
-    box = tools.toolbox({"tools": [WEATHER]})
-    text = tools.written("get_weather", '{"city": "Par')[: -len("}</tool_call>")]
+    box = tools.read_toolbox({"tools": [WEATHER]})
+    text = tools.write_call("get_weather", '{"city": "Par')[: -len("}</tool_call>")]
     assert tools.read_call(text, box) == (text, None)
 
 
 def test_calls_and_results_are_told_in_words_that_every_chat_template_has() -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "get_weather", "arguments": '{"city": "Oslo"}'}}
-    said = chat.conversation(
+    said = chat.write_conversation(
         [
             {"role": "developer", "content": "Be brief."},
             {"role": "user", "content": [{"type": "text", "text": "How is "}, {"type": "text", "text": "Oslo?"}]},
@@ -101,7 +101,7 @@ def test_calls_and_results_are_told_in_words_that_every_chat_template_has() -> N
 
 def test_tools_are_told_beside_the_callers_own_system_message() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "How is Oslo?"}]
-    said = chat.conversation(messages, tools.toolbox({"tools": [WEATHER]}))
+    said = chat.write_conversation(messages, tools.read_toolbox({"tools": [WEATHER]}))
     assert said[0]["content"].startswith("Be brief.\n\n")
     assert "get_weather(city): Get the weather." in said[0]["content"]
     assert said[-1] == messages[-1]
@@ -110,16 +110,16 @@ def test_tools_are_told_beside_the_callers_own_system_message() -> None:
 def test_an_image_is_refused() -> None:
     image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
     with pytest.raises(HTTPException, match="reads text only, but a message holds 'image_url'"):
-        chat.conversation([{"role": "user", "content": [image]}], tools.Toolbox())
+        chat.write_conversation([{"role": "user", "content": [image]}], tools.Toolbox())
 
 
 def test_a_request_with_a_top_p_of_its_own_samples_from_all_tokens_that_it_allows() -> None:
     defaults = {"temperature": 0.7, "top_p": 0.95, "top_k": 40, "min_p": 0.1}
     asked = {"messages": [{"role": "user", "content": "Hello!"}]}
-    assert chat.ask_of(asked, defaults).sampling == {**defaults, "stop": []}
-    pure = chat.ask_of({**asked, "top_p": 1.0, "temperature": 1.0}, defaults).sampling
+    assert chat.read_ask(asked, defaults).sampling == {**defaults, "stop": []}
+    pure = chat.read_ask({**asked, "top_p": 1.0, "temperature": 1.0}, defaults).sampling
     assert pure == {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0, "stop": []}
-    assert chat.ask_of({**asked, "top_p": 1.0, "top_k": 5}, defaults).sampling["top_k"] == 5
+    assert chat.read_ask({**asked, "top_p": 1.0, "top_k": 5}, defaults).sampling["top_k"] == 5
 
 
 def scores(*ids: int) -> list[dict[str, Any]]:
@@ -127,10 +127,10 @@ def scores(*ids: int) -> list[dict[str, Any]]:
 
 
 def test_scores_are_placed_where_only_one_place_is_possible() -> None:
-    assert exact.certain_scores([7, 8, 9], scores(7, 8, 9)) == {0: 0.0, 1: -1.0, 2: -2.0}
-    assert exact.certain_scores([7, 8, 9], scores(7, 9)) == {0: 0.0, 2: -1.0}
-    assert exact.certain_scores([7, 8, 8, 9], scores(7, 8, 9)) == {0: 0.0, 3: -2.0}
-    assert exact.certain_scores([7, 8], scores(9)) == {}
+    assert exact.find_certain_scores([7, 8, 9], scores(7, 8, 9)) == {0: 0.0, 1: -1.0, 2: -2.0}
+    assert exact.find_certain_scores([7, 8, 9], scores(7, 9)) == {0: 0.0, 2: -1.0}
+    assert exact.find_certain_scores([7, 8, 8, 9], scores(7, 8, 9)) == {0: 0.0, 3: -2.0}
+    assert exact.find_certain_scores([7, 8], scores(9)) == {}
 
 
 @settings(max_examples=100, deadline=None)
@@ -138,7 +138,7 @@ def test_scores_are_placed_where_only_one_place_is_possible() -> None:
 def test_no_score_is_ever_given_to_another_token(data: st.DataObject, token_ids: list[int]) -> None:
     kept = data.draw(st.lists(st.sampled_from(range(len(token_ids))), unique=True)) if token_ids else []
     given_scores = [{"id": token_ids[at], "logprob": -float(at)} for at in sorted(kept)]
-    for at, log_prob in exact.certain_scores(token_ids, given_scores).items():
+    for at, log_prob in exact.find_certain_scores(token_ids, given_scores).items():
         assert log_prob == -float(at)
 
 
