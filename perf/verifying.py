@@ -89,8 +89,8 @@ def _parsed(path: str) -> DictConfig:
 
 
 def _returning(config: DictConfig) -> type[GlobalConfigDictParser]:
-    class Prepared(GlobalConfigDictParser):
+    class FixedConfigParser(GlobalConfigDictParser):
         def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
             return config
 
-    return Prepared
+    return FixedConfigParser

@@ -28,7 +28,7 @@ _UNSET_VARIABLE = re.compile(r"Environment variable '(.+)' not found")
 
 
 @dataclass
-class Values:
+class ConfigValues:
     """A config as plain data; where it has no value, the text stands as written and the path is among the holes."""
 
     plain: dict[str, Any]
@@ -37,9 +37,9 @@ class Values:
     holes: set[KeyPath] = field(default_factory=set)
 
 
-def read_values(config: DictConfig) -> Values:
+def read_values(config: DictConfig) -> ConfigValues:
     """Resolve everything that can be resolved."""
-    values = Values({})
+    values = ConfigValues({})
     values.plain = _Reader(values).read(config, (), own=True)
     return values
 
@@ -49,7 +49,7 @@ class _EndlessBlock(OmegaConfBaseException):
 
 
 class _Reader:
-    def __init__(self, found: Values) -> None:
+    def __init__(self, found: ConfigValues) -> None:
         self.found = found
         self._open: list[int] = []
 
@@ -91,7 +91,7 @@ class _Reader:
         return written
 
 
-def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> Problems:
+def missing_value_problems(values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
     """Report every `???` that is left, as one problem."""
     problems = Problems()
     if values.missing:
@@ -106,7 +106,7 @@ def missing_value_problems(values: Values, provenance: Provenance = NOWHERE) -> 
     return problems
 
 
-def interpolation_problems(config: DictConfig, values: Values, provenance: Provenance = NOWHERE) -> Problems:
+def interpolation_problems(config: DictConfig, values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
     """Report each key that is referred to but not there, each circle, and each interpolation that fails otherwise."""
     problems = Problems()
     users: dict[str, list[str]] = {}
@@ -126,7 +126,7 @@ def interpolation_problems(config: DictConfig, values: Values, provenance: Prove
     return problems
 
 
-def unset_variables(values: Values) -> list[tuple[str | int, ...]]:
+def unset_variables(values: ConfigValues) -> list[tuple[str | int, ...]]:
     """Return the paths of the values that take an environment variable which is not set."""
     return [path for path, error in values.broken.items() if _UNSET_VARIABLE.search(error.msg or str(error))]
 

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
 from nemo_gym._config.files import first_existing
-from nemo_gym._config.interpolation import Values, read_values
+from nemo_gym._config.interpolation import ConfigValues, read_values
 from nemo_gym._config.paths import KeyPath, join_path
 from nemo_gym._config.problems import Problems, explain_place
 from nemo_gym._config.provenance import NOWHERE, Provenance
@@ -43,13 +43,13 @@ ServerInstance = (
 class Detected:
     """The servers of a config, and what was nearly one, with the reasons why not."""
 
-    values: Values = field(default_factory=lambda: Values({}))
+    values: ConfigValues = field(default_factory=lambda: ConfigValues({}))
     instances: list[ServerInstance] = field(default_factory=list)
     almost: dict[str, ValidationError] = field(default_factory=dict)
     unknown_yet: set[str] = field(default_factory=set)
 
 
-def detect(config: DictConfig, values: Values) -> Detected:
+def detect(config: DictConfig, values: ConfigValues) -> Detected:
     """Sort the blocks of `config`. Mistakes at places whose value is missing anyway are not counted."""
     found = Detected(values)
     for name, block in values.plain.items():

@@ -38,7 +38,7 @@ class Reward(BaseModel):
         return self.range[0] if self.higher_is_better else self.range[1]
 
 
-class Manifest(BaseModel):
+class EnvironmentManifest(BaseModel):
     """The manifest; keys that are not listed here are kept for others."""
 
     model_config = ConfigDict(extra="allow")
@@ -60,17 +60,17 @@ class Manifest(BaseModel):
     datasets: list[Any] = Field(default_factory=list)
 
 
-def manifest_text(manifest: Manifest) -> str:
+def manifest_text(manifest: EnvironmentManifest) -> str:
     """Return the manifest as YAML."""
     return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 
 
-def read_manifest(path: Path) -> tuple[Manifest | None, Problems]:
+def read_manifest(path: Path) -> tuple[EnvironmentManifest | None, Problems]:
     """Return the manifest in `path`, and everything that is wrong with it."""
     problems = Problems()
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        manifest = Manifest.model_validate(content)
+        manifest = EnvironmentManifest.model_validate(content)
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         problems.add(ConfigError, f"{path}: cannot be read: {' '.join(str(error).split())}")
         return None, problems
@@ -79,7 +79,7 @@ def read_manifest(path: Path) -> tuple[Manifest | None, Problems]:
         for place, text in explain(error, content).items():
             problems.add(ConfigError, f"{path}: {'.'.join(place) or 'the file'}: {text}")
     for key in content if isinstance(content, dict) else ():
-        known = [name for name in Manifest.model_fields if name not in content]
-        if key not in Manifest.model_fields and (close := nearest(str(key), known, limit=1)):
+        known = [name for name in EnvironmentManifest.model_fields if name not in content]
+        if key not in EnvironmentManifest.model_fields and (close := nearest(str(key), known, limit=1)):
             problems.add(ConfigError, f"{path}: {key!r} is no key of a manifest. Did you mean {close[0]!r}?")
     return manifest, problems

@@ -13,7 +13,7 @@ import yaml
 
 from nemo_gym._config.server_types import Domain
 from nemo_gym._scaffold.files import NewFile, render_template
-from nemo_gym._scaffold.manifest import Manifest, Profile, Reward, manifest_text
+from nemo_gym._scaffold.manifest import EnvironmentManifest, Profile, Reward, manifest_text
 from nemo_gym.errors import GymError
 
 Kind = Literal["environment", "benchmark"]
@@ -151,9 +151,9 @@ def _write_config(asked: Collection, verifier: Verifier, agent: str, datasets: l
     return _dump_yaml({"config_paths": [verifier.config_path], **unused, agent: instance})
 
 
-def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> Manifest:
+def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> EnvironmentManifest:
     driven = asked.profile == "external-rollout-driver"
-    return Manifest(
+    return EnvironmentManifest(
         name=asked.name,
         kind=asked.kind,
         integration_profile=asked.profile,

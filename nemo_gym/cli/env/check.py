@@ -138,11 +138,11 @@ async def _check_server(config: DictConfig, shipped: Shipped, missing_model: Sto
 def _wrap_in_parser(config: DictConfig) -> type[GlobalConfigDictParser]:
     """Return a parser that has done its work already: servers look the config of their process up."""
 
-    class Prepared(GlobalConfigDictParser):
+    class FixedConfigParser(GlobalConfigDictParser):
         def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
             return config
 
-    return Prepared
+    return FixedConfigParser
 
 
 def _show(checked: Checked) -> None:
