@@ -47,7 +47,7 @@ from nemo_gym.cli.command_flags import Positional as Positional
 
 
 def _list(function: str, what: str, *flags: Flag) -> Command:
-    settings = "parameters:ListConfig"
+    settings = "settings:ListConfig"
     return Command(f"listing:{function}", what, (JSON, SEARCH_DIR, *flags), (NAME,), settings)
 
 
@@ -99,7 +99,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
     "env": {
         "start": Command(
-            "env:start", "start the servers of a config", (*SELECTORS, *MODEL), settings="parameters:RunConfig"
+            "env:start", "start the servers of a config", (*SELECTORS, *MODEL), settings="settings:RunConfig"
         ),
         "validate": Command(
             "env.config:validate",
@@ -112,13 +112,13 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env:prefetch",
             "build the environments of servers without starting them",
             (*SELECTORS, *MODEL, JSON),
-            settings="parameters:RunConfig",
+            settings="settings:RunConfig",
         ),
         "status": Command(
             "env.server_status:show_status",
             "show the servers that run and their health",
             (JSON,),
-            settings="parameters:StatusConfig",
+            settings="settings:StatusConfig",
         ),
         "resolve": Command(
             "env.config:resolve",
@@ -198,7 +198,7 @@ GROUPS: dict[str, dict[str, Command]] = {
     },
 }
 
-VERSION = Command("general:show_version", "versions and system", (JSON,), settings="parameters:VersionConfig")
+VERSION = Command("general:show_version", "versions and system", (JSON,), settings="settings:VersionConfig")
 
 COMMANDS: dict[str, Command] = {
     "demo": Command(
@@ -215,7 +215,7 @@ COMMANDS: dict[str, Command] = {
             Positional("TYPE", "catalog_type", "what to search", optional=True, choices=CATALOG_TYPES),
             Positional("QUERY", "query", "part of a word, or a word spelt alike"),
         ),
-        settings="parameters:SearchConfig",
+        settings="settings:SearchConfig",
     ),
     "view": Command(
         "view:view",

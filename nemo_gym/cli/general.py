@@ -13,9 +13,9 @@ from nemo_gym.cli import render
 from nemo_gym.cli.legacy import entry_point
 
 if TYPE_CHECKING:
-    from nemo_gym.cli.parameters import VersionConfig as VersionConfig
+    from nemo_gym.cli.settings import VersionConfig as VersionConfig
 else:
-    __getattr__ = find_names(__name__, {"nemo_gym.cli.parameters": "VersionConfig"})
+    __getattr__ = find_names(__name__, {"nemo_gym.cli.settings": "VersionConfig"})
 
 _KEY_DEPENDENCIES = ("openai", "ray")
 

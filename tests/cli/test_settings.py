@@ -8,8 +8,7 @@ from omegaconf import OmegaConf
 
 from nemo_gym._config.unread_keys import SETTINGS
 from nemo_gym.cli.eval.settings import EvalRunConfig
-from nemo_gym.cli.parameters import RunConfig
-from nemo_gym.cli.settings import CheckedParser
+from nemo_gym.cli.settings import CheckedParser, RunConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 

@@ -19,8 +19,7 @@ from omegaconf import OmegaConf
 from nemo_gym import ROOT_DIR
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import measure, metrics_file
-from nemo_gym._scaffold.files import render_template, write_missing
-from nemo_gym._scaffold.plans import class_prefix
+from nemo_gym._scaffold.plans import class_prefix, render_template, write_missing
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, message, reply, running, scripted_model, tool_call

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nemo_gym.cli.env.server_folders import PipListConfig as PipListConfig
     from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig
     from nemo_gym.cli.env.server_tests import TestConfig as TestConfig
-    from nemo_gym.cli.parameters import RunConfig as RunConfig
+    from nemo_gym.cli.settings import RunConfig as RunConfig
 
 
 def start(overrides: list[str]) -> int:
@@ -102,7 +102,7 @@ if not TYPE_CHECKING:
         {
             "nemo_gym.cli.env.server_folders": "PipListConfig",
             "nemo_gym.cli.env.server_tests": "TestConfig TestAllConfig",
-            "nemo_gym.cli.parameters": "RunConfig",
+            "nemo_gym.cli.settings": "RunConfig",
             "nemo_gym.cli.env.run_helper": "RunHelper",
         },
     )

@@ -13,7 +13,6 @@ from nemo_gym import component_search_roots
 from nemo_gym._config.files import first_existing, load_file
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.server_types import server_types_in
-from nemo_gym._scaffold.files import write_missing
 from nemo_gym._scaffold.manifest import Profile, Reward
 from nemo_gym._scaffold.plans import (
     BadName,
@@ -24,6 +23,7 @@ from nemo_gym._scaffold.plans import (
     collection_files,
     new_verifier,
     resources_server_files,
+    write_missing,
 )
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.nearest import nearest
