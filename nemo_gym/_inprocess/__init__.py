@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calls between servers of one process: the price of a function call, the behaviour of an HTTP request.
 
-`ServerClient.request` looks up the target by host and port (`registry`). Is it on the running event loop, `call` goes
-into its ASGI app. Where every middleware around the app is one of ours, `fast_path` calls the handler itself.
+`ServerClient.request` looks up the target by host and port (`registry`). If it is on the running event loop, `call`
+goes into its ASGI app. Where every middleware around the app is one of ours, `fast_path` calls the handler itself.
 
 Skipped: the socket, HTTP parsing, and the JSON of create params and responses, which cross as objects (`objects`) and
 are validated once. A reply becomes bytes, and a session becomes a cookie, when somebody asks for them (`response`).
