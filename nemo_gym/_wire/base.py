@@ -106,6 +106,12 @@ def raise_refusal(kind: str, message: str, **known: Any) -> NoReturn:
     raise PydanticCustomError(kind, message, known or None)
 
 
+def refuse_non_object(what: str, value: Any) -> NoReturn:
+    """Refuse a value that is no object where a tool, a message or the like (`what`) is expected."""
+    kind, found = f"{what.replace(' ', '_')}_shape", type(value).__name__
+    raise_refusal(kind, "a {what} must be an object, not {found}", what=what, found=found)
+
+
 class PickBy:
     """Annotation of a union: `pick(value)` names the member class, or `REFUSED`, for which `refuse(value)` raises.
 
@@ -137,6 +143,16 @@ def _build_discriminator(names: Mapping[type, str], pick: Callable[[Any], str]) 
         return inherited or (pick(value) if isinstance(value, Mapping) else REFUSED)
 
     return tag
+
+
+def pick_by_type(names: Mapping[str, str], refuse: Callable[[Any], NoReturn]) -> PickBy:
+    """Annotate a union whose members are told apart by `type`: `names` maps types to names of classes."""
+
+    def pick(value: Mapping[str, Any]) -> str:
+        found = value.get("type")
+        return names.get(found, REFUSED) if isinstance(found, str) else REFUSED
+
+    return PickBy(pick, refuse)
 
 
 class _TextOr:

@@ -5,9 +5,10 @@ A reply without choices is valid here; whoever needs a choice says so with the e
 """
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal, NoReturn
 
-from nemo_gym._wire.base import REFUSED, DeferredModel, OpenObject, PickBy, SdkTwin, raise_refusal
+from nemo_gym._wire.base import REFUSED, DeferredModel, OpenObject, PickBy, SdkTwin, refuse_non_object
 from nemo_gym._wire.items import TokenLogprob
 from nemo_gym._wire.tokens import (
     TokenIDLogProbMixin,
@@ -54,13 +55,9 @@ def _pick_tool_call(call: Mapping[str, Any]) -> str:
     return (NeMoGymChatCompletionMessageCustomToolCall if is_custom else NeMoGymChatCompletionMessageToolCall).__name__
 
 
-def _refuse_tool_call(call: Any) -> NoReturn:
-    raise_refusal("tool_call_shape", "a tool call must be an object, not {found}", found=type(call).__name__)
-
-
 ChatToolCall = Annotated[
     NeMoGymChatCompletionMessageToolCall | NeMoGymChatCompletionMessageCustomToolCall,
-    PickBy(_pick_tool_call, _refuse_tool_call),
+    PickBy(_pick_tool_call, partial(refuse_non_object, "tool call")),
 ]
 
 
@@ -94,7 +91,7 @@ def _pick_message(message: Mapping[str, Any]) -> str:
 def _refuse_message(message: Any) -> NoReturn:
     if isinstance(message, Mapping):
         refuse_partial_tokens(message)
-    raise_refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
+    refuse_non_object("message", message)
 
 
 class ChoiceLogprobs(DeferredModel, SdkTwin):

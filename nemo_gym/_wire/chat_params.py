@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NoReturn, NotRequired
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.base import REFUSED, PickBy, raise_refusal, text_or_other
+from nemo_gym._wire.base import REFUSED, PickBy, raise_refusal, refuse_non_object, text_or_other
 from nemo_gym._wire.params import Metadata, ServiceTier
 from nemo_gym._wire.tokens import (
     TokenIDLogProbTypedDictMixin,
@@ -209,7 +209,7 @@ def _pick_message(message: Mapping[str, Any]) -> str:
 
 def _refuse_message(message: Any) -> NoReturn:
     if not isinstance(message, Mapping):
-        raise_refusal("message_shape", "a message must be an object, not {found}", found=type(message).__name__)
+        refuse_non_object("message", message)
     if has_token_fields(message) and list_missing_token_fields(message):
         refuse_partial_tokens(message)
     found, known = repr(message.get("role")), ", ".join(_CLASS_OF_ROLE)

@@ -9,7 +9,7 @@ provider added.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal, NoReturn, get_args
 
 from pydantic import Field
 
@@ -221,25 +221,26 @@ _FUNCTION_CALL_OUTPUT = items.NeMoGymFunctionCallOutput.__name__
 _REASONING = items.NeMoGymResponseReasoningItem.__name__
 _UNKNOWN = NeMoGymResponseUnknownItem.__name__
 
-_CLASS_OF_TYPE = {
-    "function_call": _FUNCTION_CALL,
-    "function_call_output": _FUNCTION_CALL_OUTPUT,
-    "reasoning": _REASONING,
-    "mcp_call": NeMoGymResponseMcpCall.__name__,
-    "mcp_list_tools": NeMoGymResponseMcpListTools.__name__,
-    "mcp_approval_request": NeMoGymResponseMcpApprovalRequest.__name__,
-    "mcp_approval_response": NeMoGymMcpApprovalResponse.__name__,
-    "file_search_call": NeMoGymResponseFileSearchToolCall.__name__,
-    "web_search_call": NeMoGymResponseFunctionWebSearch.__name__,
-    "computer_call": NeMoGymResponseComputerToolCall.__name__,
-    "computer_call_output": NeMoGymComputerCallOutput.__name__,
-    "image_generation_call": NeMoGymImageGenerationCall.__name__,
-    "code_interpreter_call": NeMoGymResponseCodeInterpreterToolCall.__name__,
-    "local_shell_call": NeMoGymLocalShellCall.__name__,
-    "local_shell_call_output": NeMoGymLocalShellCallOutput.__name__,
-    "custom_tool_call": NeMoGymResponseCustomToolCall.__name__,
-    "custom_tool_call_output": NeMoGymResponseCustomToolCallOutput.__name__,
-}
+_TypedItem = (
+    items.NeMoGymResponseFunctionToolCall
+    | items.NeMoGymFunctionCallOutput
+    | items.NeMoGymResponseReasoningItem
+    | NeMoGymResponseMcpCall
+    | NeMoGymResponseMcpListTools
+    | NeMoGymResponseMcpApprovalRequest
+    | NeMoGymMcpApprovalResponse
+    | NeMoGymResponseFileSearchToolCall
+    | NeMoGymResponseFunctionWebSearch
+    | NeMoGymResponseComputerToolCall
+    | NeMoGymComputerCallOutput
+    | NeMoGymImageGenerationCall
+    | NeMoGymResponseCodeInterpreterToolCall
+    | NeMoGymLocalShellCall
+    | NeMoGymLocalShellCallOutput
+    | NeMoGymResponseCustomToolCall
+    | NeMoGymResponseCustomToolCallOutput
+)
+_CLASS_OF_TYPE = {get_args(cls.model_fields["type"].annotation)[0]: cls.__name__ for cls in get_args(_TypedItem)}
 ITEM_TYPES = ("message", *_CLASS_OF_TYPE)
 _TRAINING_TWIN = {plain.__name__: twin.__name__ for plain, twin in items.RESPONSES_TO_TRAIN.items()}
 
@@ -318,28 +319,12 @@ _Item = (
     items.NeMoGymEasyInputMessage
     | items.NeMoGymMessage
     | items.NeMoGymResponseOutputMessage
-    | items.NeMoGymResponseFunctionToolCall
-    | items.NeMoGymFunctionCallOutput
-    | items.NeMoGymResponseReasoningItem
+    | _TypedItem
     | items.NeMoGymEasyInputMessageForTraining
     | items.NeMoGymMessageForTraining
     | items.NeMoGymResponseOutputMessageForTraining
     | items.NeMoGymResponseFunctionToolCallForTraining
     | items.NeMoGymResponseReasoningItemForTraining
-    | NeMoGymResponseMcpCall
-    | NeMoGymResponseMcpListTools
-    | NeMoGymResponseMcpApprovalRequest
-    | NeMoGymMcpApprovalResponse
-    | NeMoGymResponseFileSearchToolCall
-    | NeMoGymResponseFunctionWebSearch
-    | NeMoGymResponseComputerToolCall
-    | NeMoGymComputerCallOutput
-    | NeMoGymImageGenerationCall
-    | NeMoGymResponseCodeInterpreterToolCall
-    | NeMoGymLocalShellCall
-    | NeMoGymLocalShellCallOutput
-    | NeMoGymResponseCustomToolCall
-    | NeMoGymResponseCustomToolCallOutput
     | NeMoGymResponseUnknownItem
 )
 

@@ -10,7 +10,6 @@ from typing import Annotated, Any, ClassVar, Literal, NoReturn, Self
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from nemo_gym._wire.base import (
-    REFUSED,
     KeyedPart,
     OpenModel,
     OpenObject,
@@ -18,6 +17,7 @@ from nemo_gym._wire.base import (
     SdkTwin,
     SelfDescribing,
     WireModel,
+    pick_by_type,
     raise_refusal,
     text_or_other,
 )
@@ -136,10 +136,6 @@ def _parts(*types: str, **instead: type[BaseModel]) -> PickBy:
     """Pick the class of a part by its type; `instead` names other classes for some types."""
     names = {name: _PARTS[name] for name in types} | {name: part.__name__ for name, part in instead.items()}
 
-    def pick(part: dict[str, Any]) -> str:
-        part_type = part.get("type")
-        return names.get(part_type, REFUSED) if isinstance(part_type, str) else REFUSED
-
     def refuse(part: Any) -> NoReturn:
         found = repr(part["type"]) if isinstance(part, dict) and "type" in part else f"none in a {type(part).__name__}"
         raise_refusal(
@@ -147,7 +143,7 @@ def _parts(*types: str, **instead: type[BaseModel]) -> PickBy:
         )
 
     known = ", ".join(types)
-    return PickBy(pick, refuse)
+    return pick_by_type(names, refuse)
 
 
 NeMoGymContent = Annotated[NeMoGymResponseOutputText | NeMoGymResponseOutputRefusal, _parts("output_text", "refusal")]

@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, ValidationError, ValidatorFunctionWrapHa
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.base import REFUSED, FastCopyModel, PickBy, raise_refusal, text_or_other
+from nemo_gym._wire.base import FastCopyModel, pick_by_type, raise_refusal, refuse_non_object, text_or_other
 from nemo_gym._wire.item_unions import NeMoGymResponseInput
 
 __all__ = [
@@ -113,14 +113,9 @@ _CLASS_OF_TYPE = {
 }
 
 
-def _pick_tool(tool: dict[str, Any]) -> str:
-    tool_type = tool.get("type")
-    return _CLASS_OF_TYPE.get(tool_type, REFUSED) if isinstance(tool_type, str) else REFUSED
-
-
 def _refuse_tool(tool: Any) -> NoReturn:
     if not isinstance(tool, dict):
-        raise_refusal("tool_shape", "a tool must be an object, not {found}", found=type(tool).__name__)
+        refuse_non_object("tool", tool)
     raise_refusal(
         "tool_type",
         "tool {name} has unknown type {found}; known: {known}",
@@ -152,7 +147,7 @@ NeMoGymToolParam = Annotated[
     | McpToolParam
     | CodeInterpreterToolParam
     | PlainHostedToolParam,
-    PickBy(_pick_tool, _refuse_tool),
+    pick_by_type(_CLASS_OF_TYPE, _refuse_tool),
     WrapValidator(_name_tool_in_errors),
 ]
 
@@ -193,11 +188,6 @@ _CHOICE_OF_TYPE = {
 }
 
 
-def _pick_choice(choice: dict[str, Any]) -> str:
-    choice_type = choice.get("type")
-    return _CHOICE_OF_TYPE.get(choice_type, REFUSED) if isinstance(choice_type, str) else REFUSED
-
-
 def _refuse_choice(choice: Any) -> NoReturn:
     found = repr(choice.get("type")) if isinstance(choice, dict) else type(choice).__name__
     known = ", ".join(_CHOICE_OF_TYPE)
@@ -207,7 +197,8 @@ def _refuse_choice(choice: Any) -> NoReturn:
 NeMoGymToolChoiceParam = Annotated[
     Literal["none", "auto", "required"]
     | Annotated[
-        NamedToolChoice | McpToolChoice | AllowedToolsChoice | HostedToolChoice, PickBy(_pick_choice, _refuse_choice)
+        NamedToolChoice | McpToolChoice | AllowedToolsChoice | HostedToolChoice,
+        pick_by_type(_CHOICE_OF_TYPE, _refuse_choice),
     ],
     text_or_other,
 ]

@@ -6,7 +6,8 @@ codes) are open, because refusing a reply loses a rollout.
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NoReturn
+from functools import partial
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator
 
@@ -16,7 +17,7 @@ from nemo_gym._wire.base import (
     PickBy,
     SdkTwin,
     dump_sdk_object,
-    raise_refusal,
+    refuse_non_object,
     text_or_other,
 )
 from nemo_gym._wire.item_unions import NeMoGymResponseInput, NeMoGymResponseOutputItem
@@ -70,11 +71,9 @@ def _pick_tool(tool: Mapping[str, Any]) -> str:
     return FunctionTool.__name__ if tool.get("type") == "function" else OpenObject.__name__
 
 
-def _refuse_tool(tool: Any) -> NoReturn:
-    raise_refusal("tool_shape", "a tool must be an object, not {found}", found=type(tool).__name__)
-
-
-ResponseTool = Annotated[FunctionTool | OpenObject, PickBy(_pick_tool, _refuse_tool), BeforeValidator(dump_sdk_object)]
+ResponseTool = Annotated[
+    FunctionTool | OpenObject, PickBy(_pick_tool, partial(refuse_non_object, "tool")), BeforeValidator(dump_sdk_object)
+]
 
 
 class NeMoGymResponse(OpenModel):
