@@ -14,6 +14,7 @@ import tarfile
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 from uuid import uuid4
@@ -47,6 +48,20 @@ SEND_FILE = f'if [ -d "$1" ]; then exit {IS_FOLDER}; fi; exec cat -- "$1"'
 SEND_FOLDER = 'exec tar -C "$1" -cf - .'
 
 
+@dataclass(frozen=True)
+class SandboxCommand:
+    """A program to run in a sandbox, and how."""
+
+    argv: Sequence[str]
+    timeout_s: float | None
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    user: str | int | None = None
+    stdin: IO[bytes] | None = None
+    stdout: IO[bytes] | None = None
+    wants_terminal: bool = False
+
+
 class CommandProvider(ABC):
     """Commands and file transfer for a provider that implements `_run`."""
 
@@ -61,19 +76,8 @@ class CommandProvider(ABC):
         self._terminals: dict[tuple[str, str], TerminalSession] = {}
 
     @abstractmethod
-    async def _run(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None,
-        user: str | int | None = None,
-        stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
-    ) -> tuple[Completed, str | None]:
-        """Run `argv` in the sandbox; also returns what cut it short, if something did."""
+    async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
+        """Run a command in the sandbox; return also what cut it short, if something did."""
 
     @abstractmethod
     async def _open_terminal(
@@ -112,7 +116,7 @@ class CommandProvider(ABC):
         argv = [*self._get_shell(handle), command if isinstance(command, str) else shlex.join(command)]
         limit_s = timeout_s if timeout_s is not None else self._default_timeout_s
         try:
-            completed, cause = await self._run(handle, argv, cwd=cwd, env=variables, timeout_s=limit_s, user=user)
+            completed, cause = await self._run(handle, SandboxCommand(argv, limit_s, cwd, variables, user))
         except SandboxConfigError:
             raise
         except (SandboxError, OSError) as error:
@@ -214,7 +218,8 @@ class CommandProvider(ABC):
         stdout: IO[bytes] | None = None,
         accepted: Sequence[int] = (0,),
     ) -> int:
-        completed, cause = await self._run(handle, argv, timeout_s=self._transfer_timeout_s, stdin=stdin, stdout=stdout)
+        command = SandboxCommand(argv, self._transfer_timeout_s, stdin=stdin, stdout=stdout)
+        completed, cause = await self._run(handle, command)
         if cause is None and completed.return_code in accepted:
             return completed.return_code
         reason = completed.stderr.decode("utf-8", errors="replace").strip() or f"exit code {completed.return_code}"

@@ -11,8 +11,8 @@ import os
 import shutil
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import IO, Any, TypeVar
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 from uuid import uuid4
 from weakref import WeakKeyDictionary
 
@@ -24,7 +24,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxHandle,
     SandboxPtySpec,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
+from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider, SandboxCommand
 from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run_program
 from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 
@@ -99,48 +99,28 @@ class EngineProvider(CommandProvider):
 
     @abstractmethod
     def _build_entry(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None,
-        env: Mapping[str, str],
-        user: str | int | None,
-        interactive: bool,
-        terminal: bool = False,
+        self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
-        """Return arguments of the client that run `argv` inside, and what to add to the client's own environment."""
+        """Return arguments of the client that run `command` inside, and what to add to the client's own environment."""
 
     @abstractmethod
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         """Return why a command ended that nobody here ended; raise if the container is not there to ask."""
 
-    async def _run(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None,
-        user: str | int | None = None,
-        stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
-    ) -> tuple[Completed, str | None]:
+    async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
         mark = uuid4().hex
-        marked = {**(env or {}), EXEC_MARK: mark}
-        interactive = stdin is not None
-        arguments, client_env = self._build_entry(handle, argv, cwd=cwd, env=marked, user=user, interactive=interactive)
+        marked = replace(command, env={**command.env, EXEC_MARK: mark})
+        arguments, client_env = self._build_entry(handle, marked, interactive=command.stdin is not None)
         slots = self._slots.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency))
         async with slots:
             completed = await run_program(
                 [self._executable, *arguments],
                 env={**os.environ, **client_env},
-                timeout_s=timeout_s,
-                stdin=DEVNULL if stdin is None else stdin.fileno(),
-                stdout=None if stdout is None else stdout.fileno(),
+                timeout_s=command.timeout_s,
+                stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
+                stdout=None if command.stdout is None else command.stdout.fileno(),
                 max_output_bytes=self._max_output_bytes,
-                interrupt=lambda: self._kill_marked(handle, mark, user),
+                interrupt=lambda: self._kill_marked(handle, mark, command.user),
             )
         return completed, completed.ended_by or await self._find_cause(handle, completed)
 
@@ -148,15 +128,8 @@ class EngineProvider(CommandProvider):
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
         mark = uuid4().hex
-        arguments, client_env = self._build_entry(
-            handle,
-            argv,
-            cwd=spec.cwd,
-            env={**env, EXEC_MARK: mark},
-            user=spec.user,
-            interactive=True,
-            terminal=spec.pty,
-        )
+        command = SandboxCommand(argv, None, spec.cwd, {**env, EXEC_MARK: mark}, spec.user, wants_terminal=spec.pty)
+        arguments, client_env = self._build_entry(handle, command, interactive=True)
         return await open_terminal(
             [self._executable, *arguments],
             spec,
@@ -167,8 +140,8 @@ class EngineProvider(CommandProvider):
 
     async def _kill_marked(self, handle: SandboxHandle, mark: str, user: str | int | None) -> None:
         # As the same user: without the ptrace capability not even root may read the environment of somebody else.
-        argv = [SHELL, "-c", KILL_MARKED, "sandbox", mark]
-        arguments, client_env = self._build_entry(handle, argv, cwd="/", env={}, user=user, interactive=False)
+        command = SandboxCommand([SHELL, "-c", KILL_MARKED, "sandbox", mark], CONTROL_TIMEOUT_S, cwd="/", user=user)
+        arguments, client_env = self._build_entry(handle, command)
         killed = await self._run_client(arguments, client_env)
         if killed.return_code != 0:
             LOG.warning(

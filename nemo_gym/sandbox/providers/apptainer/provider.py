@@ -36,7 +36,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL
+from nemo_gym.sandbox.providers.commands import SHELL, SandboxCommand
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
     EngineProvider,
@@ -242,24 +242,21 @@ class ApptainerProvider(EngineProvider):
         return [*arguments, *options.extra_start_args]
 
     def _build_entry(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None,
-        env: Mapping[str, str],
-        user: str | int | None,
-        interactive: bool,
-        terminal: bool = False,
+        self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
         raw = _get_sandbox(handle)
-        folder = cwd or raw.workdir
+        folder = command.cwd or raw.workdir
         arguments = ["exec", "--cleanenv", *(["--pwd", folder] if folder else [])]
-        arguments += ["--fakeroot"] if self._needs_fakeroot(user) else []
-        passed = {f"{self._variables}ENV_{name}": value for name, value in {**raw.env, **env}.items()}
+        arguments += ["--fakeroot"] if self._needs_fakeroot(command.user) else []
+        passed = {f"{self._variables}ENV_{name}": value for name, value in {**raw.env, **command.env}.items()}
         # Otherwise the engine would expand `$` and backquotes in values.
         passed[f"{self._variables}_NO_EVAL"] = "1"
-        return [*arguments, *self._exec_config.extra_exec_args, f"instance://{handle.sandbox_id}", *argv], passed
+        return [
+            *arguments,
+            *self._exec_config.extra_exec_args,
+            f"instance://{handle.sandbox_id}",
+            *command.argv,
+        ], passed
 
     def _needs_fakeroot(self, user: str | int | None) -> bool:
         if user is None:
@@ -285,7 +282,7 @@ class ApptainerProvider(EngineProvider):
         for argv in steps:
             # The working folder is not there for the command that makes it.
             cwd = "/" if argv is steps[0] and spec.workdir else None
-            completed, cause = await self._run(handle, argv, cwd=cwd, timeout_s=CONTROL_TIMEOUT_S)
+            completed, cause = await self._run(handle, SandboxCommand(argv, CONTROL_TIMEOUT_S, cwd))
             if cause is not None or completed.return_code != 0:
                 raise SandboxCreateError(f"cannot make {what}: it runs no commands\n{quote_end(completed.stderr)}")
 

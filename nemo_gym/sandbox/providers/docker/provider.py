@@ -24,7 +24,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL
+from nemo_gym.sandbox.providers.commands import SHELL, SandboxCommand
 from nemo_gym.sandbox.providers.engine import (
     CONTROL_TIMEOUT_S,
     EXEC_MARK,
@@ -214,7 +214,7 @@ class DockerProvider(EngineProvider):
         return (handle.raw or "sh", "-c")
 
     async def _find_shell(self, handle: SandboxHandle, shell: str, what: str) -> str:
-        completed, cause = await self._run(handle, [shell, "-c", FIND_SHELL], timeout_s=CONTROL_TIMEOUT_S)
+        completed, cause = await self._run(handle, SandboxCommand([shell, "-c", FIND_SHELL], CONTROL_TIMEOUT_S))
         found = completed.stdout.decode(errors="replace").strip()
         if cause is not None or completed.return_code != 0 or found not in {"bash", "sh"}:
             raise SandboxCreateError(
@@ -224,26 +224,18 @@ class DockerProvider(EngineProvider):
         return found
 
     def _build_entry(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None,
-        env: Mapping[str, str],
-        user: str | int | None,
-        interactive: bool,
-        terminal: bool = False,
+        self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
-        env_arguments, client_env = _build_env_arguments(env)
+        env_arguments, client_env = _build_env_arguments(command.env)
         arguments = [
             "exec",
             *(["-i"] if interactive else []),
-            *(["-t"] if terminal else []),
-            *(["-w", cwd] if cwd else []),
+            *(["-t"] if command.wants_terminal else []),
+            *(["-w", command.cwd] if command.cwd else []),
             *env_arguments,
         ]
-        arguments += ["--user", str(user)] if user is not None else []
-        return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *argv], client_env
+        arguments += ["--user", str(command.user)] if command.user is not None else []
+        return [*arguments, *self._exec_config.extra_exec_args, handle.sandbox_id, *command.argv], client_env
 
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         if completed.return_code == KILLED_RETURN_CODE:

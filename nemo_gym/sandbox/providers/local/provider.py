@@ -34,7 +34,7 @@ from nemo_gym.sandbox.providers.base import (
     SandboxStatus,
     stringify_env,
 )
-from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider
+from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider, SandboxCommand
 from nemo_gym.sandbox.providers.local.sandbox import (
     DEFAULT_WORKDIR,
     FOLDER_PREFIX,
@@ -152,23 +152,24 @@ class LocalProvider(CommandProvider):
     def _translate_path(self, handle: SandboxHandle, path: str) -> str:
         return _get_sandbox(handle).translate_path(path)
 
-    async def _run(
-        self,
-        handle: SandboxHandle,
-        argv: Sequence[str],
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_s: float | None,
-        user: str | int | None = None,
-        stdin: IO[bytes] | None = None,
-        stdout: IO[bytes] | None = None,
-    ) -> tuple[Completed, str | None]:
-        left_s = await self._check_time_left(handle, user)
-        settings = self._build_settings(
-            handle, argv, cwd, env or {}, min(left_s, left_s if timeout_s is None else timeout_s)
-        )
-        return await self._supervise(handle, settings, stdin, stdout)
+    async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
+        left_s = await self._check_time_left(handle, command.user)
+        timeout_s = left_s if command.timeout_s is None else min(left_s, command.timeout_s)
+        settings = self._build_settings(handle, replace(command, timeout_s=timeout_s))
+        with _make_memory_file(json.dumps(settings).encode()) as settings_file, _make_memory_file() as report:
+            fds = (settings_file.fileno(), report.fileno())
+            completed = await run_program(
+                _build_supervisor_argv(fds),
+                env={},
+                # The supervisor keeps the deadline; this one is for a supervisor that does not.
+                timeout_s=timeout_s + supervisor.KILL_PATIENCE_S + GRACE_S,
+                stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
+                stdout=None if command.stdout is None else command.stdout.fileno(),
+                pass_fds=fds,
+                max_output_bytes=self._max_output_bytes,
+            )
+            report.seek(0)
+            return await self._read_report(handle, completed, report.read())
 
     async def _check_time_left(self, handle: SandboxHandle, user: str | int | None) -> float:
         """Return how long the sandbox lives, if it can run something for `user` at all."""
@@ -177,21 +178,19 @@ class LocalProvider(CommandProvider):
             raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
         return _get_sandbox(handle).expires_at - time.time()
 
-    def _build_settings(
-        self, handle: SandboxHandle, argv: Sequence[str], cwd: str | None, env: Mapping[str, str], timeout_s: float
-    ) -> dict[str, Any]:
+    def _build_settings(self, handle: SandboxHandle, command: SandboxCommand) -> dict[str, Any]:
         """Return what the supervisor is told about one command."""
         sandbox = _get_sandbox(handle)
-        folder = sandbox.translate_path(cwd or "")
+        folder = sandbox.translate_path(command.cwd or "")
         prefix: list[str] = []
         if sandbox.isolation == "bubblewrap":
             prefix = sandbox.bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths)
         uid, gid = _find_user(self._run_as)
         return {
-            "argv": [*prefix, *argv],
+            "argv": [*prefix, *command.argv],
             "cwd": "/" if prefix else folder,
-            "env": {**sandbox.base_env(), **sandbox.env, **env, SANDBOX_MARK: handle.sandbox_id},
-            "timeout_s": timeout_s,
+            "env": {**sandbox.base_env(), **sandbox.env, **command.env, SANDBOX_MARK: handle.sandbox_id},
+            "timeout_s": command.timeout_s,
             "memory_bytes": sandbox.memory_mib * MIB,
             "max_processes": self._max_processes,
             "max_file_bytes": self._max_file_mib * MIB,
@@ -201,30 +200,12 @@ class LocalProvider(CommandProvider):
             "parent": os.getpid(),
         }
 
-    async def _supervise(
-        self, handle: SandboxHandle, settings: Mapping[str, Any], stdin: IO[bytes] | None, stdout: IO[bytes] | None
-    ) -> tuple[Completed, str | None]:
-        """Run the supervisor; return what the command wrote, and what cut it short, if something did."""
-        with _make_memory_file(json.dumps(settings).encode()) as settings_file, _make_memory_file() as report:
-            fds = (settings_file.fileno(), report.fileno())
-            completed = await run_program(
-                _build_supervisor_argv(fds),
-                env={},
-                # The supervisor keeps the deadline; this one is for a supervisor that does not.
-                timeout_s=settings["timeout_s"] + supervisor.KILL_PATIENCE_S + GRACE_S,
-                stdin=DEVNULL if stdin is None else stdin.fileno(),
-                stdout=None if stdout is None else stdout.fileno(),
-                pass_fds=fds,
-                max_output_bytes=self._max_output_bytes,
-            )
-            report.seek(0)
-            return await self._read_report(handle, completed, report.read())
-
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
         left_s = await self._check_time_left(handle, spec.user)
-        settings = self._build_settings(handle, [SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], spec.cwd, env, left_s)
+        command = SandboxCommand([SHELL, "-c", TAKE_TERMINAL, "sandbox", *argv], left_s, spec.cwd, env)
+        settings = self._build_settings(handle, command)
         report = _make_memory_file()
         with contextlib.ExitStack() as on_failure, _make_memory_file(json.dumps(settings).encode()) as settings_file:
             on_failure.enter_context(report)
@@ -298,7 +279,7 @@ class LocalProvider(CommandProvider):
 
     async def _find_problem(self, handle: SandboxHandle) -> str | None:
         """Run a first command, and return why that failed, if it did."""
-        completed, cause = await self._run(handle, [SHELL, "-c", ":"], timeout_s=30)
+        completed, cause = await self._run(handle, SandboxCommand([SHELL, "-c", ":"], 30))
         if cause is None and completed.return_code == 0:
             return None
         return cause or completed.stderr.decode(errors="replace").strip()
