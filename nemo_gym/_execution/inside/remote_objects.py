@@ -5,8 +5,8 @@ Plain values pass as copies, and so do objects of classes that the task gives to
 get a `RemoteObject`, which they can call, ask for attributes and hand back; it equals nothing but itself.
 
 The two processes do not trust each other: what comes out of a message is made here, of known types. Of each type there
-is a pair of functions: its parts, and the value from them. A list stands for itself; whatever else JSON has no word for
-is an object with one key, the name of its type.
+is a pair of functions: one takes a value apart, one makes it of its parts again. A list stands for itself; what else
+JSON has no word for is an object with one key, the name of its type.
 """
 
 import contextlib
@@ -34,67 +34,55 @@ _BASES: tuple[tuple[type, Convert], ...] = (
 )
 
 
-def _make_encoders(inner: Convert) -> dict[type, tuple[str, Convert]]:
-    """Return what turns values of each type into JSON; `inner` is for what they hold."""
+def _make_converters(encode: Convert, decode: Convert) -> list[tuple[type, str, Convert, Convert]]:
+    """Return, for each type, its name, what takes a value apart, and what makes a value of the parts again.
 
-    def items(value: Any) -> list[Any]:
-        return [inner(one) for one in value]
+    `encode` and `decode` are for what a value holds.
+    """
 
-    def pairs(value: Any) -> list[Any]:
-        return [[inner(key), inner(one)] for key, one in dict.items(value)]
+    def split(value: Any) -> list[Any]:
+        return [encode(one) for one in value]
 
-    return {
-        int: ("int", hex),
-        tuple: ("tuple", items),
-        dict: ("dict", pairs),
-        OrderedDict: ("OrderedDict", pairs),
-        Counter: ("Counter", pairs),
-        set: ("set", items),
-        frozenset: ("frozenset", items),
-        deque: ("deque", lambda value: [items(value), value.maxlen]),
-        bytes: ("bytes", bytes.hex),
-        bytearray: ("bytearray", bytearray.hex),
-        complex: ("complex", lambda value: [value.real, value.imag]),
-        range: ("range", lambda value: [value.start, value.stop, value.step]),
-        Decimal: ("Decimal", str),
-        Fraction: ("Fraction", str),
-        datetime: ("datetime", datetime.isoformat),
-        date: ("date", date.isoformat),
-        time: ("time", time.isoformat),
-        timedelta: ("timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
-    }
+    def split_pairs(value: Any) -> list[Any]:
+        return [[encode(key), encode(one)] for key, one in dict.items(value)]
 
+    def join(kind: Convert) -> Convert:
+        return lambda parts: kind([decode(part) for part in parts])
 
-def _make_decoders(inner: Convert) -> dict[str, Convert]:
-    """Return what turns JSON into a value again, by the name of its type."""
+    def join_pairs(kind: Convert) -> Convert:
+        return lambda parts: kind({decode(key): decode(part) for key, part in parts})
 
-    def items(parts: Any) -> Iterator[Any]:
-        return (inner(part) for part in parts)
-
-    def pairs(parts: Any) -> list[tuple[Any, Any]]:
-        return [(inner(key), inner(part)) for key, part in parts]
-
-    return {
-        "int": lambda text: int(text, 16),
-        "tuple": lambda parts: tuple(items(parts)),
-        "dict": lambda parts: dict(pairs(parts)),
-        "OrderedDict": lambda parts: OrderedDict(pairs(parts)),
-        "Counter": lambda parts: Counter(dict(pairs(parts))),
-        "set": lambda parts: set(items(parts)),
-        "frozenset": lambda parts: frozenset(items(parts)),
-        "deque": lambda parts: deque(items(parts[0]), parts[1]),
-        "iterator": lambda parts: iter([*items(parts)]),
-        "bytes": bytes.fromhex,
-        "bytearray": bytearray.fromhex,
-        "complex": lambda parts: complex(*parts),
-        "range": lambda parts: range(*parts),
-        "Decimal": Decimal,
-        "Fraction": Fraction,
-        "datetime": datetime.fromisoformat,
-        "date": date.fromisoformat,
-        "time": time.fromisoformat,
-        "timedelta": lambda parts: timedelta(*parts),
-    }
+    return [
+        (int, "int", hex, lambda text: int(text, 16)),
+        (tuple, "tuple", split, join(tuple)),
+        (dict, "dict", split_pairs, join_pairs(dict)),
+        (OrderedDict, "OrderedDict", split_pairs, join_pairs(OrderedDict)),
+        (Counter, "Counter", split_pairs, join_pairs(Counter)),
+        (set, "set", split, join(set)),
+        (frozenset, "frozenset", split, join(frozenset)),
+        (Iterator, "iterator", split, join(iter)),
+        (
+            deque,
+            "deque",
+            lambda value: [split(value), value.maxlen],
+            lambda parts: deque(join(list)(parts[0]), parts[1]),
+        ),
+        (bytes, "bytes", bytes.hex, bytes.fromhex),
+        (bytearray, "bytearray", bytearray.hex, bytearray.fromhex),
+        (complex, "complex", lambda value: [value.real, value.imag], lambda parts: complex(*parts)),
+        (range, "range", lambda value: [value.start, value.stop, value.step], lambda parts: range(*parts)),
+        (Decimal, "Decimal", str, Decimal),
+        (Fraction, "Fraction", str, Fraction),
+        (datetime, "datetime", datetime.isoformat, datetime.fromisoformat),
+        (date, "date", date.isoformat, date.fromisoformat),
+        (time, "time", time.isoformat, time.fromisoformat),
+        (
+            timedelta,
+            "timedelta",
+            lambda value: [value.days, value.seconds, value.microseconds],
+            lambda parts: timedelta(*parts),
+        ),
+    ]
 
 
 class PlainValues:
@@ -105,8 +93,10 @@ class PlainValues:
 
     def __init__(self, shared: Mapping[str, type], refer: Callable[[Any], int], resolve: Callable[[int], Any]) -> None:
         self._shared, self._refer, self._resolve = shared, refer, resolve
-        self._encoders = _make_encoders(self._encode)
-        self._decoders = {**_make_decoders(self._decode), "object": self._new_object, "remote": resolve}
+        converters = _make_converters(self._encode, self._decode)
+        self._encoders = {kind: (name, split) for kind, name, split, _ in converters}
+        self._decoders = {name: join for _, name, _, join in converters}
+        self._decoders |= {"object": self._new_object, "remote": resolve}
 
     def encode(self, value: Any) -> bytes:
         """Return the value as JSON."""
