@@ -2,12 +2,13 @@
 import gc
 import itertools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 _NUMBERS = itertools.count()
-_full_collections = list[dict[str, int]]()
+_FREEZE, _UNFREEZE = gc.freeze, gc.unfreeze
 _NAME_LENGTH = 24  # the path of a socket in the folder has to be short
 
 
@@ -20,24 +21,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Let no collection of garbage look at modules and tests, which stay to the end: each look takes up to 0.5 s."""
+    """Let no collection of garbage look at modules and tests, which stay to the end: each look takes up to 0.5 s.
+
+    A run collects all garbage when it begins, and thaws what is frozen when it ends: not here.
+    """
     gc.collect()
     gc.freeze()
-    gc.callbacks.append(_note_full_collection)
+    gc.freeze = gc.unfreeze = lambda: None
 
 
-def _note_full_collection(phase: str, info: dict[str, int]) -> None:
-    if phase == "stop" and info["generation"] == 2:
-        _full_collections.append(info)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Freeze again what a run has thawed in this process: it has collected all garbage before."""
-    if _full_collections:
-        _full_collections.clear()
-        gc.collect(1)
-        gc.freeze()
+@pytest.fixture
+def freezing_gc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let `gc.freeze` and `gc.unfreeze` do what they do outside of the tests."""
+    monkeypatch.setattr(gc, "freeze", _FREEZE)
+    monkeypatch.setattr(gc, "unfreeze", _UNFREEZE)
+    yield
+    gc.collect()
+    _FREEZE()
 
 
 @pytest.fixture

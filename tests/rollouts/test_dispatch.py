@@ -393,6 +393,7 @@ async def test_with_a_real_agent_each_rollout_ends_as_it_should_and_knows_its_ow
             assert outcome.attempts == (1 if outcome.row["fault"] == "hang" else 2)
 
 
+@pytest.mark.usefixtures("freezing_gc")
 def test_rare_collections_gives_the_settings_back():
     gc.unfreeze()  # whatever ran before in this process
     before = gc.get_threshold(), gc.get_freeze_count()
