@@ -37,7 +37,7 @@ _ONE_SANDBOX = "++reasoning_gym.resources_servers.reasoning_gym.num_processes=1"
 @pytest.mark.slow
 @pytest.mark.local_model
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("rows_each", "tools_each"), [(1, 2), pytest.param(5, 99, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(("rows_each", "tools_each"), [(1, 4), pytest.param(5, 99, marks=pytest.mark.exhaustive)])
 def test_a_real_model_plays_examples_of_every_environment(tmp_path, rows_each, tools_each):
     rows = [row for name in ENVIRONMENTS for row in rows_of(name, rows_each, tools_each)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
