@@ -15,7 +15,6 @@ from omegaconf import DictConfig
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab import Confirm as Confirm
-from nemo_gym._data.gitlab import Upload as Upload
 from nemo_gym._data.gitlab_api import GitlabError as GitlabError
 from nemo_gym._data.gitlab_api import RegistrySettings as RegistrySettings
 from nemo_gym._data.gitlab_files import Progress as Progress
@@ -30,6 +29,7 @@ from nemo_gym.global_config import get_global_config_dict
 
 LOG = logging.getLogger(__name__)
 Notice = Callable[[str], None]
+Upload = gitlab.UploadedArtifact
 
 
 def registry_settings(config: DictConfig | Mapping[str, Any] | None = None) -> RegistrySettings:

@@ -16,11 +16,10 @@ from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import hub_download, hub_upload
 from nemo_gym._data.hub import Hub as Hub
 from nemo_gym._data.hub import HubError as HubError
-from nemo_gym._data.hub_names import collection_name, domain_of, repository_name, server_of
+from nemo_gym._data.hub import collection_name, domain_of, repository_name, server_of
 from nemo_gym._data.hub_rows import lines_of
 from nemo_gym._data.hub_splits import is_data_file
 from nemo_gym._data.hub_upload import Destination as Destination
-from nemo_gym._data.hub_upload import Upload as Upload
 from nemo_gym._data.hub_upload import Uploaded as Uploaded
 from nemo_gym._data.hub_upload import check_rows as check_rows
 from nemo_gym._util.jsonl import loads_line
@@ -33,6 +32,7 @@ from nemo_gym.config_types import (
 
 LOG = logging.getLogger(__name__)
 Notice = Callable[[str], None]
+Upload = hub_upload.HubUpload
 
 
 def planned_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
@@ -67,7 +67,7 @@ def plain_name(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> str:
 
 def look_before_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Destination:
     """What an upload would find on the Hub, and whether it can succeed; nothing is changed."""
-    return hub_upload.look(Hub(config.hf_token), planned_upload(config))
+    return hub_upload.inspect(Hub(config.hf_token), planned_upload(config))
 
 
 def upload_jsonl_dataset(

@@ -107,7 +107,7 @@ def materialize_prompts(
 
     ValueError, and no output, if a row has an input already or lacks a field of the prompt.
     """
-    from nemo_gym._data.render import render_rows
+    from nemo_gym._data.rows import render_rows
 
     path = None if isinstance(prompt_config, PromptConfig) else prompt_config
     prompt = prompt_config if isinstance(prompt_config, PromptConfig) else load_prompt_config(prompt_config)

@@ -19,14 +19,13 @@ from nemo_gym._catalog.files import benchmark_name
 from nemo_gym._data.collate import Collation as Collation
 from nemo_gym._data.collate import MetricsConflict as MetricsConflict
 from nemo_gym._data.collate import Progress, collate, write_rows_of
-from nemo_gym._data.fetch import Fetch, Registry, fetch_missing
-from nemo_gym._data.offending import OffendingRows as OffendingRows
-from nemo_gym._data.registries import Credentials, known_fetchers
+from nemo_gym._data.fetch import Credentials, Fetch, Registry, fetch_missing, known_fetchers
+from nemo_gym._data.rows import OffendingRows as OffendingRows
 from nemo_gym._data.rows import Row
 from nemo_gym._data.sources import MissingDatasets as MissingDatasets
 from nemo_gym._data.sources import Source as Source
 from nemo_gym._data.sources import raise_if_missing
-from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym._data.text_lengths import openai_tokenizer
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig
 from nemo_gym.global_config import CONFIG_PATHS_KEY_NAME, HF_TOKEN_KEY_NAME, GlobalConfigDictParser

@@ -23,8 +23,7 @@ import orjson
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.collate import collate
 from nemo_gym._data.sources import Source
-from nemo_gym._data.text_batches import text_batches
-from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym._data.text_lengths import openai_tokenizer, text_batches
 from perf.report import Row
 from perf.tasks import weather_task
 

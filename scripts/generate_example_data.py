@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure, metrics_file
+from nemo_gym._data.dataset_metrics import measure
+from nemo_gym._data.metrics_file import encode_metrics
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import dumps_line, read_rows
@@ -75,7 +76,7 @@ def example_metrics(instances: Sequence[Instance]) -> str:
     _, agent = instances
     example = next(dataset for dataset in agent.fields["datasets"] if dataset["type"] == "example")
     dataset = DatasetConfig.model_validate(example)
-    return metrics_file(dataset, measure(read_rows(ROOT / dataset.jsonl_fpath), repeats=dataset.num_repeats))
+    return encode_metrics(dataset, measure(read_rows(ROOT / dataset.jsonl_fpath), repeats=dataset.num_repeats))
 
 
 async def play(instances: Sequence[Instance], rows: Sequence[dict[str, Any]], solution: Any) -> list[dict[str, Any]]:

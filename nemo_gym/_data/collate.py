@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Datasets into training files: every dataset checked and measured, those of a type put together in config order.
 
-Nothing takes its place before every row of every dataset was found good: until then there are drafts only.
+All in one pass, and a row is held only while it passes. Nothing takes its place before every row of every dataset was
+found good: until then there are drafts only.
 """
 
 import functools
@@ -14,16 +15,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._data.dataset_metrics import TOKENS, DatasetMetrics, combined
+import orjson
+
+from nemo_gym._data.create_params import Asked, KnownSettings
+from nemo_gym._data.dataset_metrics import TOKENS, MetricsAccumulator, combine_metrics
 from nemo_gym._data.draft import Draft
-from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.metrics_file import collated_metrics_file, differences, metrics_file, read_metrics_file
-from nemo_gym._data.offending import Offending, raise_if_any
-from nemo_gym._data.params import KnownSettings
-from nemo_gym._data.prepare import prepare_dataset, ready_rows
+from nemo_gym._data.lines import DataFileError, read_raw_rows
+from nemo_gym._data.metrics_file import (
+    encode_collated_metrics,
+    encode_metrics,
+    find_differences,
+    read_metrics_file,
+)
+from nemo_gym._data.rows import BadRow, Offending, Row, RowChecker, fill_prompt, parse_row, raise_if_offending
 from nemo_gym._data.sources import Source, Targets, targets_of
-from nemo_gym._data.tokens import CountTokens
+from nemo_gym._data.text_lengths import CountTokens
 from nemo_gym._util.files import atomic_writer, write_atomically
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
@@ -32,6 +40,9 @@ _BUFFER_BYTES = 1 << 20
 _CONTAINERS_BETWEEN_COLLECTIONS = 50_000
 
 Progress = Callable[[Source, int], None]
+_ROWS_BETWEEN_REPORTS = 10_000
+Write = Callable[[bytes], Any]
+Ready = tuple[Row, Asked, bytes]
 
 
 class MetricsConflict(GymError, ValueError):
@@ -69,7 +80,7 @@ class Collation:
     types: tuple[CollatedType, ...]
 
     def raise_on_conflict(self) -> None:
-        """MetricsConflict that says which files disagree and what to do about it."""
+        """Raise MetricsConflict that says which files disagree and what to do about it."""
         found = [dataset for dataset in self.datasets if dataset.conflicts]
         if not found:
             return
@@ -96,15 +107,15 @@ def collate(
     targets = targets_of(sources, output)
     _refuse_to_overwrite(sources, targets, output)
     parts = [
-        _Part(source, target, DatasetMetrics(repeats=source.repeats, count_tokens=count_tokens))
+        _Part(source, target, MetricsAccumulator(repeats=source.repeats, count_tokens=count_tokens))
         for source, target in zip(sources, targets, strict=True)
     ]
-    with _told_if_interrupted(output), ExitStack() as drafts, _write_errors(output):
+    with _warn_if_interrupted(output), ExitStack() as drafts, _explain_write_errors(output):
         for part in parts:
             part.draft = drafts.enter_context(Draft(part.targets.prepared))
-        with _rare_collections():
+        with _collect_garbage_rarely():
             found = _prepare_all(parts, progress)
-        raise_if_any(found)
+        raise_if_offending(found)
         types = tuple(_collate_type(name, parts, output) for name in dict.fromkeys(source.type for source in sources))
         for part in parts:
             part.draft.publish()
@@ -113,23 +124,23 @@ def collate(
 
 
 def write_rows_of(sources: Iterable[Source], path: Path, *, limit: int | None = None, check: bool = True) -> int:
-    """Write the rows of `sources`, repeated and with their agents, to one file, `limit` of them; how many there are.
+    """Write the rows of `sources`, repeated and with their agents, to one file, `limit` of them; return how many.
 
     Nothing is measured and nothing beyond the limit is read. OffendingRows, and no file, if one of them is bad.
     """
     known, found, count = KnownSettings(), list[Offending](), 0
-    with _write_errors(path), atomic_writer(path) as file:
+    with _explain_write_errors(path), atomic_writer(path) as file:
         for source in sources:
             if limit is not None and count >= limit:
                 break
             found.append(Offending(source.path))
-            for _, _, line in ready_rows(source, known, found[-1], check=check):
+            for _, _, line in prepare_rows(source, known, found[-1], check=check):
                 repeats = source.repeats if limit is None else min(source.repeats, limit - count)
                 file.write(line * repeats)
                 count += repeats
                 if limit is not None and count >= limit:
                     break
-        raise_if_any(found)
+        raise_if_offending(found)
     return count
 
 
@@ -139,7 +150,7 @@ class _Part:
 
     source: Source
     targets: Targets
-    metrics: DatasetMetrics
+    metrics: MetricsAccumulator
     draft: Draft = field(init=False)
 
     @functools.cached_property
@@ -149,28 +160,28 @@ class _Part:
 
 
 def _prepare_all(parts: Sequence[_Part], progress: Progress | None) -> list[Offending]:
-    """Every dataset into its draft; the bad rows of each."""
+    """Write every dataset into its draft; return the bad rows of each."""
     known, found = KnownSettings(), list[Offending]()
     for part in parts:
         report = functools.partial(progress, part.source) if progress is not None else None
-        with part.draft.opened() as file:
-            write = file.write if not any(found) else _nowhere
+        with part.draft.rewrite() as file:
+            write = file.write if not any(found) else _discard
             found.append(prepare_dataset(part.source, write, part.metrics, known, report))
     return found
 
 
 def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedType:
     chosen = [part for part in parts if part.source.type == name]
-    collated = _collated_path(name, output)
+    collated = _path_of_type(name, output)
     with Draft(collated) as draft:
-        with draft.opened() as whole:
+        with draft.rewrite() as whole:
             for part in chosen:
                 with open(part.draft.path, "rb") as rows:
                     shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
         draft.publish(sync=True)
-    metrics = chosen[0].summary if len(chosen) == 1 else combined([part.metrics for part in chosen])
+    metrics = chosen[0].summary if len(chosen) == 1 else combine_metrics([part.metrics for part in chosen])
     metrics_path = collated.with_name(f"{name}_metrics.json")
-    write_atomically(metrics_path, collated_metrics_file([part.source.dataset for part in chosen], metrics))
+    write_atomically(metrics_path, encode_collated_metrics([part.source.dataset for part in chosen], metrics))
     return CollatedType(name, collated, metrics_path, metrics)
 
 
@@ -180,8 +191,8 @@ def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
     before = read_metrics_file(targets.existing_metrics)
     if before is not None and TOKENS not in metrics:
         before.pop(TOKENS, None)
-    conflicts = differences(before, metrics) if before is not None else []
-    text = metrics_file(part.source.dataset, metrics)
+    conflicts = find_differences(before, metrics) if before is not None else []
+    text = encode_metrics(part.source.dataset, metrics)
     if conflicts and not overwrite_conflicts:
         write_atomically(targets.conflict, text)
         return CollatedDataset(part.source, targets, metrics, targets.existing_metrics, tuple(conflicts))
@@ -192,7 +203,7 @@ def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
     return CollatedDataset(part.source, targets, metrics, targets.metrics if is_new else targets.existing_metrics)
 
 
-def _collated_path(name: str, output: Path) -> Path:
+def _path_of_type(name: str, output: Path) -> Path:
     return output / f"{name}.jsonl"
 
 
@@ -201,7 +212,7 @@ def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], 
     read = {source.path.resolve(): source for source in sources}
     metrics = {target.existing_metrics.resolve() for target in targets}
     for source in sources:
-        collated = _collated_path(source.type, output).resolve()
+        collated = _path_of_type(source.type, output).resolve()
         if collated in read or collated.with_name(f"{source.type}_metrics.json") in metrics:
             raise DataFileError(
                 f"the collated rows would go to {collated}, in place of files of {read.get(collated, source)}.\n"
@@ -210,8 +221,8 @@ def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], 
 
 
 @contextmanager
-def _write_errors(place: Path) -> Iterator[None]:
-    """A full disk or a folder that may not be written to, told as such."""
+def _explain_write_errors(place: Path) -> Iterator[None]:
+    """Say so where a disk is full or a folder may not be written to."""
     try:
         yield
     except OSError as error:
@@ -225,7 +236,7 @@ def _write_errors(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def _collect_garbage_rarely() -> Iterator[None]:
     """Do not search the rows under way for reference cycles, which JSON never has, every forty rows.
 
     The rows that are held at a time have fewer containers than that; for all else in this process, cycles are still
@@ -241,7 +252,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 @contextmanager
-def _told_if_interrupted(output: Path) -> Iterator[None]:
+def _warn_if_interrupted(output: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
@@ -249,5 +260,56 @@ def _told_if_interrupted(output: Path) -> Iterator[None]:
         raise
 
 
-def _nowhere(line: bytes) -> None:
-    """Once a bad row was found, the rest is only looked at."""
+def _discard(line: bytes) -> None:
+    """Write nothing: once a bad row was found, the rest is only looked at."""
+
+
+def prepare_dataset(
+    source: Source,
+    write: Write,
+    metrics: MetricsAccumulator,
+    known: KnownSettings,
+    progress: Callable[[int], None] | None = None,
+) -> Offending:
+    """Write and measure the good rows of `source`; the others are in the result, and after one nothing is written."""
+    offending, repeats = Offending(source.path), source.repeats
+    for number, (row, asked, line) in enumerate(prepare_rows(source, known, offending), 1):
+        metrics.add(row, asked, len(line))
+        if not offending.count:
+            write(line * repeats)
+        if progress is not None and number % _ROWS_BETWEEN_REPORTS == 0:
+            progress(number)
+    return offending
+
+
+def prepare_rows(source: Source, known: KnownSettings, offending: Offending, *, check: bool = True) -> Iterator[Ready]:
+    """Yield the good rows of `source`, once each, with their create params taken apart and the line to write.
+
+    The others go to `offending`. Without `check` any JSON object is good.
+    """
+    check_row, finish, prompt = RowChecker(known).check, _Finisher(source.agent), source.prompt
+    for number, raw in read_raw_rows(source.path, source.start, source.end):
+        try:
+            row = parse_row(raw)
+            if prompt is not None:
+                row = fill_prompt(row, prompt)
+            asked = check_row(row) if check else (known.of({}), None)
+        except BadRow as bad:
+            offending.add(number, bad)
+        else:
+            yield row, asked, finish(row, raw if prompt is None else None)
+
+
+class _Finisher:
+    """Gives rows the agent that they are for."""
+
+    def __init__(self, agent: str) -> None:
+        self._ref = {"type": "responses_api_agents", "name": agent}
+        self._tail = b', "' + AGENT_REF_KEY_NAME.encode() + b'": ' + orjson.dumps(self._ref) + b"}\n"
+
+    def __call__(self, row: Row, raw: bytes | None) -> bytes:
+        """The line of `row`; `raw` is how it came, if nothing was changed since."""
+        if raw is None or AGENT_REF_KEY_NAME in row or not row:
+            return orjson.dumps({**row, AGENT_REF_KEY_NAME: self._ref}) + b"\n"
+        # Added to the text as it came: spacing, order, long numbers all stay what they were.
+        return raw.rstrip()[:-1] + self._tail

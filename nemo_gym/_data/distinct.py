@@ -42,61 +42,61 @@ class Distinct:
         self.total += len(numbers)
         self._new.extend(numbers)
 
-    def settle(self) -> None:
-        """To be called now and then: packs what was added, once it is much."""
+    def compact(self) -> None:
+        """Pack what was added, once it is much; to be called now and then."""
         if len(self._new) > _MANY:
-            self._new = _different(self._new)
+            self._new = _sort_distinct(self._new)
             # Few that come again and again stay as they are.
             if len(self._new) > _MANY // 2:
                 self._pack()
 
     def __or__(self, other: "Distinct") -> "Distinct":
-        """What either has seen."""
+        """Return what either has seen."""
         both = Distinct()
         both.total = self.total + other.total
         for numbers in (self._new, other._new, *self._buckets, *other._buckets):
             both._new.extend(numbers)
-            both.settle()
+            both.compact()
         return both
 
     def __len__(self) -> int:
-        """How many of the values differ."""
-        new = _different(self._new)
+        """Return how many of the values differ."""
+        new = _sort_distinct(self._new)
         if not self._buckets:
             return len(new)
-        parts = zip(self._buckets, _by_bucket(new), strict=True)
-        return sum(len(_different(bucket + numbers)) for bucket, numbers in parts)
+        parts = zip(self._buckets, _split_by_bucket(new), strict=True)
+        return sum(len(_sort_distinct(bucket + numbers)) for bucket, numbers in parts)
 
     def _pack(self) -> None:
         if not self._buckets:
             self._buckets, self._limits = [array("q") for _ in range(_BUCKETS)], [_ROOM] * _BUCKETS
-        for place, numbers in enumerate(_by_bucket(self._new)):
+        for place, numbers in enumerate(_split_by_bucket(self._new)):
             bucket = self._buckets[place]
             bucket.extend(numbers)
             # Only once it has doubled, so that every number is looked at a few times at most.
             if len(bucket) > self._limits[place]:
-                kept = self._buckets[place] = _different(bucket)
+                kept = self._buckets[place] = _sort_distinct(bucket)
                 self._limits[place] = 2 * len(kept) + _ROOM
         self._new = array("q")
 
 
-def _different(numbers: "array[int]") -> "array[int]":
-    """Each of the numbers once, in order."""
-    if (np := _numpy()) is not None:
+def _sort_distinct(numbers: "array[int]") -> "array[int]":
+    """Return each of the numbers once, in order."""
+    if (np := _load_numpy()) is not None:
         # The same as below: to sort numbers of 64 bits takes Python long.
         return array("q", np.unique(np.asarray(numbers)).tobytes())
     return array("q", sorted(set(numbers)))
 
 
-def _by_bucket(ordered: "array[int]") -> "list[array[int]]":
-    """Numbers in order, divided by size into as many parts as there are buckets."""
+def _split_by_bucket(ordered: "array[int]") -> "list[array[int]]":
+    """Divide numbers in order by size into as many parts as there are buckets."""
     ends = [bisect_left(ordered, border) for border in _BORDERS]
     return [ordered[begin:end] for begin, end in pairwise(ends)]
 
 
 @functools.cache
-def _numpy() -> Any:
-    """None where it is not installed."""
+def _load_numpy() -> Any:
+    """Return numpy, None where it is not installed."""
     try:
         return importlib.import_module("numpy")
     except ImportError:

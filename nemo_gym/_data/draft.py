@@ -25,7 +25,7 @@ class Draft:
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self.path = target.with_name(f"{_prefix(target)}{secrets.token_hex(4)}.tmp")
+        self.path = target.with_name(f"{_name_prefix(target)}{secrets.token_hex(4)}.tmp")
 
     def __enter__(self) -> "Draft":
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,8 +44,8 @@ class Draft:
             self.path.unlink(missing_ok=True)
 
     @contextmanager
-    def opened(self) -> Iterator[BinaryIO]:
-        """The draft, to be written from its beginning to its end."""
+    def rewrite(self) -> Iterator[BinaryIO]:
+        """Open the draft, to be written from its beginning to its end."""
         yield self._file
         self._file.flush()
 
@@ -56,13 +56,13 @@ class Draft:
         os.replace(self.path, self.target)
 
 
-def _prefix(target: Path) -> str:
+def _name_prefix(target: Path) -> str:
     return f".{target.name[:100]}."
 
 
 def _remove_abandoned(target: Path) -> None:
     """Remove drafts of `target` that no process holds any more: a process that works on one has it locked."""
-    pattern = re.compile(re.escape(_prefix(target)) + r"[0-9a-f]{8}\.tmp")
+    pattern = re.compile(re.escape(_name_prefix(target)) + r"[0-9a-f]{8}\.tmp")
     for path in target.parent.iterdir():
         if pattern.fullmatch(path.name):
             with contextlib.suppress(OSError), open(path, "rb") as file:

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a dataset that is not there can be fetched, and the seam through which it is.
+"""Fetch datasets that are not there from the registry that has them.
 
-How a registry is spoken to is not known here: a function for each is handed in, such as those of `registries.py`.
+How a registry is spoken to is not known here: there is a function for each, ours or one that is handed in.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from nemo_gym._config.dataset_types import DatasetConfig
+from nemo_gym._data import gitlab
+from nemo_gym._data.gitlab_api import RegistrySettings
+from nemo_gym._data.hub import Hub
+from nemo_gym._data.hub_download import fetch_dataset
 from nemo_gym._data.sources import Source
 from nemo_gym.errors import GymError
 
@@ -90,3 +96,28 @@ def place_of(dataset: DatasetConfig, registry: Registry) -> str:
         gitlab = dataset.gitlab_identifier
         return f"GitLab {gitlab.dataset_name} {gitlab.version}, file {gitlab.artifact_fpath}"
     return registry
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What the registries are asked with, as a config has it."""
+
+    hf_token: str | None = field(default=None, repr=False)
+    mlflow_tracking_uri: str | None = None
+    mlflow_tracking_token: str | None = field(default=None, repr=False)
+
+
+def known_fetchers(credentials: Credentials) -> dict[str, Fetch]:
+    """By registry, the function that fetches from it; GitLab only where the config says which one."""
+    fetchers: dict[str, Fetch] = {"huggingface": partial(fetch_dataset, Hub(credentials.hf_token))}
+    if credentials.mlflow_tracking_uri:
+        settings = RegistrySettings(credentials.mlflow_tracking_uri, credentials.mlflow_tracking_token)
+        fetchers["gitlab"] = partial(fetch_from_gitlab, settings)
+    return fetchers
+
+
+def fetch_from_gitlab(settings: RegistrySettings, dataset: DatasetConfig, path: Path) -> Path:
+    """Download the file that a dataset of a config names."""
+    place = dataset.gitlab_identifier
+    assert place is not None, "only datasets of this registry are fetched from it"
+    return gitlab.download(place.dataset_name, place.version, place.artifact_fpath, path, settings)

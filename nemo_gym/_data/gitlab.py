@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets in the model registry of a GitLab project, or of an MLflow server: upload, download, delete, fetch.
+"""Datasets in the model registry of a GitLab project, or of an MLflow server: upload, download, delete.
 
 What is uploaded is read back and compared before it counts. The flavours of registries are in `gitlab_registry.py`.
 """
@@ -10,11 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.fetch import Fetch
 from nemo_gym._data.gitlab_api import GitlabError, RegistrySettings
 from nemo_gym._data.gitlab_files import Checksum, Files, Progress, checksum_of
-from nemo_gym._data.gitlab_registry import Registry, StoredVersion, opened
+from nemo_gym._data.gitlab_registry import DatasetRegistry, StoredVersion, open_registry
 
 Notice = Callable[[str], None]
 Confirm = Callable[[str], bool]
@@ -24,7 +22,7 @@ _VERSION = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}")
 
 
 @dataclass(frozen=True)
-class Upload:
+class UploadedArtifact:
     """A file that is in the registry, as it was read back."""
 
     dataset: str
@@ -33,8 +31,8 @@ class Upload:
     checksum: Checksum
 
 
-def _silent(*_: object) -> None:
-    """Nobody wants to know."""
+def _ignore(*_: object) -> None:
+    """Take a notice that nobody wants."""
 
 
 def upload(
@@ -43,17 +41,17 @@ def upload(
     version: str,
     settings: RegistrySettings,
     *,
-    notice: Notice = _silent,
-    progress: Progress = _silent,
+    notice: Notice = _ignore,
+    progress: Progress = _ignore,
     dry_run: bool = False,
-) -> Upload:
+) -> UploadedArtifact:
     """Put a file into a version of a dataset; both are made if they are not there. It is there whole, or not at all.
 
     A version may hold several files, such as train and validation rows, but none of them is ever replaced.
     """
-    checksum = _checked(source, version)
-    done = Upload(dataset, version, source.name, checksum)
-    with opened(settings) as registry:
+    checksum = _check_upload(source, version)
+    done = UploadedArtifact(dataset, version, source.name, checksum)
+    with open_registry(settings) as registry:
         stored = registry.find(dataset, version)
         _require_free(registry, stored, source.name)
         is_new = stored is None and not registry.has(dataset)
@@ -81,14 +79,14 @@ def download(
     target: Path,
     settings: RegistrySettings,
     *,
-    progress: Progress = _silent,
+    progress: Progress = _ignore,
 ) -> Path:
     """Put a file of the registry into the place of `target`, whole or not at all; its folders are made."""
     if target.is_dir():
         raise GitlabError(
             f"{str(target)!r} is a folder.\nhint: name the file to write, such as {str(target / artifact)!r}"
         )
-    with opened(settings) as registry:
+    with open_registry(settings) as registry:
         stored = _require_version(registry, dataset, version)
         try:
             registry.files(stored).receive(artifact, target, stored.checksums.get(artifact), progress)
@@ -105,7 +103,7 @@ def download(
 
 def delete(dataset_name: str, settings: RegistrySettings, confirm: Confirm) -> bool:
     """Delete a dataset with all its versions and files, if `confirm` says so; whether it was deleted."""
-    with opened(settings) as registry:
+    with open_registry(settings) as registry:
         _require_dataset(registry, dataset_name)
         if not confirm(
             f"[Nemo-Gym] - Found model '{dataset_name}' in the registry. "
@@ -118,18 +116,7 @@ def delete(dataset_name: str, settings: RegistrySettings, confirm: Confirm) -> b
     return True
 
 
-def fetcher(settings: RegistrySettings, progress: Progress = _silent) -> Fetch:
-    """The registry as `nemo_gym._data.fetch` asks for it."""
-
-    def fetch(dataset: DatasetConfig, path: Path) -> Path:
-        place = dataset.gitlab_identifier
-        assert place is not None, "only datasets of this registry are fetched from it"
-        return download(place.dataset_name, place.version, place.artifact_fpath, path, settings, progress=progress)
-
-    return fetch
-
-
-def _checked(source: Path, version: str) -> Checksum:
+def _check_upload(source: Path, version: str) -> Checksum:
     if not _VERSION.fullmatch(version):
         raise GitlabError(f"{version!r} is not a version.\nhint: a version is three numbers, x.x.x, such as 0.0.1")
     if not source.is_file():
@@ -140,15 +127,15 @@ def _checked(source: Path, version: str) -> Checksum:
     return checksum
 
 
-def _require_free(registry: Registry, stored: StoredVersion | None, name: str) -> None:
+def _require_free(registry: DatasetRegistry, stored: StoredVersion | None, name: str) -> None:
     if stored is not None and registry.files(stored).holds(name):
         raise GitlabError(
             f"{stored} exists and holds {name!r}: what is in the registry is not replaced.\n"
-            f"hint: upload it as a higher version than {max(registry.versions(stored.dataset), key=_order)}"
+            f"hint: upload it as a higher version than {max(registry.versions(stored.dataset), key=_sort_key)}"
         )
 
 
-def _order(version: str) -> tuple[int, ...]:
+def _sort_key(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d+", version)))
 
 
@@ -176,16 +163,16 @@ def _require_same(sent: Checksum, back: Checksum, place: StoredVersion, name: st
         )
 
 
-def _require_version(registry: Registry, dataset: str, version: str) -> StoredVersion:
+def _require_version(registry: DatasetRegistry, dataset: str, version: str) -> StoredVersion:
     stored = registry.find(dataset, version)
     if stored is not None:
         return stored
     _require_dataset(registry, dataset)
-    known = sorted(registry.versions(dataset), key=_order)
+    known = sorted(registry.versions(dataset), key=_sort_key)
     raise GitlabError(f"{dataset!r} has no version {version!r}.\nit has: {', '.join(known) or 'none'}", 404)
 
 
-def _require_dataset(registry: Registry, dataset: str) -> None:
+def _require_dataset(registry: DatasetRegistry, dataset: str) -> None:
     if registry.has(dataset):
         return
     others = registry.alike(dataset)

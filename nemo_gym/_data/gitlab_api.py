@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """MLflow's REST API, as GitLab's model registry and MLflow itself speak it: requests, attempts, errors as sentences.
 
-MLflow's client library is not used for it: it costs seconds to import, takes the token from the environment only, and
-loses the status of a refusal. What is asked of the API is in `gitlab_registry.py` and `gitlab_files.py`.
+MLflow's client library does not do it: an entry in ~/.netrc takes the place of the token that it is given, it sends a
+`create` again that the server may have done already, and a refusal of GitLab's loses its status (401 becomes 500). What
+is asked of the API is in `gitlab_registry.py` and `gitlab_files.py`.
 """
 
 import re
@@ -106,14 +107,14 @@ class Api:
             if hasattr(options.get("data"), "seek"):
                 options["data"].seek(0)
             outcome = self._attempt(method, url, what, options)
-            if not isinstance(outcome, _Failed):
+            if not isinstance(outcome, _FailedAttempt):
                 return outcome
             if pause_s is None or not outcome.may_be_repeated:
                 raise outcome.error
             time.sleep(max(pause_s, outcome.wait_s))
         raise AssertionError("the last attempt ends it")
 
-    def _attempt(self, method: str, url: str, what: str, options: dict[str, Any]) -> "Response | _Failed":
+    def _attempt(self, method: str, url: str, what: str, options: dict[str, Any]) -> "Response | _FailedAttempt":
         import requests
 
         try:
@@ -121,13 +122,13 @@ class Api:
                 method, url, auth=self._auth(url), timeout=_TIMEOUT_S, **{"stream": False, **options}
             )
         except requests.RequestException as error:
-            return _Failed(self.disconnected(what, error), method in _REPEATABLE)
+            return _FailedAttempt(self.explain_disconnect(what, error), method in _REPEATABLE)
         if response.status_code < 400:
             return response
-        failure = self._refusal(what, response, sent_token=self._is_ours(url))
+        failure = self._explain_refusal(what, response, sent_token=self._is_ours(url))
         response.close()
         may_be_repeated = response.status_code in (_BUSY if method in _REPEATABLE else _TURNED_AWAY)
-        return _Failed(failure, may_be_repeated, retry_after_s(response.headers, datetime.now(UTC)) or 0.0)
+        return _FailedAttempt(failure, may_be_repeated, retry_after_s(response.headers, datetime.now(UTC)) or 0.0)
 
     def _auth(self, url: str) -> "_Bearer | None":
         """The token is for the registry and for nobody it sends us to."""
@@ -136,15 +137,15 @@ class Api:
     def _is_ours(self, url: str) -> bool:
         return urlsplit(url).hostname == urlsplit(self.base).hostname
 
-    def disconnected(self, what: str, error: Exception) -> GitlabError:
+    def explain_disconnect(self, what: str, error: Exception) -> GitlabError:
         return GitlabError(
-            f"could not {what}: no connection to {self.settings.shown_uri} ({self._without_token(_cause(error))}).\n"
+            f"could not {what}: no connection to {self.settings.shown_uri} ({self._mask_token(_find_cause(error))}).\n"
             "hint: check the network and mlflow_tracking_uri in env.yaml, then run the command again"
         )
 
-    def _refusal(self, what: str, response: "Response", *, sent_token: bool) -> GitlabError:
-        status, (code, said) = response.status_code, _explanation(response)
-        said = self._without_token(f" ({said})" if said else "")
+    def _explain_refusal(self, what: str, response: "Response", *, sent_token: bool) -> GitlabError:
+        status, (code, said) = response.status_code, _read_explanation(response)
+        said = self._mask_token(f" ({said})" if said else "")
         has_token = bool(self.settings.token) and sent_token
         if status == 401:
             reason = "the registry does not accept the token" if has_token else "the registry asks for a token"
@@ -164,12 +165,12 @@ class Api:
             reason = f"the registry answered {status}{said}"
         return GitlabError(f"could not {what}: {reason}", status, code)
 
-    def _without_token(self, text: str) -> str:
+    def _mask_token(self, text: str) -> str:
         return text.replace(self.settings.token, "****") if self.settings.token else text
 
 
 @dataclass(frozen=True)
-class _Failed:
+class _FailedAttempt:
     """An attempt that failed, and whether another one makes sense."""
 
     error: GitlabError
@@ -201,7 +202,7 @@ def _new_session() -> "Session":
     return session
 
 
-def _explanation(response: "Response") -> tuple[str, str]:
+def _read_explanation(response: "Response") -> tuple[str, str]:
     """MLflow's code of an error, and what the server says about it."""
     try:
         body = response.json()
@@ -213,7 +214,7 @@ def _explanation(response: "Response") -> tuple[str, str]:
     return str(body.get("error_code") or ""), " ".join(str(said).split())[:300]
 
 
-def _cause(error: BaseException) -> str:
+def _find_cause(error: BaseException) -> str:
     """The innermost reason: `Connection refused` rather than the names of three libraries."""
     inner = error
     while (deeper := inner.__cause__ or inner.__context__ or getattr(inner, "reason", None)) is not None and isinstance(

@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of a version in a registry, sent and received over HTTP.
+"""The files of a version in a registry, sent and received over HTTP, or left to a store that the registry points to.
 
-A file arrives whole or not at all; what was received before a connection broke is kept beside the target and taken up
-again where the server allows it. Stores that a registry only points to, such as S3, are in `gitlab_object_store.py`.
+A file arrives whole or not at all; what was received over HTTP before a connection broke is kept beside the target and
+taken up again where the server allows it. MLflow's own library knows the other stores (S3, GCS, Azure, a shared folder)
+and takes their credentials from where it always does; GitLab needs none of it.
 """
 
 import fcntl
 import hashlib
 import os
 import re
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Protocol
-from urllib.parse import quote
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from urllib.parse import quote, urlsplit
 
 from nemo_gym._data.gitlab_api import Api, GitlabError
 
@@ -94,9 +96,9 @@ class HttpFiles:
 
     def send(self, source: Path, path: str, progress: Progress) -> None:
         with source.open("rb") as file:
-            upload = _Upload(file, progress)
+            upload = _ProgressReader(file, progress)
             headers = {"Content-Type": "application/octet-stream"}
-            self._api.request("PUT", self._at(path), f"upload {path!r}", data=upload, headers=headers)
+            self._api.request("PUT", self._url_of(path), f"upload {path!r}", data=upload, headers=headers)
 
     def checksum(self, path: str) -> Checksum:
         digest, size = hashlib.sha256(), 0
@@ -107,14 +109,14 @@ class HttpFiles:
         return Checksum(size, digest.hexdigest())
 
     def remove(self, path: str) -> None:
-        self._api.request("DELETE", self._at(path), f"remove {path or 'the files of a version'!r}")
+        self._api.request("DELETE", self._url_of(path), f"remove {path or 'the files of a version'!r}")
 
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
-        with self._first(path) as response:
+        with self._get_whole(path) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
             total, validator = _total(response), _validator(response)
             identity = sha256 or validator
-            with _partial(target, f"{self._at(path)} {identity} {total}", keep=identity is not None) as file:
+            with _open_part(target, f"{self._url_of(path)} {identity} {total}", keep=identity is not None) as file:
                 if file.tell() != total:
                     self._fill(file, response, path, None if sha256 else validator, progress)
                 require_intact(target, _digest(file), sha256)
@@ -146,7 +148,7 @@ class HttpFiles:
             time.sleep(next(iter(self._api.settings.pauses_s), 0.0))
             response = self._get(path, what, file.tell(), validator)
 
-    def _first(self, path: str) -> "Response":
+    def _get_whole(self, path: str) -> "Response":
         """The answer for a whole file, as parts if the server does parts."""
         try:
             return self._get(path, f"download {path!r}", start=0)
@@ -161,7 +163,7 @@ class HttpFiles:
             headers["Range"] = f"bytes={start}-"
         if validator is not None and not validator.startswith("W/"):
             headers["If-Range"] = validator
-        return self._api.request("GET", self._at(path), what, headers=headers, stream=True)
+        return self._api.request("GET", self._url_of(path), what, headers=headers, stream=True)
 
     def _chunks(self, response: "Response", what: str) -> Iterator[bytes]:
         import requests
@@ -170,15 +172,15 @@ class HttpFiles:
             with response:
                 yield from response.iter_content(_CHUNK_BYTES)
         except requests.RequestException as error:
-            raise self._api.disconnected(what, error) from error
+            raise self._api.explain_disconnect(what, error) from error
 
-    def _at(self, path: str) -> str:
+    def _url_of(self, path: str) -> str:
         if ".." in path.split("/"):
             raise GitlabError(f"{path!r} is not the path of a file in the registry")
         return f"{self._url}/{quote(path)}".rstrip("/")
 
 
-class _Upload:
+class _ProgressReader:
     """A file that tells how far it was read; its length lets it go out in one piece with a known size."""
 
     def __init__(self, file: BinaryIO, progress: Progress) -> None:
@@ -198,7 +200,7 @@ class _Upload:
 
 
 @contextmanager
-def _partial(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]:
+def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]:
     """What has arrived of a file so far, at its end; locked, because two processes must not append to one file.
 
     It stays after a failure only if its content can be told again later.
@@ -221,7 +223,7 @@ def _partial(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]:
             if isinstance(error, DamagedFile) or not keep or file.tell() == 0:
                 part.unlink(missing_ok=True)
             elif isinstance(error, GitlabError):
-                raise _to_be_continued(error, file.tell()) from error
+                raise _mention_kept(error, file.tell()) from error
             if isinstance(error, OSError) and error.filename is None:
                 error.filename = str(target)  # a write says only that the disk is full, not which
             raise
@@ -257,7 +259,7 @@ def _validator(response: "Response") -> str | None:
     return response.headers.get("ETag") or response.headers.get("Last-Modified")
 
 
-def _to_be_continued(error: GitlabError, kept_bytes: int) -> GitlabError:
+def _mention_kept(error: GitlabError, kept_bytes: int) -> GitlabError:
     message = f"{error}\n{kept_bytes:,} bytes are kept beside the target: the same command goes on from there"
     return GitlabError(message, error.status, error.code)
 
@@ -268,3 +270,68 @@ def _digest(file: BinaryIO) -> str:
     while chunk := file.read(_CHUNK_BYTES):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+class ObjectStoreFiles:
+    """Files below the URI of a store; see `gitlab_files.Files`."""
+
+    def __init__(self, folder: str) -> None:
+        self._scheme = urlsplit(folder).scheme
+        with _explain_store_errors(self._scheme):
+            from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
+            self._store: Any = get_artifact_repository(folder)
+
+    def holds(self, path: str) -> bool:
+        parent = str(PurePosixPath(path).parent)
+        with _explain_store_errors(self._scheme):
+            return any(found.path == path for found in self._store.list_artifacts(None if parent == "." else parent))
+
+    def send(self, source: Path, path: str, progress: Progress) -> None:
+        size = source.stat().st_size
+        progress(0, size)
+        with _explain_store_errors(self._scheme):
+            self._store.log_artifact(str(source))
+        progress(size, size)
+
+    def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with self._download(path, near=target.parent) as file:
+            require_intact(target, checksum_of(file).sha256, sha256)
+            progress(file.stat().st_size, file.stat().st_size)
+            file.replace(target)
+
+    def checksum(self, path: str) -> Checksum:
+        with self._download(path, near=None) as file:
+            return checksum_of(file)
+
+    def remove(self, path: str) -> None:
+        with _explain_store_errors(self._scheme):
+            self._store.delete_artifacts(path or None)
+
+    @contextmanager
+    def _download(self, path: str, near: Path | None) -> Iterator[Path]:
+        if not self.holds(path):
+            raise GitlabError(f"could not download {path!r}: the {self._scheme or 'file'} store has no such file", 404)
+        with tempfile.TemporaryDirectory(dir=near, prefix=".download.") as folder:
+            with _explain_store_errors(self._scheme):
+                file = self._store.download_artifacts(path, dst_path=folder)
+            yield Path(file)
+
+
+@contextmanager
+def _explain_store_errors(scheme: str) -> Iterator[None]:
+    """Errors of MLflow and of the libraries below it, which are of any type, as GitlabErrors."""
+    try:
+        yield
+    except ImportError as error:
+        raise GitlabError(
+            f"the registry keeps its files in a {scheme or 'file'} store, for which a library is missing: {error}.\n"
+            "hint: pip install 'nemo-gym[data]', and the client library of that store"
+        ) from error
+    except Exception as error:
+        text = " ".join(str(error).split()) or type(error).__name__
+        raise GitlabError(
+            f"the {scheme or 'file'} store of the registry did not do what it was asked: {text}\n"
+            "hint: this store takes credentials of its own, as MLflow's documentation describes"
+        ) from error

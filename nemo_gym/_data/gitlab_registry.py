@@ -15,8 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from nemo_gym._data.gitlab_api import NOT_THERE, Api, GitlabError, RegistrySettings
-from nemo_gym._data.gitlab_files import Files, HttpFiles
-from nemo_gym._data.gitlab_object_store import ObjectStoreFiles
+from nemo_gym._data.gitlab_files import Files, HttpFiles, ObjectStoreFiles
 
 LOG = logging.getLogger(__name__)
 
@@ -42,7 +41,7 @@ class StoredVersion:
         return f"version {self.version} of {self.dataset!r}"
 
 
-class Registry(Protocol):
+class DatasetRegistry(Protocol):
     """What uploading, downloading and deleting need of a registry."""
 
     def has(self, dataset: str) -> bool: ...
@@ -71,8 +70,8 @@ class Registry(Protocol):
 
 
 @contextmanager
-def opened(settings: RegistrySettings) -> Iterator[Registry]:
-    """The registry that the settings name, in its flavour."""
+def open_registry(settings: RegistrySettings) -> Iterator[DatasetRegistry]:
+    """Open the registry that the settings name, in its flavour."""
     with Api(settings) as api:
         yield GitlabRegistry(api) if settings.is_gitlab else MlflowRegistry(api)
 
@@ -84,12 +83,14 @@ class _CommonRegistry:
         self.api = api
 
     def has(self, dataset: str) -> bool:
-        found = self._if_there("registered-models/get", f"look up the dataset {dataset!r}", name=dataset)
+        found = self._find("registered-models/get", f"look up the dataset {dataset!r}", name=dataset)
         # A registry on a database that ignores case finds `My_Set` where there is only `my_set`.
         return found is not None and found["registered_model"]["name"] == dataset
 
     def alike(self, dataset: str) -> list[str]:
-        return sorted(name for name in self._names(dataset) if name.lower() == dataset.lower() and name != dataset)
+        return sorted(
+            name for name in self._search_names(dataset) if name.lower() == dataset.lower() and name != dataset
+        )
 
     def files(self, stored: StoredVersion) -> Files:
         place = urlsplit(stored.folder)
@@ -116,21 +117,21 @@ class _CommonRegistry:
     def delete(self, dataset: str) -> None:
         self.api.call("DELETE", "registered-models/delete", f"delete the dataset {dataset!r}", name=dataset)
 
-    def _names(self, like: str) -> Iterator[str]:
+    def _search_names(self, like: str) -> Iterator[str]:
         """Names of datasets, among them all that are `like` in any case."""
-        fields: dict[str, Any] = {"max_results": _PAGE, **self._only_names(like)}
+        fields: dict[str, Any] = {"max_results": _PAGE, **self._name_filter(like)}
         while True:
-            page = self._if_there("registered-models/search", "list the datasets", **fields) or {}
+            page = self._find("registered-models/search", "list the datasets", **fields) or {}
             yield from (model["name"] for model in page.get("registered_models", ()))
             if not page.get("next_page_token"):
                 return
             fields["page_token"] = page["next_page_token"]
 
-    def _only_names(self, like: str) -> dict[str, str]:
+    def _name_filter(self, like: str) -> dict[str, str]:
         """What narrows a search down to such names, if the registry can do that."""
         return {}
 
-    def _stored(self, dataset: str, version: str, run_id: str) -> StoredVersion:
+    def _load_version(self, dataset: str, version: str, run_id: str) -> StoredVersion:
         run = self.api.call("GET", "runs/get", f"look up version {version} of {dataset!r}", run_id=run_id)["run"]
         tags = {tag["key"]: tag["value"] for tag in run.get("data", {}).get("tags", ())}
         checksums = {
@@ -138,7 +139,7 @@ class _CommonRegistry:
         }
         return StoredVersion(dataset, version, run_id, run["info"]["artifact_uri"], checksums)
 
-    def _if_there(self, endpoint: str, what: str, **fields: Any) -> dict[str, Any] | None:
+    def _find(self, endpoint: str, what: str, **fields: Any) -> dict[str, Any] | None:
         try:
             return self.api.call("GET", endpoint, what, **fields)
         except GitlabError as error:
@@ -159,13 +160,13 @@ class GitlabRegistry(_CommonRegistry):
         return []
 
     def versions(self, dataset: str) -> list[str]:
-        found = self._if_there("registered-models/get", f"look up the dataset {dataset!r}", name=dataset) or {}
+        found = self._find("registered-models/get", f"look up the dataset {dataset!r}", name=dataset) or {}
         return [latest["version"] for latest in found.get("registered_model", {}).get("latest_versions") or ()]
 
     def find(self, dataset: str, version: str) -> StoredVersion | None:
         what = f"look up version {version} of {dataset!r}"
-        found = self._if_there("model-versions/get", what, name=dataset, version=version)
-        return None if found is None else self._stored(dataset, version, found["model_version"]["run_id"])
+        found = self._find("model-versions/get", what, name=dataset, version=version)
+        return None if found is None else self._load_version(dataset, version, found["model_version"]["run_id"])
 
     @contextmanager
     def new_version(
@@ -182,7 +183,7 @@ class GitlabRegistry(_CommonRegistry):
                 tags=[{"key": VERSION_TAG, "value": version}],
             )
             has_version = True
-            yield self._stored(dataset, version, made["model_version"]["run_id"])
+            yield self._load_version(dataset, version, made["model_version"]["run_id"])
         except BaseException:
             self._take_back(dataset, version if has_version else None, notice, is_new=is_new)
             raise
@@ -205,12 +206,12 @@ class MlflowRegistry(_CommonRegistry):
     """Plain MLflow: versions are counted, so that ours is a tag; a version is made of a run that holds the files."""
 
     def versions(self, dataset: str) -> list[str]:
-        return [number for one in self._all(dataset) if (number := _tags(one).get(VERSION_TAG))]
+        return [number for one in self._search_versions(dataset) if (number := _tags(one).get(VERSION_TAG))]
 
     def find(self, dataset: str, version: str) -> StoredVersion | None:
-        for one in self._all(dataset):
+        for one in self._search_versions(dataset):
             if one["name"] == dataset and _tags(one).get(VERSION_TAG) == version:
-                return self._stored(dataset, version, one["run_id"])
+                return self._load_version(dataset, version, one["run_id"])
         return None
 
     @contextmanager
@@ -239,17 +240,19 @@ class MlflowRegistry(_CommonRegistry):
     def delete(self, dataset: str) -> None:
         """The dataset, and the runs with the files that were uploaded, which MLflow keeps when a model goes."""
         stored = [
-            self._stored(dataset, version, one["run_id"]) for one in self._all(dataset) if (version := _ours(one))
+            self._load_version(dataset, version, one["run_id"])
+            for one in self._search_versions(dataset)
+            if (version := _version_of(one))
         ]
         super().delete(dataset)
         for one in stored:
             self._discard(one, list(one.checksums))
 
-    def _only_names(self, like: str) -> dict[str, str]:
-        return {"filter": f"name ILIKE {_quoted(like)}"}
+    def _name_filter(self, like: str) -> dict[str, str]:
+        return {"filter": f"name ILIKE {_quote(like)}"}
 
-    def _all(self, dataset: str) -> Iterator[dict[str, Any]]:
-        fields: dict[str, Any] = {"filter": f"name = {_quoted(dataset)}", "max_results": _PAGE}
+    def _search_versions(self, dataset: str) -> Iterator[dict[str, Any]]:
+        fields: dict[str, Any] = {"filter": f"name = {_quote(dataset)}", "max_results": _PAGE}
         while True:
             page = self.api.call("GET", "model-versions/search", f"list the versions of {dataset!r}", **fields)
             yield from page.get("model_versions", ())
@@ -264,12 +267,12 @@ class MlflowRegistry(_CommonRegistry):
             run_name=version,
             start_time=int(time.time() * 1000),
         )
-        return self._stored(dataset, version, made["run"]["info"]["run_id"])
+        return self._load_version(dataset, version, made["run"]["info"]["run_id"])
 
     def _experiment(self, dataset: str) -> str:
         name = f"[model]{dataset}"  # as GitLab calls the experiment that belongs to a model
         what = f"find a place for the files of {dataset!r}"
-        found = self._if_there("experiments/get-by-name", what, experiment_name=name)
+        found = self._find("experiments/get-by-name", what, experiment_name=name)
         if found is not None:
             return str(found["experiment"]["experiment_id"])
         return str(self.api.call("POST", "experiments/create", what, name=name)["experiment_id"])
@@ -296,7 +299,7 @@ class MlflowRegistry(_CommonRegistry):
         self.api.call("POST", "runs/delete", f"delete the run of {stored}", run_id=stored.run_id)
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f'"{name}"' if "'" in name else f"'{name}'"
 
 
@@ -304,5 +307,5 @@ def _tags(version: Mapping[str, Any]) -> dict[str, str]:
     return {tag["key"]: tag["value"] for tag in version.get("tags", ())}
 
 
-def _ours(version: Mapping[str, Any]) -> str | None:
+def _version_of(version: Mapping[str, Any]) -> str | None:
     return _tags(version).get(VERSION_TAG) if version.get("run_id") else None

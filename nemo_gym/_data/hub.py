@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Hugging Face Hub as the data tools see it: a client, and its errors as sentences that say what to do.
+"""The Hugging Face Hub as the data tools see it: a client, names, and its errors as sentences that say what to do.
 
 What is asked of it is in `hub_upload.py` and `hub_download.py`. Nothing here is loaded before the Hub is needed.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from omegaconf import OmegaConf
+
+from nemo_gym._config.files import load_file
 from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ ATTEMPTS = 3
 PAUSE_S = 1.0
 T = TypeVar("T")
 _TOKEN_HINT = "a token is made at https://huggingface.co/settings/tokens and put into env.yaml as `hf_token`"
+_SERVERS = "resources_servers"
 
 
 class HubError(GymError):
@@ -47,10 +52,12 @@ class Hub:
         """What the Hub knows of a dataset, at a revision."""
 
         def ask() -> "DatasetInfo":
-            with asking(f"look up the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")):
+            with explain_errors(
+                f"look up the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")
+            ):
                 return self.api.dataset_info(repo_id, revision=revision)
 
-        return patiently(ask)
+        return retry(ask)
 
     def url_of(self, repo_id: str) -> str:
         return f"{self.api.endpoint}/datasets/{repo_id}"
@@ -68,7 +75,7 @@ def require_client() -> None:
 
 
 @contextmanager
-def asking(what: str) -> Iterator[None]:
+def explain_errors(what: str) -> Iterator[None]:
     """Whatever goes wrong between us and the Hub in this block becomes a HubError: could not `what`, and why."""
     require_client()
     from huggingface_hub.errors import HfHubHTTPError
@@ -82,10 +89,10 @@ def asking(what: str) -> Iterator[None]:
     except kinds as error:
         if is_local(error):
             raise
-        raise HubError(f"could not {what}: {_reason(_root(error))}") from error
+        raise HubError(f"could not {what}: {_explain(_find_root(error))}") from error
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def retry(ask: Callable[[], T]) -> T:
     """The answer to a question; one that got lost, or a Hub that is out of order, is asked again a few times."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
@@ -120,11 +127,11 @@ def status_of(error: BaseException) -> int | None:
     """The HTTP status behind an error, if there was an answer at all."""
     from huggingface_hub.errors import HfHubHTTPError
 
-    cause = _root(error)
+    cause = _find_root(error)
     return cause.response.status_code if isinstance(cause, HfHubHTTPError) else None
 
 
-def _root(error: BaseException) -> BaseException:
+def _find_root(error: BaseException) -> BaseException:
     """The error of the client library: it may be wrapped, by us or by the library, in a less telling one."""
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -136,7 +143,7 @@ def _root(error: BaseException) -> BaseException:
     return cause or error
 
 
-def _reason(error: BaseException) -> str:
+def _explain(error: BaseException) -> str:
     from huggingface_hub.errors import (
         EntryNotFoundError,
         GatedRepoError,
@@ -160,11 +167,11 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, OfflineModeIsEnabled):
         return "the client is told to stay offline.\nhint: unset HF_HUB_OFFLINE"
     if isinstance(error, HfHubHTTPError):
-        return _refusal(error.response.status_code, error.server_message or "")
-    return _disconnected(error)
+        return _explain_refusal(error.response.status_code, error.server_message or "")
+    return _explain_disconnect(error)
 
 
-def _refusal(status: int, message: str) -> str:
+def _explain_refusal(status: int, message: str) -> str:
     said = f" ({message})" if message else ""
     if status == 401:
         return f"the Hub does not accept the token: 401{said}.\nhint: {_TOKEN_HINT}; public datasets need none"
@@ -180,10 +187,43 @@ def _refusal(status: int, message: str) -> str:
     return f"the Hub answered {status}{said}"
 
 
-def _disconnected(error: BaseException) -> str:
+def _explain_disconnect(error: BaseException) -> str:
     text = " ".join(str(error).split()) or type(error).__name__
     if isinstance(error, ValueError):
         return text
     if "xet" in text.lower():
         return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 where the Hub is one that has no Xet storage"
     return f"the connection failed ({text}).\nhint: check the network and HF_ENDPOINT, then run the command again"
+
+
+def repository_name(organization: str, prefix: str, domain: str, name: str) -> str:
+    """`organization/prefix-domain-name`; what is empty takes its dash along."""
+    return f"{organization}/{'-'.join(part for part in (prefix, domain, name) if part)}"
+
+
+def collection_name(organization: str, title: str, slug: str) -> str:
+    """`organization/title-in-lower-case-slug`, as in the URL of a collection."""
+    return f"{organization}/{title.lower().replace(' ', '-')}-{slug}"
+
+
+def server_of(config_path: str) -> str:
+    """The server that a config belongs to: `a` of `resources_servers/a/configs/b.yaml`, wherever that folder lies."""
+    parts = Path(config_path).parts
+    if _SERVERS in parts[:-1]:
+        return parts[len(parts) - parts[::-1].index(_SERVERS)]
+    return parts[1] if len(parts) > 1 else ""
+
+
+def domain_of(config_path: Path) -> str:
+    """The domain of the first resources server in a config that has one, in lower case; empty if none has."""
+    plain: Any = OmegaConf.to_container(load_file(config_path).config, resolve=False)
+    return next((domain.lower() for domain in _domains(plain)), "")
+
+
+def _domains(config: Mapping[str, Any]) -> Iterator[str]:
+    for instance in config.values():
+        servers = instance.get(_SERVERS) if isinstance(instance, Mapping) else None
+        for server in servers.values() if isinstance(servers, Mapping) else ():
+            domain = server.get("domain") if isinstance(server, Mapping) else None
+            if isinstance(domain, str) and domain:
+                yield domain

@@ -18,10 +18,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.hub import ATTEMPTS, DATASET, PAUSE_S, Hub, HubError, asking, is_passing, patiently, require_client
-from nemo_gym._data.hub_card import bad_card
+from nemo_gym._data.hub import (
+    ATTEMPTS,
+    DATASET,
+    PAUSE_S,
+    Hub,
+    HubError,
+    explain_errors,
+    is_passing,
+    require_client,
+    retry,
+)
 from nemo_gym._data.hub_rows import write_jsonl
-from nemo_gym._data.hub_splits import is_data_file, splits_of
+from nemo_gym._data.hub_splits import assign_splits, bad_card, is_data_file
 from nemo_gym._util.nearest import did_you_mean
 
 _README = "README.md"
@@ -59,7 +68,7 @@ def download_artifact(hub: Hub, repo_id: str, artifact: str, target: Path, revis
     """One raw file of a dataset, unchanged."""
     remote = locate(hub, repo_id, artifact, revision)
     with _workspace(target) as folder:
-        os.replace(_fetched(hub, remote, folder), target)
+        os.replace(_fetch(hub, remote, folder), target)
     return target
 
 
@@ -90,14 +99,14 @@ def download_splits(
 def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[str, dict[str, list[str]]]:
     """The commit that a revision stands at, and the files of each split there; HubError if there are no data files."""
     commit = hub.dataset(repo_id, revision).sha or ""
-    paths = _paths(hub, repo_id, commit)
+    paths = _list_paths(hub, repo_id, commit)
     card = ""
     if _README in paths:
         readme = locate(hub, repo_id, _README, commit)
         if (readme.size_bytes or 0) > _LARGEST_README_BYTES:
             raise bad_card(repo_id, f"has {readme.size_bytes:,} bytes")
-        card = _text(hub, readme)
-    splits = splits_of(repo_id, paths, card)
+        card = _read_text(hub, readme)
+    splits = assign_splits(repo_id, paths, card)
     if not splits:
         others = [path for path in paths if not path.startswith(".") and path != _README]
         raise HubError(
@@ -113,21 +122,23 @@ def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> Re
     from huggingface_hub.errors import EntryNotFoundError
 
     try:
-        return patiently(lambda: _located(hub, repo_id, path, revision))
+        return retry(lambda: _locate(hub, repo_id, path, revision))
     except HubError as error:
         if not isinstance(error.__cause__, EntryNotFoundError):
             raise
-        known = filter(is_data_file, _paths(hub, repo_id, revision))
+        known = filter(is_data_file, _list_paths(hub, repo_id, revision))
         raise HubError(
             f"the dataset {repo_id!r} has no file {path!r}. {did_you_mean(path, known)}".rstrip()
             + "\nhint: the path of a file is as on the page of the dataset; case matters"
         ) from error
 
 
-def _located(hub: Hub, repo_id: str, path: str, revision: str | None) -> RemoteFile:
+def _locate(hub: Hub, repo_id: str, path: str, revision: str | None) -> RemoteFile:
     from huggingface_hub import hf_hub_url
 
-    with asking(f"find {path!r} in the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")):
+    with explain_errors(
+        f"find {path!r} in the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")
+    ):
         url = hf_hub_url(repo_id, path, repo_type=DATASET, revision=revision, endpoint=hub.api.endpoint)
         found = hub.api.get_hf_file_metadata(url=url)
         commit = found.commit_hash or revision or "main"
@@ -145,7 +156,7 @@ def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
     while True:
         had = file.tell()
         try:
-            with asking(f"download {remote}"):
+            with explain_errors(f"download {remote}"):
                 http_get(
                     remote.url,
                     file,
@@ -164,22 +175,22 @@ def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
 
 def _write_split(hub: Hub, repo_id: str, commit: str, files: Sequence[str], target: Path) -> int:
     with _workspace(target) as folder:
-        fetched = [(path, _fetched(hub, locate(hub, repo_id, path, commit), folder)) for path in files]
+        fetched = [(path, _fetch(hub, locate(hub, repo_id, path, commit), folder)) for path in files]
         return write_jsonl(fetched, target)
 
 
-def _paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
+def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
     from huggingface_hub.hf_api import RepoFile
 
     def ask() -> list[str]:
-        with asking(f"list the files of the dataset {repo_id!r}"):
+        with explain_errors(f"list the files of the dataset {repo_id!r}"):
             tree = hub.api.list_repo_tree(repo_id, recursive=True, revision=revision, repo_type=DATASET)
             return sorted(entry.path for entry in tree if isinstance(entry, RepoFile))
 
-    return patiently(ask)
+    return retry(ask)
 
 
-def _text(hub: Hub, remote: RemoteFile) -> str:
+def _read_text(hub: Hub, remote: RemoteFile) -> str:
     buffer = io.BytesIO()
     receive(hub, remote, buffer)
     return buffer.getvalue().decode("utf-8", errors="replace")
@@ -210,7 +221,7 @@ def _workspace(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def _fetched(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
+def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
     """The file, complete and checked, in `folder`."""
     name = (
         remote.checksum

@@ -64,19 +64,19 @@ def lines_of(name: str, path: Path) -> Iterator[bytes]:
     """The rows of a data file as lines of JSON; DataFileError or JsonlError names what cannot be read."""
     kind = kind_of(name)
     if kind == "parquet":
-        return _dumped(_parquet_rows(name, path))
+        return _encode_rows(_read_parquet(name, path))
     if kind in ("csv", "tsv"):
-        return _dumped(_csv_rows(name, path, "," if kind == "csv" else "\t"))
+        return _encode_rows(_read_csv(name, path, "," if kind == "csv" else "\t"))
     if kind == "json" and _is_one_value(path):
-        return _dumped(_json_rows(name, path))
-    return _json_lines(name, path)
+        return _encode_rows(_read_json(name, path))
+    return _read_json_lines(name, path)
 
 
-def _dumped(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
-    return (orjson.dumps(row, default=_as_text, option=orjson.OPT_NON_STR_KEYS) for row in rows)
+def _encode_rows(rows: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    return (orjson.dumps(row, default=_encode_other, option=orjson.OPT_NON_STR_KEYS) for row in rows)
 
 
-def _as_text(value: Any) -> Any:
+def _encode_other(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime.timedelta):
@@ -84,7 +84,7 @@ def _as_text(value: Any) -> Any:
     return str(value) if not isinstance(value, Decimal) else format(value, "f")
 
 
-def _json_lines(name: str, path: Path) -> Iterator[bytes]:
+def _read_json_lines(name: str, path: Path) -> Iterator[bytes]:
     for number, raw in read_raw_rows(path):
         loads_line(raw, name, number)
         yield raw
@@ -99,9 +99,9 @@ def _is_one_value(path: Path) -> bool:
         return True
 
 
-def _json_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
+def _read_json(name: str, path: Path) -> Iterator[dict[str, Any]]:
     try:
-        content = orjson.loads(_content(path))
+        content = orjson.loads(_read_content(path))
     except orjson.JSONDecodeError as error:
         raise DataFileError(f"{name}: not valid JSON: {error}") from error
     rows = [content] if isinstance(content, dict) else content
@@ -112,22 +112,22 @@ def _json_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
     yield from rows
 
 
-def _csv_rows(name: str, path: Path, delimiter: str) -> Iterator[dict[str, Any]]:
+def _read_csv(name: str, path: Path, delimiter: str) -> Iterator[dict[str, Any]]:
     """Numbers and booleans where all cells of a column are, else text; an empty cell is null."""
-    columns, *_ = [*islice(_cells(name, path, delimiter), 1), []]
-    readings: list[list[Callable[[str], Any]]] = [[_integer, _float, _boolean] for _ in columns]
-    for row in islice(_cells(name, path, delimiter), 1, None):
+    columns, *_ = [*islice(_read_cells(name, path, delimiter), 1), []]
+    readings: list[list[Callable[[str], Any]]] = [[_read_integer, _read_float, _read_boolean] for _ in columns]
+    for row in islice(_read_cells(name, path, delimiter), 1, None):
         for possible, cell in zip(readings, row, strict=True):
             possible[:] = [read for read in possible if not cell or read(cell) is not None]
     chosen = [next(iter(possible), str) for possible in readings]
-    for row in islice(_cells(name, path, delimiter), 1, None):
+    for row in islice(_read_cells(name, path, delimiter), 1, None):
         yield {column: read(cell) if cell else None for column, read, cell in zip(columns, chosen, row, strict=True)}
 
 
-def _cells(name: str, path: Path, delimiter: str) -> Iterator[list[str]]:
+def _read_cells(name: str, path: Path, delimiter: str) -> Iterator[list[str]]:
     csv.field_size_limit(1 << 30)
     width: int | None = None
-    with io.TextIOWrapper(_binary(path), encoding="utf-8-sig", newline="") as text:
+    with io.TextIOWrapper(_open_binary(path), encoding="utf-8-sig", newline="") as text:
         reader = csv.reader(text, delimiter=delimiter)
         try:
             for row in reader:
@@ -141,19 +141,19 @@ def _cells(name: str, path: Path, delimiter: str) -> Iterator[list[str]]:
             raise DataFileError(f"{name}:{reader.line_num + 1}: not valid CSV: {error}") from error
 
 
-def _integer(cell: str) -> int | None:
+def _read_integer(cell: str) -> int | None:
     return int(cell) if _INTEGER.fullmatch(cell) else None
 
 
-def _float(cell: str) -> float | None:
+def _read_float(cell: str) -> float | None:
     return float(cell) if _FLOAT.fullmatch(cell) else None
 
 
-def _boolean(cell: str) -> bool | None:
+def _read_boolean(cell: str) -> bool | None:
     return _BOOLEANS.get(cell)
 
 
-def _parquet_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
+def _read_parquet(name: str, path: Path) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow  # type: ignore[import-untyped]
         import pyarrow.parquet  # type: ignore[import-untyped]
@@ -169,12 +169,12 @@ def _parquet_rows(name: str, path: Path) -> Iterator[dict[str, Any]]:
         raise DataFileError(f"{name}: not a valid parquet file: {error}") from error
 
 
-def _binary(path: Path) -> BinaryIO:
+def _open_binary(path: Path) -> BinaryIO:
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     return cast(BinaryIO, gzip.open(path, "rb")) if is_gzip else path.open("rb")
 
 
-def _content(path: Path) -> bytes:
-    with _binary(path) as file:
+def _read_content(path: Path) -> bytes:
+    with _open_binary(path) as file:
         return file.read().removeprefix(_BOM)

@@ -3,15 +3,20 @@
 
 What the card of the dataset (the YAML on top of README.md) says under `configs` counts first. Else names decide: shards
 `data/train-00000-of-00002.parquet`, then a word in file names, then one in folder names; else every file is `train`.
+
+Whoever made the dataset wrote its card, so nothing here may take long, whatever it says. Scalars stay texts: numbers,
+dates and merges of YAML have pitfalls of their own.
 """
 
+import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+import yaml
+
 from nemo_gym._data.hub import HubError
-from nemo_gym._data.hub_card import find_config, match_files, read_patterns, require_split_name
 from nemo_gym._data.hub_rows import kind_of
 
 _WORDS = {
@@ -22,6 +27,17 @@ _WORDS = {
 _SHARD = re.compile(r"(?:^|.*/)data/(?P<split>\w+(?:\.\w+)*)-\d{5}-of-\d{5}[^/]*\.[^/]+")
 # Words stand apart from others by anything that is no letter: train_1.jsonl, my-train.jsonl, but not trainer.jsonl.
 _NO_LETTER = r"[-._ 0-9]"
+Pattern = tuple[str, str]
+"""A split, and the pattern of its files."""
+_LONGEST_CARD = 1 << 19
+_MOST_PATTERNS = 10_000
+_LONGEST_PATTERN = 1024
+# Every pattern with a wildcard is compared with every file: about a microsecond each.
+_MOST_COMPARISONS = 10_000_000
+_LONGEST_NAME = 100
+_BY_NAME_HINT = "hint: download the files that you need by their names, with --artifact"
+_WILDCARD = re.compile(r"[*?[]")
+_MOST_QUOTED = 80
 
 
 def is_data_file(path: str) -> bool:
@@ -30,18 +46,18 @@ def is_data_file(path: str) -> bool:
     return not hidden and kind_of(path) is not None
 
 
-def splits_of(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
+def assign_splits(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
     """Return the files of every split, in order; HubError if the card leaves open which, or names a split badly."""
     config = find_config(repo_id, card)
     given = config.get("data_dir")
     folder = given.strip("/") if isinstance(given, str) else ""
     if "data_files" in config:
-        return _by_card(repo_id, config["data_files"], folder, paths)
+        return _split_by_card(repo_id, config["data_files"], folder, paths)
     inside = [path for path in paths if is_data_file(path) and (not folder or path.startswith(f"{folder}/"))]
-    return {require_split_name(repo_id, split): files for split, files in _by_names(inside).items()}
+    return {require_split_name(repo_id, split): files for split, files in _split_by_names(inside).items()}
 
 
-def _by_card(repo_id: str, data_files: Any, folder: str, paths: Sequence[str]) -> dict[str, list[str]]:
+def _split_by_card(repo_id: str, data_files: Any, folder: str, paths: Sequence[str]) -> dict[str, list[str]]:
     splits: dict[str, dict[str, None]] = {}
     patterns = read_patterns(repo_id, data_files)
     if folder:
@@ -57,13 +73,13 @@ def _by_card(repo_id: str, data_files: Any, folder: str, paths: Sequence[str]) -
     return {split: [*files] for split, files in splits.items()}
 
 
-def _by_names(paths: Sequence[str]) -> dict[str, list[str]]:
+def _split_by_names(paths: Sequence[str]) -> dict[str, list[str]]:
     sharded: dict[str, list[str]] = {}
     for path in paths:
         if found := _SHARD.fullmatch(path):
             sharded.setdefault(found["split"], []).append(path)
     if sharded:
-        return _ordered(sharded)
+        return _sort_splits(sharded)
     for where in (r"(?:.*/)?(?:[^/]*{s})?{w}{s}[^/]*", r"(?:.*/)?(?:[^/]*{s})?{w}(?:{s}[^/]*)?/.*"):
         named = {split: [path for path in paths if _has_word(where, words, path)] for split, words in _WORDS.items()}
         if any(named.values()):
@@ -76,7 +92,147 @@ def _has_word(where: str, words: tuple[str, ...], path: str) -> bool:
     return re.fullmatch(where.format(s=_NO_LETTER, w=word), path) is not None
 
 
-def _ordered(splits: dict[str, list[str]]) -> dict[str, list[str]]:
+def _sort_splits(splits: dict[str, list[str]]) -> dict[str, list[str]]:
     """Train, validation, test, then the others."""
     known = [split for split in _WORDS if split in splits]
     return {split: splits[split] for split in [*known, *sorted(set(splits) - set(known))]}
+
+
+def bad_card(repo_id: str, problem: str) -> HubError:
+    """Return the error for a card that cannot be used."""
+    return HubError(f"the card of {repo_id!r} (README.md) {problem}.\n{_BY_NAME_HINT}")
+
+
+def find_config(repo_id: str, card: str) -> Mapping[str, Any]:
+    """Return the one configuration of a card that is meant when none is named; an empty one if it has none."""
+    header = _load_header(repo_id, card)
+    configs = header.get("configs") if isinstance(header, dict) else None
+    known = [one for one in configs if isinstance(one, dict)] if isinstance(configs, list) else []
+    chosen = [one for one in known if str(one.get("default")).lower() == "true"] or [
+        one for one in known if one.get("config_name") == "default"
+    ]
+    if not chosen and len(known) > 1:
+        names = [_require_text(repo_id, one.get("config_name"), "the name of a configuration") for one in known[:20]]
+        named = ", ".join(map(repr, names)) + (", …" if len(known) > len(names) else "")
+        raise HubError(f"the dataset {repo_id!r} has several configurations and no default: {named}.\n{_BY_NAME_HINT}")
+    return next(iter(chosen or known), {})
+
+
+def read_patterns(repo_id: str, data_files: Any) -> list[Pattern]:
+    """Return split and pattern of every entry of `data_files`, in any of the forms that a card may have."""
+    patterns = list[Pattern]()
+    for split, pattern in _entries(data_files):
+        if len(patterns) == _MOST_PATTERNS:
+            raise bad_card(repo_id, f"names more than {_MOST_PATTERNS:,} patterns of files")
+        split = require_split_name(repo_id, _require_text(repo_id, split, "the name of a split"))
+        patterns.append((split, _require_text(repo_id, pattern, f"the path of split {split!r}").removeprefix("./")))
+    return patterns
+
+
+def require_split_name(repo_id: str, name: str) -> str:
+    """Return `name`; HubError unless it can be the name of a file in any folder."""
+    is_plain = name.isprintable() and not name.startswith(".") and not any(sign in name for sign in "/\\")
+    if is_plain and 0 < len(name.encode(errors="replace")) <= _LONGEST_NAME:
+        return name
+    raise HubError(
+        f"the dataset {repo_id!r} names a split {name[:_MOST_QUOTED]!r}, which is no name for a file: it must have at "
+        f"most {_LONGEST_NAME} characters, no separators or control characters, and no dot in front.\n{_BY_NAME_HINT}"
+    )
+
+
+def match_files(repo_id: str, patterns: Sequence[Pattern], paths: Sequence[str]) -> Iterator[tuple[Pattern, list[str]]]:
+    """Yield every pattern with the `paths` that it matches, in their order."""
+    n_wild = sum(1 for _, pattern in patterns if _WILDCARD.search(pattern))
+    if n_wild * len(paths) > _MOST_COMPARISONS:
+        raise bad_card(repo_id, f"names {n_wild:,} patterns with wildcards, too many for {len(paths):,} files")
+    known, split_paths = set(paths), [(path, path.split("/")) for path in paths] if n_wild else []
+    for split, pattern in patterns:
+        if _WILDCARD.search(pattern):
+            matches = compile_pattern(pattern)
+            yield (split, pattern), [path for path, parts in split_paths if matches(parts)]
+        else:
+            yield (split, pattern), [pattern] if pattern in known else []
+
+
+def compile_pattern(pattern: str) -> Callable[[Sequence[str]], bool]:
+    """Return what tells whether the parts of a path match: `*` stays in its folder, `**` stands for any folders.
+
+    In time that grows with the product of both lengths at most: of several `**` only the last is ever tried again.
+    """
+    # Beside other signs, `**` ends one part and begins another with any folders in between, or is a `*`.
+    readings = (pattern, re.sub(r"(?<=[^/*])\*\*+(?=[^/*])", "*", pattern))
+    apart = [re.sub(r"(?<=[^/*])\*\*+", "*/**", re.sub(r"\*\*+(?=[^/*])", "**/*", one)) for one in readings]
+    variants = [_compile_parts(text) for text in dict.fromkeys(apart)]
+    return lambda parts: any(_matches(variant, parts) for variant in variants)
+
+
+def _compile_parts(pattern: str) -> list[Callable[[str], Any] | None]:
+    """Return a matcher for each part of a pattern; None for `**`."""
+    parts = list[Callable[[str], Any] | None]()
+    for part in pattern.split("/"):
+        if part == "**":
+            if not parts or parts[-1] is not None:
+                parts.append(None)
+        else:
+            parts.append(re.compile(fnmatch.translate(part)).match)
+    return parts
+
+
+def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str]) -> bool:
+    at, part = 0, 0
+    retry: tuple[int, int] | None = None
+    while part < len(parts):
+        matcher = pattern[at] if at < len(pattern) else _match_nothing
+        if matcher is None:
+            at += 1
+            retry = at, part
+        elif matcher(parts[part]):
+            at, part = at + 1, part + 1
+        elif retry is None:
+            return False
+        else:  # the last `**` takes one more part
+            at, part = retry = retry[0], retry[1] + 1
+    return all(matcher is None for matcher in pattern[at:])
+
+
+def _match_nothing(_: str) -> bool:
+    return False
+
+
+def _load_header(repo_id: str, card: str) -> Any:
+    lines = card.removeprefix("\ufeff").splitlines()
+    if not lines or lines[0].rstrip() != "---":
+        return None
+    end = next((number for number, line in enumerate(lines[1:], 1) if line.rstrip() == "---"), None)
+    if end is None:
+        return None
+    text = "\n".join(lines[1:end])
+    if len(text) > _LONGEST_CARD:
+        raise bad_card(repo_id, f"has more than {_LONGEST_CARD:,} characters of YAML")
+    try:
+        return yaml.load(text, Loader=yaml.BaseLoader)
+    except yaml.YAMLError as error:
+        problem = " ".join(str(error).split())[:500]
+        raise bad_card(repo_id, f"is not valid YAML: {problem}") from error
+    except RecursionError as error:
+        raise bad_card(repo_id, "is nested too deeply") from error
+
+
+def _entries(data_files: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(data_files, Mapping):
+        data_files = [{"split": split, "path": path} for split, path in data_files.items()]
+    for entry in data_files if isinstance(data_files, list) else [data_files]:
+        split, path = (
+            (entry.get("split", "train"), entry.get("path")) if isinstance(entry, Mapping) else ("train", entry)
+        )
+        for pattern in path if isinstance(path, list) else [path]:
+            yield split, pattern
+
+
+def _require_text(repo_id: str, value: Any, what: str) -> str:
+    if not isinstance(value, str):
+        # Not shown: a list may refer to itself, or to others many times over.
+        raise bad_card(repo_id, f"has no text for {what}, but a {type(value).__name__}")
+    if len(value) > _LONGEST_PATTERN:
+        raise bad_card(repo_id, f"has more than {_LONGEST_PATTERN:,} characters for {what}")
+    return value

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from nemo_gym._data.hub import DATASET, Hub, HubError, asking, require_client, status_of
+from nemo_gym._data.hub import DATASET, Hub, HubError, explain_errors, require_client, status_of
 from nemo_gym._data.hub_download import checksum_of, locate, receive
 from nemo_gym._data.lines import read_raw_rows
-from nemo_gym._data.offending import Offending, OffendingRows
-from nemo_gym._data.rows import BadRow, parsed
+from nemo_gym._data.rows import BadRow, Offending, OffendingRows, parse_row
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _MADE_BY_THE_HUB = frozenset({".gitattributes"})
 
 
 @dataclass(frozen=True)
-class Upload:
+class HubUpload:
     """What is to be uploaded, where to, and how the commit is described."""
 
     path: Path
@@ -80,7 +79,7 @@ def check_rows(path: Path) -> int:
     offending, count = Offending(path), 0
     for count, (number, raw) in enumerate(read_raw_rows(path), 1):  # noqa: B007
         try:
-            row = parsed(raw)
+            row = parse_row(raw)
             missing = [name for name in REQUIRED_FIELDS if name not in row]
             if missing:
                 raise BadRow(tuple(f"missing ({name})" for name in missing))
@@ -92,7 +91,7 @@ def check_rows(path: Path) -> int:
             "\n".join(
                 [
                     f"{total} not valid for split 'train'; nothing was uploaded.",
-                    *offending.lines(),
+                    *offending.describe(),
                     "hint: the splits validation and test are uploaded unchecked",
                 ]
             )
@@ -102,27 +101,27 @@ def check_rows(path: Path) -> int:
     return count
 
 
-def look(hub: Hub, wanted: Upload) -> Destination:
+def inspect(hub: Hub, wanted: HubUpload) -> Destination:
     """What an upload would meet; OffendingRows or HubError if it cannot succeed. Nothing is changed."""
     require_client()
     if wanted.split == "train":
         check_rows(wanted.path)
-    exists = _exists(hub, wanted.repo_id)
+    exists = _has_dataset(hub, wanted.repo_id)
     in_collection = _is_in_collection(hub, wanted)
-    branch, remarks = _branch(hub, wanted, exists)
+    branch, remarks = _choose_branch(hub, wanted, exists)
     file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, branch) if exists else None
     with wanted.path.open("rb") as local:
-        is_same = file is not None and checksum_of(local, _checksum(file)) == _checksum(file)
+        is_same = file is not None and checksum_of(local, _read_checksum(file)) == _read_checksum(file)
     if file is not None and not is_same:
         remarks += (f"{file.path!r} of {wanted.repo_id!r}, {file.size:,} bytes, is replaced; its history keeps it",)
     return Destination(exists, branch, in_collection, file, is_same, remarks)
 
 
 def upload(
-    hub: Hub, wanted: Upload, notice: Callable[[str], None] = LOG.info, *, show_progress: bool = False
+    hub: Hub, wanted: HubUpload, notice: Callable[[str], None] = LOG.info, *, show_progress: bool = False
 ) -> Uploaded:
     """Check the rows, make the repository where there is none, commit the file, add it to the collection."""
-    there = look(hub, wanted)
+    there = inspect(hub, wanted)
     for remark in there.remarks:
         notice(remark)
     if there.is_same:
@@ -130,7 +129,7 @@ def upload(
         done = Uploaded(wanted.repo_id, wanted.path_in_repo, commit, hub.url_of(wanted.repo_id), is_changed=False)
     else:
         with _repository(hub, wanted, there.exists), _progress_bars(shown=show_progress):
-            done = _committed(hub, wanted, there.branch)
+            done = _commit(hub, wanted, there.branch)
     if not there.in_collection:
         _add_to_collection(hub, wanted, notice)
     return done
@@ -150,7 +149,7 @@ def read_back(hub: Hub, uploaded: Uploaded, path: Path) -> None:
         )
 
 
-def _exists(hub: Hub, repo_id: str) -> bool:
+def _has_dataset(hub: Hub, repo_id: str) -> bool:
     from huggingface_hub.errors import RepositoryNotFoundError
 
     try:
@@ -167,9 +166,9 @@ def _exists(hub: Hub, repo_id: str) -> bool:
     return True
 
 
-def _is_in_collection(hub: Hub, wanted: Upload) -> bool:
+def _is_in_collection(hub: Hub, wanted: HubUpload) -> bool:
     try:
-        with asking(f"look up the collection {wanted.collection!r}"):
+        with explain_errors(f"look up the collection {wanted.collection!r}"):
             collection = hub.api.get_collection(wanted.collection)
     except HubError as error:
         if status_of(error) != 404:
@@ -182,13 +181,13 @@ def _is_in_collection(hub: Hub, wanted: Upload) -> bool:
     return any(item.item_type == DATASET and item.item_id == wanted.repo_id for item in collection.items)
 
 
-def _branch(hub: Hub, wanted: Upload, exists: bool) -> tuple[str, tuple[str, ...]]:
+def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tuple[str, ...]]:
     """The branch that is committed to, or that a pull request is opened against, and what is to be said about it."""
     if wanted.revision in (None, _MAIN):
         return _MAIN, ()
     branches = [_MAIN]
     if exists:
-        with asking(f"list the branches of {wanted.repo_id!r}"):
+        with explain_errors(f"list the branches of {wanted.repo_id!r}"):
             branches = [one.name for one in hub.api.list_repo_refs(wanted.repo_id, repo_type=DATASET).branches]
     if wanted.revision in branches:
         return str(wanted.revision), ()
@@ -208,23 +207,23 @@ def _branch(hub: Hub, wanted: Upload, exists: bool) -> tuple[str, tuple[str, ...
 def _file_at(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
     from huggingface_hub.hf_api import RepoFile
 
-    with asking(f"look up {path!r} in {repo_id!r}"):
+    with explain_errors(f"look up {path!r} in {repo_id!r}"):
         found = hub.api.get_paths_info(repo_id, [path], revision=revision, repo_type=DATASET)
     return next((one for one in found if isinstance(one, RepoFile)), None)
 
 
-def _checksum(file: "RepoFile") -> str:
+def _read_checksum(file: "RepoFile") -> str:
     return file.lfs.sha256 if file.lfs is not None else file.blob_id
 
 
 @contextmanager
-def _repository(hub: Hub, wanted: Upload, exists: bool) -> Iterator[None]:
+def _repository(hub: Hub, wanted: HubUpload, exists: bool) -> Iterator[None]:
     """A repository for what is done in the block; if that fails, one that was made for it goes again."""
     is_new = not exists and _create(hub, wanted)
     try:
         yield
     except BaseException as error:
-        if not is_new or _removed(hub, wanted.repo_id) or not isinstance(error, HubError):
+        if not is_new or _remove(hub, wanted.repo_id) or not isinstance(error, HubError):
             raise
         raise HubError(f"{error}\nthe private repository {wanted.repo_id!r}, made for it, is left over") from error
 
@@ -244,10 +243,10 @@ def _progress_bars(*, shown: bool) -> Iterator[None]:
         enable_progress_bars()
 
 
-def _create(hub: Hub, wanted: Upload) -> bool:
+def _create(hub: Hub, wanted: HubUpload) -> bool:
     """Make a private repository. Whoever may only open pull requests cannot, which the commit will tell."""
     try:
-        with asking(f"make the dataset {wanted.repo_id!r}"):
+        with explain_errors(f"make the dataset {wanted.repo_id!r}"):
             hub.api.create_repo(wanted.repo_id, repo_type=DATASET, private=True)
     except HubError as error:
         if status_of(error) == 403 and wanted.create_pr:
@@ -261,10 +260,10 @@ def _create(hub: Hub, wanted: Upload) -> bool:
     return True
 
 
-def _removed(hub: Hub, repo_id: str) -> bool:
+def _remove(hub: Hub, repo_id: str) -> bool:
     """Take away a repository that nobody has put anything into; False if that did not succeed."""
     try:
-        with asking(f"remove {repo_id!r}"):
+        with explain_errors(f"remove {repo_id!r}"):
             if set(hub.api.list_repo_files(repo_id, repo_type=DATASET)) - _MADE_BY_THE_HUB:
                 return False
             hub.api.delete_repo(repo_id, repo_type=DATASET)
@@ -274,8 +273,8 @@ def _removed(hub: Hub, repo_id: str) -> bool:
     return True
 
 
-def _committed(hub: Hub, wanted: Upload, branch: str) -> Uploaded:
-    with asking(f"upload {str(wanted.path)!r} to {wanted.repo_id!r}"):
+def _commit(hub: Hub, wanted: HubUpload, branch: str) -> Uploaded:
+    with explain_errors(f"upload {str(wanted.path)!r} to {wanted.repo_id!r}"):
         commit = hub.api.upload_file(
             path_or_fileobj=str(wanted.path),
             path_in_repo=wanted.path_in_repo,
@@ -288,7 +287,7 @@ def _committed(hub: Hub, wanted: Upload, branch: str) -> Uploaded:
         )
     file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, commit.oid)
     with wanted.path.open("rb") as local:
-        if file is None or checksum_of(local, _checksum(file)) != _checksum(file):
+        if file is None or checksum_of(local, _read_checksum(file)) != _read_checksum(file):
             raise HubError(
                 f"what the Hub has at {commit.commit_url} is not the file {str(wanted.path)!r}.\n"
                 "hint: the file may have been changed during the upload; upload it again"
@@ -296,9 +295,9 @@ def _committed(hub: Hub, wanted: Upload, branch: str) -> Uploaded:
     return Uploaded(wanted.repo_id, wanted.path_in_repo, commit.oid, hub.url_of(wanted.repo_id), commit.pr_url)
 
 
-def _add_to_collection(hub: Hub, wanted: Upload, notice: Callable[[str], None]) -> None:
+def _add_to_collection(hub: Hub, wanted: HubUpload, notice: Callable[[str], None]) -> None:
     try:
-        with asking(f"add {wanted.repo_id!r} to the collection {wanted.collection!r}"):
+        with explain_errors(f"add {wanted.repo_id!r} to the collection {wanted.collection!r}"):
             hub.api.add_collection_item(wanted.collection, wanted.repo_id, DATASET, exists_ok=True)
     except HubError as error:
         if status_of(error) == 403 and wanted.create_pr:

@@ -27,23 +27,23 @@ class MetricsFileError(GymError, ValueError):
     """An existing metrics file cannot be read, so nothing can be compared with it."""
 
 
-def metrics_file(dataset: AnyDataset, metrics: Mapping[str, Any]) -> str:
-    """The text of the metrics file of one dataset."""
-    return _text({**_header(dataset), **metrics})
+def encode_metrics(dataset: AnyDataset, metrics: Mapping[str, Any]) -> str:
+    """Return the text of the metrics file of one dataset."""
+    return _encode({**_describe_dataset(dataset), **metrics})
 
 
-def collated_metrics_file(datasets: Sequence[AnyDataset], metrics: Mapping[str, Any]) -> str:
-    """The text of the metrics file of several datasets together; fields that they do not share are null."""
-    headers = [_header(dataset) for dataset in datasets]
+def encode_collated_metrics(datasets: Sequence[AnyDataset], metrics: Mapping[str, Any]) -> str:
+    """Return the text of the metrics file of several datasets together; fields that they do not share are null."""
+    headers = [_describe_dataset(dataset) for dataset in datasets]
     if len(headers) == 1:
-        return _text({**headers[0], **metrics})
+        return _encode({**headers[0], **metrics})
     names = dict.fromkeys(name for header in headers for name in header)
-    shared = {name: headers[0].get(name) if _all_equal(headers, name) else None for name in names}
-    return _text({**shared, _PARTS: headers, **metrics})
+    shared = {name: headers[0].get(name) if _is_shared(headers, name) else None for name in names}
+    return _encode({**shared, _PARTS: headers, **metrics})
 
 
 def read_metrics_file(path: Path) -> dict[str, Any] | None:
-    """The content of a metrics file, None if there is no such file."""
+    """Return the content of a metrics file, None if there is no such file."""
     try:
         content = orjson.loads(path.read_bytes())
     except FileNotFoundError:
@@ -55,8 +55,8 @@ def read_metrics_file(path: Path) -> dict[str, Any] | None:
     return content
 
 
-def differences(before: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
-    """Where the metrics in an existing file do not match `metrics`; keys that the file does not have are fine."""
+def find_differences(before: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """Say where the metrics in an existing file do not match `metrics`; keys that the file does not have are fine."""
     found: list[str] = []
     for name, old in before.items():
         if name in metrics:
@@ -64,7 +64,7 @@ def differences(before: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[s
             if name not in _HEADER_FIELDS or (isinstance(old, Mapping) and old.keys() == metrics[name].keys()):
                 found += _compare(name, old, metrics[name])
         elif name not in _HEADER_FIELDS:
-            found.append(f"{name}: was {_shown(old)}, is not there any more")
+            found.append(f"{name}: was {_quote(old)}, is not there any more")
     return found
 
 
@@ -74,14 +74,14 @@ def _compare(place: str, old: Any, new: Any) -> Iterator[str]:
             if name in new:
                 yield from _compare(f"{place} / {name}", value, new[name])
             else:
-                yield f"{place} / {name}: was {_shown(value)}, is not there any more"
-    elif not _equal(old, new):
-        yield f"{place}: was {_shown(old)}, is {_shown(new)}"
+                yield f"{place} / {name}: was {_quote(value)}, is not there any more"
+    elif not _is_equal(old, new):
+        yield f"{place}: was {_quote(old)}, is {_quote(new)}"
 
 
-def _equal(old: Any, new: Any) -> bool:
+def _is_equal(old: Any, new: Any) -> bool:
     if isinstance(old, list) and isinstance(new, list):
-        return Counter(map(_canonical, old)) == Counter(map(_canonical, new))
+        return Counter(map(_encode_sorted, old)) == Counter(map(_encode_sorted, new))
     if _is_number(old) and _is_number(new) and (isinstance(old, float) or isinstance(new, float)):
         return bool(abs(old - new) <= (5e-3 if abs(old) >= 1 else 5e-4))
     return type(old) is type(new) and bool(old == new)
@@ -91,15 +91,15 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _canonical(value: Any) -> str:
+def _encode_sorted(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _shown(value: Any) -> str:
+def _quote(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-def _header(dataset: AnyDataset) -> dict[str, Any]:
+def _describe_dataset(dataset: AnyDataset) -> dict[str, Any]:
     described = dataset.model_dump(mode="json")
     for name in _FIELDS_LEFT_OUT_IF_UNSET:
         if described.get(name) is None:
@@ -107,9 +107,9 @@ def _header(dataset: AnyDataset) -> dict[str, Any]:
     return described
 
 
-def _all_equal(headers: Sequence[Mapping[str, Any]], name: str) -> bool:
+def _is_shared(headers: Sequence[Mapping[str, Any]], name: str) -> bool:
     return all(header.get(name, _NOTHING) == headers[0].get(name, _NOTHING) for header in headers)
 
 
-def _text(content: Mapping[str, Any]) -> str:
+def _encode(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=4) + "\n"

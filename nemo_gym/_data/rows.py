@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One row of a dataset: parsed, and its create params checked against the schema of a Responses request.
+"""Rows of a dataset, parsed and checked: their create params against the schema of a Responses request.
 
-A row is all that is looked at here; which rows of which files are bad is told by `nemo_gym._data.offending`.
+Which rows of which files are bad and why is collected over all of them and told at once. Rows can also be given their
+prompt, from one file to another.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import orjson
 from pydantic import ValidationError
 
-from nemo_gym._data.params import Asked, KnownSettings, plain_messages
+from nemo_gym._data.create_params import Asked, KnownSettings, read_plain_messages
+from nemo_gym._data.lines import DataFileError, read_raw_rows
+from nemo_gym._util.files import atomic_writer
+from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import GymError
@@ -20,6 +26,11 @@ Row = dict[str, Any]
 # Parts of an error's location that name a branch of a union rather than a field.
 _BRANCHES = frozenset({"list", "refused"})
 _BRANCH_PREFIX = "NeMoGym"
+_ROW_HINT = "a row needs `responses_create_params`, a valid Responses request; other fields are free"
+# Far beyond what anybody reads, and little memory.
+_MOST_REASONS = 2_000
+_MOST_RANGES = 20_000
+_PROMPT_HINT = "a prompt fills `responses_create_params.input`: rows must have its fields, and no input yet"
 
 
 class BadRow(Exception):
@@ -30,19 +41,19 @@ class BadRow(Exception):
         self.reasons, self.detail = reasons, detail
 
 
-def parsed(raw: bytes) -> Row:
-    """The row on a line; BadRow if there is none."""
+def parse_row(raw: bytes) -> Row:
+    """Return the row on a line; BadRow if there is none."""
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
         raise BadRow(("not JSON",), f"{error.msg}, column {error.colno}") from None
     if not isinstance(row, dict):
-        raise BadRow((f"a JSON object is expected, this is a {_json_name(row)}",))
+        raise BadRow((f"a JSON object is expected, this is a {_name_type(row)}",))
     return row
 
 
-def prompted(row: Row, prompt: Callable[[Row], Row]) -> Row:
-    """`row` with its prompt filled in; BadRow if `prompt` refuses it."""
+def fill_prompt(row: Row, prompt: Callable[[Row], Row]) -> Row:
+    """Return `row` with its prompt filled in; BadRow if `prompt` refuses it."""
     try:
         return prompt(row)
     except GymError as error:
@@ -57,13 +68,13 @@ class RowChecker:
         self._known = known
 
     def check(self, row: Mapping[str, Any]) -> Asked:
-        """The row's create params, taken apart; BadRow if they are no valid request."""
+        """Return the row's create params, taken apart; BadRow if they are no valid request."""
         params = row.get(CREATE_PARAMS)
         if not isinstance(params, dict):
             problem = "not an object" if CREATE_PARAMS in row else "missing"
             raise BadRow((f"{problem} ({CREATE_PARAMS})",))
         settings, given = self._known.of(params), params.get("input")
-        messages = plain_messages(given)
+        messages = read_plain_messages(given)
         if not settings.is_valid:
             _validate(params)
             settings.is_valid = True
@@ -78,12 +89,12 @@ def _validate(params: Row) -> None:
         NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_input=False, include_context=False)
-        reasons = dict.fromkeys(f"{problem['msg']} ({_field(problem['loc'])})" for problem in problems)
+        reasons = dict.fromkeys(f"{problem['msg']} ({_name_place(problem['loc'])})" for problem in problems)
         raise BadRow(tuple(reasons)) from None
 
 
-def _field(place: tuple[int | str, ...]) -> str:
-    """Where a value stands; item 7 of one row and item 9 of the next are the same place."""
+def _name_place(place: tuple[int | str, ...]) -> str:
+    """Say where a value stands; item 7 of one row and item 9 of the next are the same place."""
     parts = [
         "*" if isinstance(part, int) else part
         for part in place
@@ -92,7 +103,100 @@ def _field(place: tuple[int | str, ...]) -> str:
     return ".".join([CREATE_PARAMS, *parts])
 
 
-def _json_name(value: Any) -> str:
+def _name_type(value: Any) -> str:
     if value is None:
         return "null"
     return {bool: "boolean", str: "string", list: "list"}.get(type(value), "number")
+
+
+class OffendingRows(GymError, ValueError):
+    """Rows of datasets are not what a dataset may hold."""
+
+
+@dataclass
+class _LineRanges:
+    """The line numbers that share a reason, as ranges."""
+
+    detail: str
+    ranges: list[list[int]] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, number: int) -> None:
+        self.count += 1
+        if self.ranges and self.ranges[-1][1] == number - 1:
+            self.ranges[-1][1] = number
+        elif len(self.ranges) < _MOST_RANGES:
+            self.ranges.append([number, number])
+
+    def __str__(self) -> str:
+        ranges = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in self.ranges)
+        unseen = self.count - sum(last - first + 1 for first, last in self.ranges)
+        more = f" and {unseen} more" if unseen else ""
+        return f"{'row' if self.count == 1 else 'rows'} {ranges}{more}"
+
+
+class Offending:
+    """The bad rows of one file; rows are counted as an editor counts lines."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.count = 0
+        self._by_reason: dict[str, _LineRanges] = {}
+        self._other_reasons = 0
+
+    def __bool__(self) -> bool:
+        return self.count > 0
+
+    def add(self, number: int, bad: BadRow) -> None:
+        self.count += 1
+        for reason in bad.reasons:
+            lines = self._by_reason.get(reason)
+            if lines is None and len(self._by_reason) == _MOST_REASONS:
+                self._other_reasons += 1
+                continue
+            if lines is None:
+                lines = self._by_reason[reason] = _LineRanges(f" (row {number}: {bad.detail})" if bad.detail else "")
+            lines.add(number)
+
+    def describe(self) -> list[str]:
+        """Return `file: rows a–b: reason (field)`, a line per reason."""
+        told = [f"{self.path}: {lines}: {reason}{lines.detail}" for reason, lines in self._by_reason.items()]
+        if self._other_reasons:
+            told.append(f"{self.path}: {self._other_reasons} more rows for other reasons")
+        return told
+
+
+def raise_if_offending(found: Iterable[Offending], hint: str = _ROW_HINT) -> None:
+    """Raise OffendingRows that lists all bad rows of all files, if there is one."""
+    bad = [one for one in found if one]
+    if not bad:
+        return
+    total = sum(one.count for one in bad)
+    raise OffendingRows(
+        "\n".join(
+            [
+                f"{total} {'row is' if total == 1 else 'rows are'} not valid; nothing was written.",
+                *(line for one in bad for line in one.describe()),
+                f"hint: {hint}",
+            ]
+        )
+    )
+
+
+def render_rows(source: Path, target: Path, prompt: Callable[[Row], Row]) -> int:
+    """Write every row of `source` with its prompt to `target`; OffendingRows, and no file, if one does not fit."""
+    if source.resolve() == target.resolve():
+        raise DataFileError(f"{target} is the input itself.\nhint: choose another output")
+    offending, count = Offending(source), 0
+    with atomic_writer(target) as file:
+        for number, raw in read_raw_rows(source):
+            try:
+                row = fill_prompt(parse_row(raw), prompt)
+            except BadRow as bad:
+                offending.add(number, bad)
+                continue
+            if not offending:
+                file.write(dumps_line(row))
+                count += 1
+        raise_if_offending([offending], hint=_PROMPT_HINT)
+    return count

@@ -63,7 +63,7 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
     missing = [source for source in sources if not source.is_there]
     if not missing:
         return
-    listed = [f"  {source}{_not_prepared(source)}" for source in missing]
+    named = [f"  {source}{_not_prepared(source)}" for source in missing]
     hints = []
     if any(isinstance(source.dataset, BenchmarkDatasetConfig) for source in missing):
         hints.append(f"hint: {prepare_command}")
@@ -72,7 +72,7 @@ def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym e
     hints += [f"hint: `{source.prepare_command}` writes {source.path}" for source in missing if source.prepare_command]
     if not hints:
         hints.append("hint: put the files there, or correct `jsonl_fpath` in the config")
-    raise MissingDatasets("\n".join(["these datasets of the config are not there:", *listed, *hints]))
+    raise MissingDatasets("\n".join(["these datasets of the config are not there:", *named, *hints]))
 
 
 @dataclass(frozen=True)

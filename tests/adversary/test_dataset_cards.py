@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from nemo_gym._data.hub import HubError
-from nemo_gym._data.hub_card import compile_pattern
-from nemo_gym._data.hub_splits import splits_of
+from nemo_gym._data.hub_splits import assign_splits, compile_pattern
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
 from tests.support.fake_hub import hub as hub  # a fixture
 
@@ -55,12 +54,14 @@ def test_a_card_cannot_choose_where_files_are_written(gym, hub, tmp_path, name):
 def test_no_split_has_a_name_that_is_none_for_a_file(name):
     for data_files in (f"[{{split: {quote(name)}, path: a.jsonl}}]", f"{{{quote(name)}: a.jsonl}}"):
         with pytest.raises(HubError, match="org/set"):
-            splits_of("org/set", ["a.jsonl"], card(data_files))
+            assign_splits("org/set", ["a.jsonl"], card(data_files))
 
 
 @pytest.mark.parametrize("name", ["train", "train_sft", "test.v2", "dev-1", "Übung 1", "2024"])
 def test_other_names_are_fine(name):
-    assert splits_of("org/set", ["a.jsonl"], card(f"[{{split: {quote(name)}, path: a.jsonl}}]")) == {name: ["a.jsonl"]}
+    assert assign_splits("org/set", ["a.jsonl"], card(f"[{{split: {quote(name)}, path: a.jsonl}}]")) == {
+        name: ["a.jsonl"]
+    }
 
 
 LONG = "a" * 500
@@ -101,7 +102,7 @@ def test_no_card_hangs_or_crashes_what_reads_it(what):
     paths = [f"{LONG}/{LONG}/{'a/' * 200}y.jsonl", *(f"{'a/' * n}{LONG}.jsonl" for n in range(60)), "b.jsonl"]
     said, splits = "'org/set'", dict[str, list[str]]()
     try:
-        splits = splits_of("org/set", paths, SLOW_CARDS[what])
+        splits = assign_splits("org/set", paths, SLOW_CARDS[what])
     except HubError as error:
         said = str(error)
     assert "'org/set'" in said

@@ -11,7 +11,7 @@ import pytest
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
 from nemo_gym._data.collate import MetricsConflict, collate, write_rows_of
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.offending import OffendingRows
+from nemo_gym._data.rows import OffendingRows
 from nemo_gym._data.sources import Source
 
 AGENT_REF = {"type": "responses_api_agents", "name": "agent"}

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import conversation, dataset_metrics, distinct, fields
-from nemo_gym._data.dataset_metrics import DatasetMetrics, combined, measure
-from nemo_gym._data.statistics import rounded
+from nemo_gym._data import create_params, dataset_metrics, distinct
+from nemo_gym._data.dataset_metrics import MetricsAccumulator, combine_metrics, measure, round_number
 
 NOTHING = {
     "Total # non-null values": 0,
@@ -129,7 +128,7 @@ def test_repeats_count_as_rows():
     [(0, 0.0), (1.005, 1.0), (1.239, 1.24), (0.9994, 0.999), (0.12349, 0.123), (-0.5555, -0.555), (-12.346, -12.35)],
 )
 def test_numbers_have_two_decimals_and_small_ones_three(number, expected):
-    assert rounded(number) == expected
+    assert round_number(number) == expected
 
 
 @settings(max_examples=50, deadline=None)
@@ -162,7 +161,7 @@ def test_tokens_are_those_of_all_texts_that_a_model_reads():
 @pytest.mark.parametrize("has_numpy", [True, False])
 def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_numpy, monkeypatch):
     if not has_numpy:
-        monkeypatch.setattr(conversation, "text_batches", lambda count_tokens: None)
+        monkeypatch.setattr(create_params, "text_batches", lambda count_tokens: None)
     talks = [["", "a b"], ["x y " * 20_000] * 9, [" z"], ["one  two\n three"] * 3]
     rows = [row({"input": [{"role": "user", "content": text} for text in texts]}) for texts in talks]
     metrics = measure(rows, count_tokens=lambda text: len(text.split()))
@@ -175,8 +174,8 @@ def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_
 @pytest.mark.parametrize("count_tokens", [None, len])
 def test_user_messages_are_packed_while_rows_are_added(count_tokens, monkeypatch):
     monkeypatch.setattr(distinct, "_MANY", 100)
-    monkeypatch.setattr(conversation, "BATCH_CHARACTERS", 500)
-    metrics = DatasetMetrics(count_tokens=count_tokens)
+    monkeypatch.setattr(create_params, "BATCH_CHARACTERS", 500)
+    metrics = MetricsAccumulator(count_tokens=count_tokens)
     for number in range(2_000):
         metrics.add(row({"input": f"question {number % 20}"}))
     assert len(metrics.conversations.user_messages._new) < 300
@@ -304,18 +303,18 @@ def test_metrics_are_those_of_the_plain_rules(rows, repeats):
 @settings(max_examples=60, deadline=None)
 @given(ROWS, ROWS)
 def test_two_datasets_together_are_measured_as_one(first, second):
-    parts = [DatasetMetrics(repeats=2), DatasetMetrics()]
+    parts = [MetricsAccumulator(repeats=2), MetricsAccumulator()]
     for part, rows in zip(parts, (first, second), strict=True):
         for one in rows:
             part.add(one)
-    assert combined(parts) == measure([one for one in first for _ in range(2)] + second)
+    assert combine_metrics(parts) == measure([one for one in first for _ in range(2)] + second)
 
 
 def row_by_row(rows, monkeypatch):
     """Measured without the short ways for what most rows are like."""
     with monkeypatch.context() as patched:
-        patched.setattr(fields.Fields, "_add_columns", lambda self, rows: False)
-        patched.setattr(dataset_metrics, "plain_messages", lambda given: None)
+        patched.setattr(dataset_metrics.Fields, "_add_columns", lambda self, rows: False)
+        patched.setattr(dataset_metrics, "read_plain_messages", lambda given: None)
         return measure(rows, count_tokens=len)
 
 

@@ -48,7 +48,7 @@ def test_values_seen_again_and_again_take_no_room():
 @pytest.mark.parametrize("has_numpy", [True, False])
 def test_numbers_are_told_apart_alike_with_or_without_numpy(has_numpy, monkeypatch):
     if not has_numpy:
-        monkeypatch.setattr(distinct, "_numpy", lambda: None)
+        monkeypatch.setattr(distinct, "_load_numpy", lambda: None)
     counter = Distinct()
     for first in range(0, 3_000, 100):
         counter.add_hashes([(1 << 62) - number * number * 10**12 for number in range(first, first + 150)])

@@ -17,7 +17,7 @@ import os, signal, sys
 from pathlib import Path
 from nemo_gym._data.draft import Draft
 with Draft(Path(sys.argv[1])) as draft:
-    with draft.opened() as file:
+    with draft.rewrite() as file:
         file.write(b"half")
     os.kill(os.getpid(), signal.SIGKILL)
 """
@@ -37,7 +37,7 @@ player:
 
 
 def test_a_draft_that_is_not_published_leaves_no_trace(tmp_path):
-    with Draft(tmp_path / "a") as draft, draft.opened() as file:
+    with Draft(tmp_path / "a") as draft, draft.rewrite() as file:
         file.write(b"x")
     assert list(tmp_path.iterdir()) == []
 
@@ -45,7 +45,7 @@ def test_a_draft_that_is_not_published_leaves_no_trace(tmp_path):
 def test_a_draft_that_is_published_takes_the_place_of_the_target(tmp_path):
     (tmp_path / "a").write_text("old")
     with Draft(tmp_path / "a") as draft:
-        with draft.opened() as file:
+        with draft.rewrite() as file:
             file.write(b"new")
         assert (tmp_path / "a").read_text() == "old"
         draft.publish()
@@ -63,7 +63,7 @@ def test_the_draft_of_a_killed_process_is_removed_by_the_next(tmp_path):
 
 def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path):
     with Draft(tmp_path / "a") as theirs:
-        with theirs.opened() as file:
+        with theirs.rewrite() as file:
             file.write(b"theirs")
         with Draft(tmp_path / "a"):
             pass

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nemo_gym._data.hub_names import collection_name, domain_of, repository_name, server_of
+from nemo_gym._data.hub import collection_name, domain_of, repository_name, server_of
 from nemo_gym.errors import ConfigError
 
 

@@ -4,7 +4,7 @@
 import pytest
 
 from nemo_gym._data.hub import HubError
-from nemo_gym._data.hub_splits import is_data_file, splits_of
+from nemo_gym._data.hub_splits import assign_splits, is_data_file
 
 
 def card(text: str) -> str:
@@ -28,7 +28,7 @@ def card(text: str) -> str:
     ids=["names", "words in names", "no part of a word", "folders", "no word", "no part of a word only", "no data"],
 )
 def test_without_a_card_names_decide(paths, splits):
-    assert splits_of("org/set", paths) == splits
+    assert assign_splits("org/set", paths) == splits
 
 
 def test_shards_come_in_order_and_may_have_any_split_name():
@@ -39,7 +39,7 @@ def test_shards_come_in_order_and_may_have_any_split_name():
         "data/test-00000-of-00001-ab12.parquet",
         "extra/train.jsonl",
     ]
-    splits = splits_of("org/set", paths)
+    splits = assign_splits("org/set", paths)
     assert list(splits) == ["train", "test", "train_sft"]
     assert splits["train"] == paths[1:3]
 
@@ -55,7 +55,7 @@ def test_shards_come_in_order_and_may_have_any_split_name():
 )
 def test_a_card_says_where_splits_are_in_any_of_its_forms(data_files):
     paths = ["held/out.jsonl", "part-1.jsonl", "part-2.jsonl", "part-x/3.jsonl", "train.jsonl"]
-    assert splits_of("org/set", paths, card(f"configs: [{{config_name: default, data_files: {data_files}}}]")) == {
+    assert assign_splits("org/set", paths, card(f"configs: [{{config_name: default, data_files: {data_files}}}]")) == {
         "train": ["part-1.jsonl", "part-2.jsonl"],
         "validation": ["held/out.jsonl"],
     }
@@ -63,29 +63,29 @@ def test_a_card_says_where_splits_are_in_any_of_its_forms(data_files):
 
 def test_files_of_a_card_that_names_no_split_are_for_training():
     text = card("configs: [{config_name: x, data_files: '*.csv'}]")
-    assert splits_of("org/set", ["a.csv", "test.csv", "in/b.csv"], text) == {"train": ["a.csv", "test.csv"]}
+    assert assign_splits("org/set", ["a.csv", "test.csv", "in/b.csv"], text) == {"train": ["a.csv", "test.csv"]}
 
 
 def test_a_card_can_name_a_folder():
     text = card("configs: [{config_name: x, data_dir: two}]")
-    assert splits_of("org/set", ["one/train.jsonl", "two/test.jsonl"], text) == {"test": ["two/test.jsonl"]}
+    assert assign_splits("org/set", ["one/train.jsonl", "two/test.jsonl"], text) == {"test": ["two/test.jsonl"]}
 
 
 def test_of_several_configurations_the_default_is_meant():
     configs = "configs: [{config_name: a, data_files: a.jsonl}, {config_name: b, data_files: b.jsonl%s}]"
-    assert splits_of("org/set", ["a.jsonl", "b.jsonl"], card(configs % ", default: true")) == {"train": ["b.jsonl"]}
+    assert assign_splits("org/set", ["a.jsonl", "b.jsonl"], card(configs % ", default: true")) == {"train": ["b.jsonl"]}
     with pytest.raises(HubError, match=r"several configurations and no default: 'a', 'b'\.\nhint: .*--artifact"):
-        splits_of("org/set", ["a.jsonl", "b.jsonl"], card(configs % ""))
+        assign_splits("org/set", ["a.jsonl", "b.jsonl"], card(configs % ""))
 
 
 def test_a_card_that_names_a_file_which_is_not_there_is_an_error():
     with pytest.raises(HubError, match=r"split 'train' is in 'gone\.jsonl'"):
-        splits_of("org/set", ["a.jsonl"], card("configs: [{data_files: gone.jsonl}]"))
+        assign_splits("org/set", ["a.jsonl"], card("configs: [{data_files: gone.jsonl}]"))
 
 
 def test_a_card_that_is_not_yaml_is_an_error():
     with pytest.raises(HubError, match=r"'org/set'.*not valid YAML"):
-        splits_of("org/set", ["a.jsonl"], card("configs: [{"))
+        assign_splits("org/set", ["a.jsonl"], card("configs: [{"))
 
 
 @pytest.mark.parametrize(

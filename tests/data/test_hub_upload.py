@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 
 from nemo_gym._data.hub import Hub, HubError
-from nemo_gym._data.hub_upload import Upload, Uploaded, look, read_back, upload
+from nemo_gym._data.hub_upload import HubUpload, Uploaded, inspect, read_back, upload
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.offending import OffendingRows
+from nemo_gym._data.rows import OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture
 from tests.support.hub_store import READER, WRITER, git_oid, sha256
 
@@ -31,7 +31,7 @@ def rows(tmp_path):
 @pytest.fixture
 def wanted(hub, rows):
     hub.add_collection(COLLECTION)
-    return Upload(rows, SET, COLLECTION)
+    return HubUpload(rows, SET, COLLECTION)
 
 
 def uploading(hub, wanted, token=WRITER, **changes):
@@ -264,11 +264,11 @@ def _commit_of_other_rows(dataset, ref, files, summary="", description=""):
 
 
 def test_looking_changes_nothing_and_tells_what_would_be_done(hub, wanted):
-    fresh = look(Hub(WRITER), wanted)
+    fresh = inspect(Hub(WRITER), wanted)
     assert (fresh.exists, fresh.branch, fresh.in_collection, fresh.file) == (False, "main", False, None)
     hub.add_dataset(SET, {"rows.jsonl": LARGE})
     hub.collections[COLLECTION].append(SET)
-    there = look(Hub(WRITER), wanted)
+    there = inspect(Hub(WRITER), wanted)
     assert (there.exists, there.in_collection, there.is_same, there.file.size) == (True, True, True, len(LARGE))
     assert changed(hub) == []
 

@@ -11,9 +11,9 @@ from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.dataset_metrics import measure
 from nemo_gym._data.metrics_file import (
     MetricsFileError,
-    collated_metrics_file,
-    differences,
-    metrics_file,
+    encode_collated_metrics,
+    encode_metrics,
+    find_differences,
     read_metrics_file,
 )
 
@@ -23,7 +23,7 @@ def dataset(**changes):
 
 
 def test_it_begins_with_the_dataset_of_the_config():
-    text = metrics_file(dataset(), {"Number of examples": 5})
+    text = encode_metrics(dataset(), {"Number of examples": 5})
     assert text.startswith('{\n    "name": "example",\n')
     assert list(json.loads(text).items()) == [
         ("name", "example"),
@@ -39,19 +39,19 @@ def test_it_begins_with_the_dataset_of_the_config():
 
 
 def test_it_names_the_slice_that_was_measured():
-    written = json.loads(metrics_file(dataset(end_idx=3), {}))
+    written = json.loads(encode_metrics(dataset(end_idx=3), {}))
     assert written["end_idx"] == 3
     assert "start_idx" not in written
 
 
 def test_datasets_together_keep_what_they_share_and_are_listed():
-    written = json.loads(collated_metrics_file([dataset(), dataset(name="more")], {"Number of examples": 9}))
+    written = json.loads(encode_collated_metrics([dataset(), dataset(name="more")], {"Number of examples": 9}))
     assert (written["name"], written["type"], written["Number of examples"]) == (None, "example", 9)
     assert [one["name"] for one in written["datasets"]] == ["example", "more"]
 
 
 def test_a_dataset_alone_is_described_as_ever():
-    assert collated_metrics_file([dataset()], {}) == metrics_file(dataset(), {})
+    assert encode_collated_metrics([dataset()], {}) == encode_metrics(dataset(), {})
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_dataset_alone_is_described_as_ever():
     ],
 )
 def test_these_agree(before, now):
-    assert differences(before, now) == []
+    assert find_differences(before, now) == []
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_these_agree(before, now):
     ],
 )
 def test_these_do_not(before, now, said):
-    assert differences(before, now) == [said]
+    assert find_differences(before, now) == [said]
 
 
 ROWS = st.lists(
@@ -105,8 +105,8 @@ ROWS = st.lists(
 @settings(max_examples=60, deadline=None)
 @given(ROWS)
 def test_what_was_written_agrees_with_the_same_data(rows):
-    written = json.loads(metrics_file(dataset(), measure(rows)))
-    assert differences(written, measure(rows)) == []
+    written = json.loads(encode_metrics(dataset(), measure(rows)))
+    assert find_differences(written, measure(rows)) == []
 
 
 def test_no_file_is_no_metrics(tmp_path):

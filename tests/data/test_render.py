@@ -6,8 +6,7 @@ import json
 import pytest
 
 from nemo_gym._data.lines import DataFileError
-from nemo_gym._data.offending import OffendingRows
-from nemo_gym._data.render import render_rows
+from nemo_gym._data.rows import OffendingRows, render_rows
 from nemo_gym.prompt import PromptConfig, apply_prompt_to_row
 
 

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nemo_gym._data.params import KnownSettings, plain_messages
-from nemo_gym._data.rows import BadRow, RowChecker, parsed
+from nemo_gym._data.create_params import KnownSettings, read_plain_messages
+from nemo_gym._data.rows import BadRow, RowChecker, parse_row
 from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
@@ -82,7 +82,7 @@ def test_settings_known_as_bad_stay_bad():
 )
 def test_a_line_that_holds_no_object_is_bad(raw, reason):
     with pytest.raises(BadRow) as raised:
-        parsed(raw)
+        parse_row(raw)
     assert raised.value.reasons == (reason,)
 
 
@@ -130,5 +130,5 @@ def test_settings_have_one_identity_whatever_the_order_of_their_keys():
 )
 def test_anything_but_a_role_and_a_text_is_no_plain_message(item):
     good = {"role": "user", "content": "x"}
-    assert plain_messages([good, good]) == [("user", "x")] * 2
-    assert plain_messages([good, item]) is None
+    assert read_plain_messages([good, good]) == [("user", "x")] * 2
+    assert read_plain_messages([good, item]) is None

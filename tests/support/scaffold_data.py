@@ -18,7 +18,8 @@ from omegaconf import OmegaConf
 
 from nemo_gym import ROOT_DIR
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure, metrics_file
+from nemo_gym._data.dataset_metrics import measure
+from nemo_gym._data.metrics_file import encode_metrics
 from nemo_gym._scaffold.plans import class_prefix, render_template, write_missing
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.server_utils import get_response_json
@@ -68,7 +69,7 @@ def _metrics(root: Path, folder: Path) -> str:
     config: Any = OmegaConf.to_container(OmegaConf.load(folder / "configs" / f"{NAME}.yaml"))
     datasets = config[AGENT]["responses_api_agents"]["simple_agent"]["datasets"]
     example = DatasetConfig.model_validate(datasets[-1])
-    return metrics_file(example, measure(read_rows(root / example.jsonl_fpath)))
+    return encode_metrics(example, measure(read_rows(root / example.jsonl_fpath)))
 
 
 async def _play(server: Any, rows: list[dict[str, Any]], solution: Any) -> list[dict[str, Any]]:

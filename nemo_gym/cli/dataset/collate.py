@@ -10,7 +10,7 @@ from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.collate import CollatedDataset, Collation
 from nemo_gym._data.fetch import Registry, place_of, registry_of
 from nemo_gym._data.sources import Source
-from nemo_gym._data.tokens import openai_tokenizer
+from nemo_gym._data.text_lengths import openai_tokenizer
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import CheckedParser, parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig

@@ -13,7 +13,7 @@ import pytest
 
 from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab_api import GitlabError, RegistrySettings
-from nemo_gym._data.gitlab_registry import opened
+from nemo_gym._data.gitlab_registry import open_registry
 from nemo_gym.cli import legacy
 from tests.support.fake_hub import FakeHub, environment
 from tests.support.fake_hub import hub as hub  # a fixture
@@ -443,5 +443,5 @@ def test_a_dataset_moves_from_a_real_registry_to_the_hub(gym, hub, work):
     said = upload(gym, "--yes", "--name", "to_be_moved", command="migrate")
     assert said.code == 0, said.err
     assert hub.datasets["org/Nemotron-RL-math-to_be_moved"].files()["rows.jsonl"] == ROWS
-    with opened(settings) as registry:
+    with open_registry(settings) as registry:
         assert not registry.has("to_be_moved")

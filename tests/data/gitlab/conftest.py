@@ -44,7 +44,7 @@ class Place:
             self.proxy.requests.clear()
         return replace(self, name=shared)
 
-    def upload(self, version: str = "0.0.1", source: Path | None = None, **more: Any) -> gitlab.Upload:
+    def upload(self, version: str = "0.0.1", source: Path | None = None, **more: Any) -> gitlab.UploadedArtifact:
         return gitlab.upload(source or self.source, more.pop("name", self.name), version, self.settings, **more)
 
     def download(self, version: str = "0.0.1", artifact: str = "train.jsonl", **more: Any) -> Path:

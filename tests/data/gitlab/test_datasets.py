@@ -5,7 +5,7 @@ import pytest
 import requests
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data import gitlab
+from nemo_gym._data.fetch import fetch_from_gitlab
 from nemo_gym._data.gitlab_api import GitlabError
 from nemo_gym._data.gitlab_files import checksum_of
 from tests.data.gitlab.conftest import ROWS, Place
@@ -110,7 +110,7 @@ def test_a_dataset_of_a_config_is_fetched(at_gitlab: Place):
         "artifact_fpath": "train.jsonl",
     }
     dataset = DatasetConfig(name="t", type="example", jsonl_fpath="x.jsonl", source=source)
-    assert gitlab.fetcher(at_gitlab.settings)(dataset, at_gitlab.target).read_bytes() == ROWS
+    assert fetch_from_gitlab(at_gitlab.settings, dataset, at_gitlab.target).read_bytes() == ROWS
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

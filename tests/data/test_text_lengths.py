@@ -7,9 +7,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import text_batches, tokens
-from nemo_gym._data.text_batches import TextBatches
-from nemo_gym._data.tokens import TextLengths, openai_tokenizer
+from nemo_gym._data import text_lengths
+from nemo_gym._data.text_lengths import TextBatches, TextLengths, openai_tokenizer
 
 pytest.importorskip("rs_bpe")
 numpy = pytest.importorskip("numpy")
@@ -114,7 +113,7 @@ def test_a_word_is_tokenized_once_however_often_a_batch_has_it():
 
 
 def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
-    monkeypatch.setattr(text_batches, "_SLOT_BITS", 2)
+    monkeypatch.setattr(text_lengths, "_SLOT_BITS", 2)
     measured = TextBatches(openai_tokenizer(), numpy)
     text = " ".join(f"word{number}" for number in range(50))
     for _ in range(3):
@@ -122,7 +121,7 @@ def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
 
 
 def test_words_that_are_forgotten_are_counted_again(monkeypatch):
-    monkeypatch.setattr(tokens, "_MOST_KEPT", 3)
+    monkeypatch.setattr(text_lengths, "_MOST_KEPT", 3)
     lengths = TextLengths(openai_tokenizer())
     text = " ".join(f"word{number}" for number in range(20))
     assert lengths.of(text)[1] == lengths.of(text)[1] == openai_tokenizer()(text)

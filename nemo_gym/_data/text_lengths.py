@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many texts measured at once with numpy: the same numbers as `TextLengths`.
+"""How long texts are: in OpenAI tokens (`o200k_base`), offline and exact, and in the words of their JSON form.
 
-Texts are cut into words where it is safe, and the words are looked up by hash in a table, all as array operations. Only
-words that the table does not hold go to the tokenizer, one by one.
+Only lengths: nobody here needs the tokens. The tokenizer comes with the extra `data`; without it there are words only.
+One text at a time, or many at once with numpy, which gives the same numbers.
 """
 
 import functools
 import importlib
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym._data.tokens import CountTokens, counted
+_LONGEST_KEPT = 64
+_MOST_KEPT = 200_000
+# More than any text has; a sum that reaches it contains a piece that cannot stand alone.
+_NOT_ALONE = 1 << 60
+_BETWEEN_WORDS = re.compile(r"(?<=\S) (?=\S)")
+_SPACES = re.compile(" +")
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Array = NDArray[Any]
-
+CountTokens = Callable[[str], int]
 BATCH_CHARACTERS = 1 << 17
 LONGEST_TEXT = 1 << 16
 """Batches are closed once they have so many characters; longer texts are not for them."""
-
 _LONGEST_WORD = 32
 _SLOT_BITS = 18
 _TOKEN_BITS = 8
@@ -29,6 +30,92 @@ _MIX = 0xD6E8FEB86659FD93
 _BEYOND_WHITE_SPACE = 0x3001
 # The white space in ASCII: five characters from each of these on.
 _WHITE_SPACE_FROM = (ord("\t"), 0x1C)
+
+
+@functools.cache
+def openai_tokenizer() -> CountTokens | None:
+    """A function that counts the tokens of a text; None where the tokenizer is not installed.
+
+    What looks like a special token counts as the plain text that it is.
+    """
+    try:
+        openai = importlib.import_module("rs_bpe.bpe").openai
+    except ImportError:
+        return None
+    count: CountTokens = openai.o200k_base().count
+    return count
+
+
+def count_text_words(text: str) -> int:
+    """The pieces between spaces of a text in JSON, where all other white space is escaped."""
+    return 1 + (text.count(" ") if "  " not in text else len(_SPACES.findall(text)))
+
+
+class TextLengths:
+    """Measures texts word by word and remembers the words, several times faster than tokenizing whole texts.
+
+    That is exact, because no token of this vocabulary reaches across a space that has a visible character on both
+    sides: its patterns allow a space at the beginning of a token, or among other white space.
+    """
+
+    def __init__(self, count_tokens: CountTokens | None) -> None:
+        self._count = count_tokens or (lambda text: 0)
+        self._first = _Words(self._count, before="")
+        self._words = _Words(self._count, before=" ")
+
+    def of(self, text: str) -> tuple[int, int]:
+        """Words and tokens."""
+        first, space, rest = text.partition(" ")
+        if not space:
+            return 1, self._count_tokens(text)
+        words = rest.split(" ")
+        tokens: int = self._first[first] + sum(map(self._words.__getitem__, words))
+        if tokens < _NOT_ALONE:
+            return len(words) + 1, tokens
+        return count_text_words(text), self._count_with_more_space(text)
+
+    def _count_with_more_space(self, text: str) -> int:
+        first, *words = _BETWEEN_WORDS.split(text)
+        return self._count_tokens(first) + sum(map(self._count_spaced, words))
+
+    def _count_spaced(self, word: str) -> int:
+        known = self._words[word]
+        return known if known < _NOT_ALONE else self._count_tokens(f" {word}")
+
+    def _count_tokens(self, text: str) -> int:
+        return count_safely(self._count, text)
+
+
+class _Words(dict[str, int]):
+    """The tokens of words with what comes before them; `_NOT_ALONE` for what has white space at one of its ends."""
+
+    def __init__(self, count: CountTokens, before: str) -> None:
+        super().__init__()
+        self._count, self._before = count, before
+
+    def __missing__(self, word: str) -> int:
+        stands_alone = word and word == word.strip()
+        number = count_safely(self._count, f"{self._before}{word}") if stands_alone else _NOT_ALONE
+        if len(word) <= _LONGEST_KEPT:
+            if len(self) >= _MOST_KEPT:
+                self.clear()
+            self[word] = number
+        return number
+
+
+def count_safely(count: CountTokens, text: str) -> int:
+    """The tokens of any text, even of one that is not valid Unicode."""
+    try:
+        return count(text)
+    except UnicodeEncodeError:
+        # Half of a surrogate pair is no character: it would be sent as a replacement character.
+        return count(text.encode("utf-8", "replace").decode())
+
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Array = NDArray[Any]
 
 
 @functools.lru_cache(maxsize=1)
@@ -44,7 +131,7 @@ class TextBatches:
     """Measures texts of `LONGEST_TEXT` characters at most, `BATCH_CHARACTERS` and one more text at a time."""
 
     def __init__(self, count_tokens: CountTokens, numpy: Any) -> None:
-        self._np, self._count = numpy, functools.partial(counted, count_tokens)
+        self._np, self._count = numpy, functools.partial(count_safely, count_tokens)
         self._is_visible = numpy.array([not chr(code).isspace() for code in range(_BEYOND_WHITE_SPACE + 1)])
         # The first byte of a window is the lowest.
         self._masks = numpy.array([(1 << 8 * count) - 1 for count in range(_WINDOW_BYTES + 1)], dtype=numpy.uint64)
@@ -79,7 +166,7 @@ class TextBatches:
             words = np.diff(places)
         else:
             words = 1 + self._runs_between(borders, is_space)
-        tokens = self._tokens_of(whole, raw, begins)
+        tokens = self._count_tokens(whole, raw, begins)
         return words.tolist(), np.add.reduceat(tokens, places[:-1]).tolist()
 
     def _runs_between(self, borders: "Array", is_space: "Array") -> "Array":
@@ -116,7 +203,7 @@ class TextBatches:
         found: Array = self._np.flatnonzero(begins)
         return found
 
-    def _tokens_of(self, whole: str, raw: bytes, begins: "Array") -> "Array":
+    def _count_tokens(self, whole: str, raw: bytes, begins: "Array") -> "Array":
         """The tokens of every word."""
         np = self._np
         lengths = np.empty_like(begins)
