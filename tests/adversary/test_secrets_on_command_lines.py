@@ -55,6 +55,14 @@ def test_a_key_on_the_command_line_is_not_in_the_process_list(drop_rights):
     assert KEY not in done.stderr
 
 
+def test_a_script_that_calls_a_command_by_its_older_name_hides_its_keys_too():
+    program = "from nemo_gym.cli.general import version; version(); print(open('/proc/self/cmdline').read())"
+    words = [sys.executable, "-c", program, f"+policy_api_key={KEY}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert "+policy_api_key=****" in done.stdout
+    assert KEY not in done.stdout
+
+
 @pytest.mark.fault(
     place="Command line",
     fault="A server with several workers is started by hand with a key among its words",
