@@ -14,7 +14,7 @@ from abc import abstractmethod
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import orjson
@@ -64,9 +64,10 @@ from nemo_gym._transport.deadline import add_seconds_left
 from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
-from nemo_gym._util import rollout_paths
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym._util.quick_state import QuickState
+from nemo_gym._util.rollout_paths import apply_rollout_prefix as apply_rollout_prefix
+from nemo_gym._util.rollout_paths import rollout_path_prefix as rollout_path_prefix
 from nemo_gym._util.row_keys import SESSION_ID_KEY as SESSION_ID_KEY
 from nemo_gym._util.trim_buffer import trim_buffer
 from nemo_gym.config_types import AgentServerRef as AgentServerRef
@@ -146,27 +147,6 @@ async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> Mo
     return await replies.read_model(response, kind)
 
 
-def rollout_path_prefix(rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """Return the path prefix that tells a server for which rollout a call is made; empty without an id."""
-    return rollout_paths.rollout_path_prefix(rollout_id, token_capture=token_capture)
-
-
-def apply_rollout_prefix(base_url: str, rollout_id: str | None, *, token_capture: bool = False) -> str:
-    """Return `base_url` with the rollout prefix in front of its path."""
-    return rollout_paths.apply_rollout_prefix(base_url, rollout_id, token_capture=token_capture)
-
-
-class ServerAddress(NamedTuple):
-    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
-
-    server_type: str
-    host: str
-    port: int
-    base_url: str
-    is_observed: bool
-    token: str | None
-
-
 class ServerClient(BaseModel):
     """Calls servers by their name in the config."""
 
@@ -174,7 +154,7 @@ class ServerClient(BaseModel):
 
     head_server_config: BaseServerConfig
     global_config_dict: DictConfig
-    _addresses: dict[str, ServerAddress] = PrivateAttr(default_factory=dict)
+    _addresses: dict[str, call.ServerAddress] = PrivateAttr(default_factory=dict)
     _capture: dict[str, Any] | None = PrivateAttr(default=None)
 
     @classmethod
@@ -210,9 +190,9 @@ class ServerClient(BaseModel):
         config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
         return f"http://{config.host}:{config.port}"
 
-    def _address_of(self, server_name: str) -> ServerAddress:
+    def _address_of(self, server_name: str) -> call.ServerAddress:
         # Every call passes here, and pydantic's own way to a private attribute takes ten times as long.
-        addresses: dict[str, ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
+        addresses: dict[str, call.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
         if address is None:
             config = get_first_server_config_dict(self.global_config_dict, server_name)
@@ -222,7 +202,7 @@ class ServerClient(BaseModel):
             is_observed = bool(self.global_config_dict.get("observability_enabled"))
             token = AccessRules.from_config(self.global_config_dict).token
             where = parts.hostname or "", parts.port or 80
-            address = addresses[server_name] = ServerAddress(str(server_type), *where, url, is_observed, token)
+            address = addresses[server_name] = call.ServerAddress(str(server_type), *where, url, is_observed, token)
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
@@ -251,7 +231,7 @@ class ServerClient(BaseModel):
         reply: Any = await call.call_app(hosted, method, address.base_url, path, address=where, **kwargs)
         return reply  # type: ignore[no-any-return]  # behaves as aiohttp's
 
-    def _with_rollout_prefix(self, address: ServerAddress, url_path: str) -> str:
+    def _with_rollout_prefix(self, address: call.ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
         if rollout_id is None or not address.is_observed:
             return url_path

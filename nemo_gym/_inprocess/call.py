@@ -8,7 +8,7 @@ bytes and the target's whole middleware stack runs.
 import asyncio
 from collections.abc import Coroutine, Mapping
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 import aiohttp
@@ -21,6 +21,17 @@ from nemo_gym._transport.deadline import bounded, is_covered, within
 CALL_ARGUMENTS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
 """The keyword arguments of aiohttp that such a call understands."""
 _JSON_HEADERS = {"content-type": http.JSON_CONTENT_TYPE}
+
+
+class ServerAddress(NamedTuple):
+    """Where a server is, and what calls to it carry: looked up once, as configs are slow to read."""
+
+    server_type: str
+    host: str
+    port: int
+    base_url: str
+    is_observed: bool
+    token: str | None
 
 
 def call_app(
