@@ -19,23 +19,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import orjson
-from aiohttp import ClientError
-from omegaconf import DictConfig
 from pydantic import BaseModel, Field, PositiveInt, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from nemo_gym._rollouts.collect import CollectSettings, Witness, announced, collect, witnessed
+from nemo_gym._app.rollout_calls import find_observer, metrics_from_servers, post_with
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.expand import ExpandSettings, expand, materialize
+from nemo_gym._rollouts.expand import ExpandSettings, expand
 from nemo_gym._rollouts.inputs import read_input
-from nemo_gym._rollouts.journal import Journal, checked_reward, failed_row, scored_row
+from nemo_gym._rollouts.journal import failed_row
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit
-from nemo_gym._rollouts.lock import run_lock
-from nemo_gym._rollouts.manifest import Counts, Manifest, differences, input_identity, read_manifest
-from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.planned import read_by_repeat
-from nemo_gym._rollouts.play import Player, Post
-from nemo_gym._rollouts.resume import ResumeError, can_resume, planned, what_is_left
-from nemo_gym._rollouts.shard import Shard
+from nemo_gym._rollouts.manifest import Shard
+from nemo_gym._rollouts.paths import RunPaths, lock_run
+from nemo_gym._rollouts.play import Player, Witness
+from nemo_gym._rollouts.resume import find_left
+from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_or_resume
 from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
 from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
@@ -45,16 +41,15 @@ from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.row_keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig, UploadRolloutsConfigMixin
-from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
-from nemo_gym.global_config import AGENT_REF_KEY_NAME, OBSERVABILITY_ENABLED_KEY_NAME, RESPONSE_KEY_NAME
+from nemo_gym.errors import GymError, RolloutFailure
+from nemo_gym.global_config import AGENT_REF_KEY_NAME, RESPONSE_KEY_NAME
 from nemo_gym.global_config import get_global_config_dict as get_global_config_dict
 from nemo_gym.rollout_reverification import RolloutReverificationConfig as RolloutReverificationConfig
 from nemo_gym.secret_utils import recursively_hide_secrets
-from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, setup_server_client
+from nemo_gym.server_utils import ServerClient, setup_server_client
 
 if TYPE_CHECKING:
-    from nemo_gym._results.aggregate import AgentAggregate
-    from nemo_gym._results.aggregate import Post as AskForMetrics
+    pass
 
 LOG = logging.getLogger(__name__)
 _MAX_ATTEMPTS_ENV = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
@@ -131,25 +126,27 @@ class RolloutCollectionConfig(SharedRolloutCollectionConfig):
 
     @property
     def materialized_jsonl_fpath(self) -> Path:
-        """Where the expanded inputs are written."""
+        """Return where the expanded inputs are written."""
         return RunPaths.of(self.output_jsonl_fpath).materialized
 
     def expand_settings(self, known_agents: list[str] | None = None) -> ExpandSettings:
-        """How the input becomes rollouts."""
+        """Return how the input becomes rollouts."""
+        from nemo_gym.skills import load_skill_directory
+
         return ExpandSettings(
             agent_name=self.agent_name,
             limit=self.limit,
             repeats=self.num_repeats,
             add_seed=self.num_repeats_add_seed,
             overrides={_OLDER_PARAMS.get(key, key): value for key, value in self.responses_create_params.items()},
-            prompt=prompt_filler(self.prompt_config),
-            skills_ref=_skills_ref(self.skills),
+            prompt=None if self.prompt_config is None else _load_prompt(self.prompt_config),
+            skills_ref=None if self.skills is None else load_skill_directory(self.skills.path).model_dump(),
             shard=None if self.shard is None else Shard.parse(self.shard),
             known_agents=known_agents,
         )
 
     def identity(self) -> dict[str, Any]:
-        """The settings that a resumed run must share with the run before, their secrets masked."""
+        """Return the settings that a resumed run must share with the run before, their secrets masked."""
         asked = {name for name in _IDENTITY_IF_SET if getattr(self, name) is not None}
         identity = self.model_dump(mode="json", include={*_IDENTITY, *asked})
         recursively_hide_secrets(identity)
@@ -182,7 +179,7 @@ class _MetricsWriter(BaseModel):
     """Writes the metrics of a run as its running servers compute them; subclasses may override both methods."""
 
     def setup_server_client(self, head_server_config: BaseServerConfig | None = None) -> ServerClient:
-        """A client for the running servers."""
+        """Return a client for the running servers."""
         return setup_server_client(head_server_config)
 
     async def _call_aggregate_metrics(
@@ -204,7 +201,9 @@ class _MetricsWriter(BaseModel):
             kept = Path(folder) / "results.jsonl"
             write_rows(kept, (strip_row(dict(result)) for result in results))
             aggregates = await aggregate_with(ask, [kept], requested=requested)
-        await asyncio.to_thread(_export, aggregates)
+        from nemo_gym.exporters import export_aggregates
+
+        await asyncio.to_thread(export_aggregates, aggregates)
         return write_aggregates(RunPaths.of(output_fpath).aggregate_metrics, aggregates)
 
 
@@ -229,68 +228,77 @@ class RolloutCollectionHelper(_MetricsWriter):
         for row in examples:
             _require_agent(row)
         client = self.setup_server_client(head_server_config)
-        witness, limit = observer_for(client), semaphore or nullcontext()
-        post = _post_with(client) if witness is None else announced(_post_with(client), witness)
-        attach = _attach_trajectory_record if witness is None else None
-        player = Player(post, timeout_s=None, checked_reward=checked_reward, attach_trajectory=attach)
-        play_row = player.play if witness is None else witnessed(player, witness)
+        witness, limit = find_observer(client), semaphore or nullcontext()
+        player = Player(post_with(client), witness=witness, attach_trajectory=_attach_trajectory_record)
 
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
-                outcome = await play_row(row)
-            if witness is not None and (reason := await witness.recorded(outcome)):
+                outcome = await player.play(row)
+            if witness is not None and (reason := await witness.note_recorded(outcome)):
                 from nemo_gym.token_id_capture import TooManyMaskedSamples
 
                 raise TooManyMaskedSamples(reason)
             if isinstance(outcome, Scored):
-                return row, scored_row(outcome)
+                return row, outcome.result
             failed = FailedRollout(failed_row(outcome), outcome.failure)
             # A trainer takes a masked sample as it is: it has a response, and its reward counts for nothing.
             if route_failures_to_sidecar or (failed.get("mask_sample") and RESPONSE_KEY_NAME in failed):
                 return row, failed
             failure = outcome.failure
-            raise _error_of(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
+            raise _make_error(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
         plays = [play(row) for row in examples]
         return iter(asyncio.as_completed(plays if witness is None else _close_after(plays, witness)))
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
-        """Collect rollouts from servers that run, into the files of `config`; the scored ones, by task and rollout."""
+        """Collect rollouts from servers that run, into the files of `config`.
+
+        Return the scored ones, by task and rollout.
+        """
         paths, client = RunPaths.of(config.output_jsonl_fpath), self.setup_server_client()
-        workers = config.num_samples_in_parallel
-        with run_lock(paths):
-            rows, journal = _begun(config, paths)
-            with journal:
+        with lock_run(paths):
+            run = plan_or_resume(
+                paths,
+                # Which servers run is not known here, so their config cannot be compared.
+                RunIdentity(config.input_jsonl_fpath, config.identity()),
+                config.expand_settings,
+                resume=config.resume_from_cache,
+                max_attempts=_get_max_rollout_attempts(),
+            )
+            workers = config.num_samples_in_parallel
+            with run.open_journal() as journal:
                 await collect(
-                    rows,
-                    _post_with(client),
+                    run.rows,
+                    post_with(client),
                     journal,
                     FixedLimit(workers) if workers else AdaptiveLimit(),
                     RunControl(),
                     CollectSettings(),
                     lambda outcome: None,
-                    observer_for(client),
+                    find_observer(client),
                     _attach_trajectory_record,
                 )
         results = sorted(read_rows(paths.output), key=key_of)
         if not config.disable_aggregation:
-            await self._call_aggregate_metrics(results, list(planned(paths)), paths.output)
+            await self._call_aggregate_metrics(results, list(read_rows(paths.materialized)), paths.output)
         return results
 
     def _preprocess_rows_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
-        """The rollouts that `config` stands for, each a row for `run_examples`; all of them are checked."""
+        """Return the rollouts that `config` stands for, each a row for `run_examples`; all of them are checked."""
         source = config.input_jsonl_fpath
         return list(expand(read_input(source), config.expand_settings(), source))
 
     def _load_from_cache(
         self, config: RolloutCollectionConfig
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]]]:
-        """What an earlier run into the files of `config` has left: the rows still to be played, then those that have a
-        result, and these results in the same order."""
+        """Read what an earlier run into the files of `config` has left.
+
+        Return the rows still to be played, then those that have a result, and these results in the same order.
+        """
         paths = RunPaths.of(config.output_jsonl_fpath)
-        left = sorted(what_is_left(paths, _get_max_rollout_attempts()).todo(), key=key_of)
+        left = sorted(find_left(paths, _get_max_rollout_attempts()).read_left(), key=key_of)
         results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
-        rows = {key_of(row): row for row in planned(paths)}
+        rows = {key_of(row): row for row in read_rows(paths.materialized)}
         return left, [rows[key_of(result)] for result in results], results
 
 
@@ -313,38 +321,10 @@ class RolloutAggregationHelper(_MetricsWriter):
         plans = [RunPaths.of(shard) for shard in shards]
         # Some plans would say that fewer rollouts were asked for than there are.
         is_known = all(paths.materialized.is_file() for paths in plans)
-        rows = [row for paths in plans for row in planned(paths)] if is_known else []
+        rows = [row for paths in plans for row in read_rows(paths.materialized)] if is_known else []
         results = sorted((row for shard in shards for row in read_rows(shard)), key=key_of)
         await self._call_aggregate_metrics(results, rows, output)
         return results
-
-
-def _begun(config: RolloutCollectionConfig, paths: RunPaths) -> tuple[Iterator[Row], Journal]:
-    """What is to be played, and the record that it goes to: of a new run, or of the run before."""
-    source = config.input_jsonl_fpath
-    if config.resume_from_cache and can_resume(paths):
-        left, before = what_is_left(paths, _get_max_rollout_attempts()), read_manifest(paths.manifest)
-        identity = input_identity(source, paths.materialized)
-        manifest = Manifest(counts=left.counts, input=identity, settings=config.identity())
-        if before is not None:
-            # Which servers run is not known here, so their config cannot be compared.
-            manifest = manifest.model_copy(update={"config": before.config})
-        require_same_run(before, manifest, paths)
-        return left.todo(), Journal.resume(paths, manifest.resuming(before))
-    plan = materialize(read_input(source), config.expand_settings(), source, paths)
-    counts = Counts(requested=plan.rollouts, not_played=plan.rollouts)
-    identity = input_identity(source, paths.materialized_draft)
-    rows = read_by_repeat(paths.materialized)
-    return rows, Journal.begin(paths, Manifest(counts=counts, input=identity, settings=config.identity()))
-
-
-def require_same_run(before: Manifest | None, now: Manifest, paths: RunPaths) -> None:
-    """ResumeError unless rollouts of `now` belong beside those of `before`."""
-    if before is not None and (changed := differences(before, now)):
-        raise ResumeError(
-            f"{paths.output} belongs to a different run:\n" + "\n".join(f"  {line}" for line in changed) + "\n"
-            "hint: repeat the original command, choose another output, or run without `--resume` to begin anew"
-        )
 
 
 def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[Coroutine[Any, Any, Played]]:
@@ -363,47 +343,6 @@ def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[C
     return [close_if_last(play) for play in plays]
 
 
-def observer_for(client: ServerClient) -> Witness | None:
-    """Who puts what was observed of a rollout into its row; None where the config of the servers asks for nothing."""
-    config = _servers_config(client)
-    if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
-        return None
-    from nemo_gym._app.rollout_observer import RolloutObserver
-
-    return RolloutObserver.from_global_config(config)
-
-
-def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | None:
-    config: Any = getattr(client, "global_config_dict", None)  # a stand-in client may have none
-    return config if isinstance(config, Mapping | DictConfig) else None
-
-
-def metrics_from_servers(client: ServerClient, notice: Callable[[str], None]) -> "AskForMetrics":
-    """Asks agents for the metrics of their rollouts; one that cannot answer leaves them to us, with a notice."""
-
-    servers = _servers_config(client)
-
-    async def ask(agent: str, rows: list[Row]) -> dict[str, Any] | None:
-        if servers is not None and agent not in servers:
-            return None  # whoever played it is no server of ours
-        try:
-            response = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows})
-            await raise_for_status(response)
-            metrics: dict[str, Any] = await get_response_json(response)
-            return metrics
-        except (ServerCallError, ClientError) as error:
-            notice(f"{agent!r} could not aggregate its rollouts itself, so they are aggregated here: {error}")
-            return None
-
-    return ask
-
-
-def _export(aggregates: Sequence["AgentAggregate"]) -> None:
-    from nemo_gym.exporters import export_aggregates
-
-    export_aggregates(aggregates)
-
-
 def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Put `ng_trajectory` into the result of the played `row`, if anything was observed of it; return the result."""
     from nemo_gym.rollout_trajectory import attach_trajectory
@@ -411,25 +350,15 @@ def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) ->
     return attach_trajectory(row, result)
 
 
-def prompt_filler(path: str | None) -> Callable[[Row], Row] | None:
-    """Fills the prompt file `path` into a row; None without one."""
-    if path is None:
-        return None
+def _load_prompt(path: str) -> Callable[[Row], Row]:
+    """Return what fills the prompt file `path` into a row."""
     from nemo_gym.prompt import apply_prompt_to_row, load_prompt_config
 
     prompt = load_prompt_config(path)
     return lambda row: apply_prompt_to_row(prompt, row, path)
 
 
-def _skills_ref(skills: SkillsConfig | None) -> dict[str, Any] | None:
-    if skills is None:
-        return None
-    from nemo_gym.skills import load_skill_directory
-
-    return load_skill_directory(skills.path).model_dump()
-
-
-def _error_of(outcome: Failed) -> ServerResponseError:
+def _make_error(outcome: Failed) -> ServerResponseError:
     """Return what a caller is told of `outcome`: the agent's own error reply, or one in its place."""
     if outcome.error_reply is not None:
         return outcome.error_reply
@@ -438,10 +367,6 @@ def _error_of(outcome: Failed) -> ServerResponseError:
     body = orjson.dumps(f"{failure.kind}: {failure.message}")
     reason = http.client.responses[status]
     return ServerResponseError("POST", failure.boundary, status, reason, body, failure.encoded())
-
-
-def _post_with(client: ServerClient) -> Post:
-    return lambda agent, row: client.post(agent, "/run", json=row)
 
 
 def _require_agent(row: Mapping[str, Any]) -> None:
@@ -453,7 +378,7 @@ def _require_agent(row: Mapping[str, Any]) -> None:
 
 
 def _get_max_rollout_attempts() -> int:
-    """How often a rollout that failed may be tried in all, over resumed runs."""
+    """Return how often a rollout that failed may be tried in all, over resumed runs."""
     given = os.environ.get(_MAX_ATTEMPTS_ENV, "3")
     if not given.isdigit() or int(given) < 1:
         raise GymError(f"{_MAX_ATTEMPTS_ENV} must be a positive whole number, not {given!r}")
@@ -461,7 +386,7 @@ def _get_max_rollout_attempts() -> int:
 
 
 def loads_jsonl_line(raw: bytes | str, path: str | Path, line: int) -> Any:
-    """One line of a JSONL file; the error names the file and the line."""
+    """Parse one line of a JSONL file; the error names the file and the line."""
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError as error:

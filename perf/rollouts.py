@@ -18,14 +18,14 @@ import aiohttp
 import uvloop
 
 from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.dispatch import rare_collections
 from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run import CollectSettings, collect
 from nemo_gym._rollouts.types import Outcome, Row
+from nemo_gym._util.garbage import collect_rarely
 from nemo_gym.config_types import ModelServerRef, ResourcesServerRef
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import running
@@ -61,7 +61,7 @@ _CASES = (
 
 def run() -> list[report.Row]:
     """Rollouts of `simple_agent` through `openai_model`."""
-    with fake_endpoint.running() as base_url, rare_collections():
+    with fake_endpoint.running() as base_url, collect_rarely():
         return uvloop.run(_run(base_url))
 
 

@@ -12,6 +12,7 @@ import pytest
 from fastapi import Request
 
 from nemo_gym import rollout_collection
+from nemo_gym._app.rollout_calls import metrics_from_servers
 from nemo_gym._rollouts.resume import ResumeError
 from nemo_gym._rollouts.types import key_of
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
@@ -202,7 +203,7 @@ async def test_an_agent_that_cannot_aggregate_leaves_it_to_us(monkeypatch, tmp_p
 
 
 async def test_rollouts_of_an_agent_that_is_no_server_are_aggregated_without_asking(helper, caplog):
-    ask = rollout_collection.metrics_from_servers(helper.setup_server_client(), rollout_collection.LOG.warning)
+    ask = metrics_from_servers(helper.setup_server_client(), rollout_collection.LOG.warning)
     assert await ask("somebody_elses_agent", [{"reward": 1.0}]) is None
     assert caplog.text == ""
 

@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from nemo_gym._rollouts.incidents import note_length_of_last_call
-from nemo_gym._rollouts.types import Outcome, Row, Scored
+from nemo_gym._rollouts.types import Outcome, Row, Scored, carried_fields
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
@@ -84,8 +84,8 @@ class RolloutObserver:
 
     @classmethod
     def from_global_config(cls, config: Mapping[str, Any] | DictConfig) -> "RolloutObserver | None":
-        """Build it as the config of the servers says; None if there is nothing to observe."""
-        capture_dirs, tokens = model_call_capture_dirs_from_config(config), _token_taking(config)
+        """Make the observer that the config of the servers asks for; None if there is nothing to observe."""
+        capture_dirs, tokens = model_call_capture_dirs_from_config(config), _open_token_taking(config)
         return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
     async def begin(self, row: Row) -> None:
@@ -96,16 +96,16 @@ class RolloutObserver:
             await tokens.source.restart(rollout_id)
 
     async def complete(self, outcome: Outcome) -> Outcome:
-        """`outcome` with everything that was observed; also one that failed, for that is when it is looked for."""
+        """Return `outcome` with everything that was observed; also one that failed: that is when it is looked for."""
         rollout_id, tokens = maybe_rollout_id_from_run_body(outcome.row), None
         wants_tokens = self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row)
         if self._tokens is not None and wants_tokens and rollout_id is not None:
             tokens = await self._tokens.freeze(rollout_id)
             self._snapshots[rollout_id] = (tokens.snapshot_id, tokens.version)
-        return await in_thread(self._completed, outcome, tokens)
+        return await in_thread(self._add_observations, outcome, tokens)
 
-    async def recorded(self, outcome: Outcome) -> str | None:
-        """The row is kept, so its tokens need not be kept twice; the reason to stop if too many rows lack them."""
+    async def note_recorded(self, outcome: Outcome) -> str | None:
+        """Drop the tokens that the recorded row holds; return the reason to stop if too many rows lack them."""
         tokens = self._tokens
         if tokens is None or not tokens.is_for(outcome.row):
             return None
@@ -133,8 +133,8 @@ class RolloutObserver:
         except Exception:
             LOG.warning("the token source could not be closed", exc_info=True)
 
-    def _completed(self, outcome: Outcome, tokens: TokenCaptureSnapshot | None) -> Outcome:
-        record = {**_identity(outcome.row), **(outcome.result or {})}
+    def _add_observations(self, outcome: Outcome, tokens: TokenCaptureSnapshot | None) -> Outcome:
+        record = {**carried_fields(outcome.row), **(outcome.result or {})}
         if not isinstance(outcome, Scored):
             record.setdefault(NG_FAILURE_CLASS_KEY, outcome.failure.kind)
         rollout_id = maybe_rollout_id_from_run_body(outcome.row)
@@ -149,12 +149,7 @@ class RolloutObserver:
         return replace(outcome, result=record)
 
 
-def _identity(row: Row) -> Row:
-    """Return what a row and its result have in common."""
-    return {key: value for key, value in row.items() if key == AGENT_REF_KEY_NAME or key.startswith("_ng_")}
-
-
-def _token_taking(config: Mapping[str, Any] | DictConfig) -> TokenTaking | None:
+def _open_token_taking(config: Mapping[str, Any] | DictConfig) -> TokenTaking | None:
     settings = TokenIdCaptureConfig.from_global_config(config)
     source = open_token_source(settings)
     if source is None:

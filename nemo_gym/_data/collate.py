@@ -6,7 +6,6 @@ found good: until then there are drafts only.
 """
 
 import functools
-import gc
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,12 +30,14 @@ from nemo_gym._data.rows import BadRow, Offending, Row, RowChecker, fill_prompt,
 from nemo_gym._data.sources import Source, Targets, targets_of
 from nemo_gym._data.text_lengths import CountTokens
 from nemo_gym._util.files import atomic_writer, write_atomically
+from nemo_gym._util.garbage import collect_once_in
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
 
 _BUFFER_BYTES = 1 << 20
+# More than the rows hold that are under way at a time; JSON has no cycles to be found every forty rows.
 _CONTAINERS_BETWEEN_COLLECTIONS = 50_000
 
 Progress = Callable[[Source, int], None]
@@ -113,7 +114,7 @@ def collate(
     with _warn_if_interrupted(output), ExitStack() as drafts, _explain_write_errors(output):
         for part in parts:
             part.draft = drafts.enter_context(Draft(part.targets.prepared))
-        with _collect_garbage_rarely():
+        with collect_once_in(_CONTAINERS_BETWEEN_COLLECTIONS):
             found = _prepare_all(parts, progress)
         raise_if_offending(found)
         types = tuple(_collate_type(name, parts, output) for name in dict.fromkeys(source.type for source in sources))
@@ -233,22 +234,6 @@ def _explain_write_errors(place: Path) -> Iterator[None]:
             f"writing to {where} failed: {error.strerror or error}; nothing was left half-written.\n"
             f"hint: make room there, or choose another output folder"
         ) from error
-
-
-@contextmanager
-def _collect_garbage_rarely() -> Iterator[None]:
-    """Do not search the rows under way for reference cycles, which JSON never has, every forty rows.
-
-    The rows that are held at a time have fewer containers than that; for all else in this process, cycles are still
-    found now and then.
-    """
-    before = gc.get_threshold()
-    if before[0]:
-        gc.set_threshold(max(before[0], _CONTAINERS_BETWEEN_COLLECTIONS), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager

@@ -33,7 +33,7 @@ from nemo_gym._metrics.rollouts import (
     read_key,
 )
 from nemo_gym._metrics.task_entries import make_entry
-from nemo_gym._util.garbage_collector import pause_garbage_collector
+from nemo_gym._util.garbage import pause_collections
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 MEAN_REWARD = "mean/reward"
@@ -123,7 +123,7 @@ def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> di
     return headline
 
 
-@pause_garbage_collector()
+@pause_collections()
 def _describe(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list[Metrics]]:
     measured = measure(verify_responses)
     agent = describe_rollouts(measured)

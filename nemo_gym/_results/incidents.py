@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._rollouts.incidents import well_formed
+from nemo_gym._rollouts.incidents import pick_tool_errors
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY
 
@@ -27,7 +27,7 @@ class Incidents:
     def add(self, row: Row) -> None:
         """Count a scored row."""
         errors = row.get(NG_TOOL_ERRORS_KEY)
-        if errors and (errors := well_formed(errors)):
+        if errors and (errors := pick_tool_errors(errors)):
             self.met_crash += 1
             by_tool = {error["tool"]: error for error in reversed(errors)}
             self.tools.update(by_tool.keys())

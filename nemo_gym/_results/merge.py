@@ -14,9 +14,8 @@ from typing import BinaryIO
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.rows import SHARDS_SHARE_NO_ROLLOUT, Place, open_results, read_results, require_key
 from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
-from nemo_gym._rollouts.manifest import read_manifest
+from nemo_gym._rollouts.manifest import Shard, describe_missing, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.shard import Shard, describe_missing
 from nemo_gym._rollouts.types import Key
 from nemo_gym._util.files import atomic_writer
 

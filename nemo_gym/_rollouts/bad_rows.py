@@ -43,7 +43,7 @@ class _Lines:
         return f"{'row' if self.count == 1 else 'rows'} {shown}{more}"
 
 
-class Problems:
+class BadRowReport:
     """The bad rows of one input."""
 
     def __init__(self, source: str) -> None:
@@ -56,6 +56,7 @@ class Problems:
         return self._count > 0
 
     def add(self, number: int, row: BadRow) -> None:
+        """Note that the row on line `number` cannot be played."""
         self._count += 1
         lines = self._by_reason.get(row.reason)
         if lines is None and len(self._by_reason) == _REASONS_SHOWN:
@@ -66,7 +67,7 @@ class Problems:
         lines.add(number)
 
     def error(self, rows_read: int) -> BadRows:
-        """All of them; rows are counted as an editor counts lines."""
+        """Return the error that tells of all of them; rows are counted as an editor counts lines."""
         listed = [f"{self._source}: {lines}: {reason}{lines.detail}" for reason, lines in self._by_reason.items()]
         if self._other_reasons:
             listed.append(f"{self._source}: {self._other_reasons} more rows for other reasons")

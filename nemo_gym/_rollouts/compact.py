@@ -29,7 +29,7 @@ class KeySet:
         self._size = 0
 
     def add(self, key: Key) -> bool:
-        """True if it was not there before."""
+        """Add `key`; return whether it was not there before."""
         word, bit = self._place(key)
         bits = self._words.get(word, 0)
         if bits & bit:
@@ -58,7 +58,7 @@ class KeyCounts:
         self._at_least: list[KeySet] = []
 
     def add(self, key: Key) -> int:
-        """The new count."""
+        """Count `key` once more; return the new count."""
         for number, level in enumerate(self._at_least, 1):
             if level.add(key):
                 return number
@@ -135,5 +135,5 @@ class Numbered:
 
 
 def digest_of(raw: bytes) -> bytes:
-    """What `Numbered` knows a text by."""
+    """Return what `Numbered` knows a text by."""
     return hashlib.blake2b(raw, digest_size=_DIGEST_BYTES).digest()

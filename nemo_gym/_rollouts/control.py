@@ -32,35 +32,35 @@ class RunControl:
         self._watcher: tuple[asyncio.AbstractEventLoop, Callable[[], None]] | None = None
 
     def request_stop(self) -> Literal["stopping", "cancelling"]:
-        """Stop dispatching, or if that was asked before, cancel what runs. Says which of the two it is now."""
+        """Stop dispatching, or if that was asked before, cancel what runs; return which of the two it is now."""
         self._requests.append(None)
-        self._tell_watcher()
+        self._notify_watcher()
         return "cancelling" if self.is_cancelling else "stopping"
 
     def abort(self, reason: str) -> None:
         """Give the run up: start nothing more and cancel what runs. The first reason counts."""
         if self._reason is None:
             self._reason = reason
-        self._tell_watcher()
+        self._notify_watcher()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether no more rollouts are to be started."""
+        """Return whether no more rollouts are to be started."""
         return bool(self._requests) or self._reason is not None
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether rollouts that run are to be cancelled."""
+        """Return whether rollouts that run are to be cancelled."""
         return len(self._requests) > 1 or self._reason is not None
 
     @property
     def abort_reason(self) -> str | None:
-        """Why the run was given up, if it was."""
+        """Return why the run was given up, if it was."""
         return self._reason
 
     @contextmanager
-    def watched_by(self, on_change: Callable[[], None]) -> Iterator[None]:
-        """Meanwhile every change calls `on_change` in the running loop, from wherever it was made."""
+    def call_on_change(self, on_change: Callable[[], None]) -> Iterator[None]:
+        """Call `on_change` in the running loop at every change meanwhile, from wherever it was made."""
         assert self._watcher is None, "one run at a time"
         self._watcher = (asyncio.get_running_loop(), on_change)
         try:
@@ -68,7 +68,7 @@ class RunControl:
         finally:
             self._watcher = None
 
-    def _tell_watcher(self) -> None:
+    def _notify_watcher(self) -> None:
         if self._watcher is not None:
             loop, on_change = self._watcher
             with suppress(RuntimeError):  # the loop was closed in this moment: nothing runs any more
@@ -94,17 +94,17 @@ class FailureRateGuard:
         self._examples = dict[_Cause, str]()
 
     def note(self, outcome: Outcome) -> str | None:
-        """Count `outcome`; the reason to give the run up, if there is one now."""
+        """Count `outcome`; return the reason to give the run up, if there is one now."""
         if isinstance(outcome, Failed):
             if outcome.failure.kind == "cancelled" or not outcome.persist:
                 return None
-            self._add(self._cause(outcome.failure))
+            self._add(self._classify(outcome.failure))
         else:
             self._add(None)
         counted = len(self._latest)
         if counted < self._min_samples or self._failed <= self._max_rate * counted:
             return None
-        return self._reason()
+        return self._describe_failures()
 
     def _add(self, cause: _Cause | None) -> None:
         if len(self._latest) == self._latest.maxlen:
@@ -112,7 +112,7 @@ class FailureRateGuard:
         self._latest.append(cause)
         self._failed += cause is not None
 
-    def _cause(self, failure: Failure) -> _Cause:
+    def _classify(self, failure: Failure) -> _Cause:
         first_line = failure.message.partition("\n")[0][:_CAUSE_SHOWN]
         cause = _Cause(failure.kind, _VARYING.sub("#", failure.boundary), _VARYING.sub("#", first_line))
         if cause not in self._examples:
@@ -122,7 +122,7 @@ class FailureRateGuard:
             self._examples[cause] = f"{failure.kind} at {failure.boundary}: {failure.message[:_CAUSE_SHOWN]}"
         return cause
 
-    def _reason(self) -> str:
+    def _describe_failures(self) -> str:
         counted = len(self._latest)
         causes = Counter(cause for cause in self._latest if cause is not None)
         (most_common, times), *_ = causes.most_common(1)
@@ -151,14 +151,14 @@ class EndpointGuard:
         self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if must_be_there else 0.0)
 
     def note(self, outcome: Outcome) -> str | None:
-        """Count a rollout that has ended; the reason to give the run up, if there is one now."""
+        """Count a rollout that has ended; return the reason to give the run up, if there is one now."""
         if isinstance(outcome, Failed):
             return self.note_failure(outcome.failure)
         self._has_scored, self._refusals, self._ends_s = True, 0, 0.0
         return None
 
     def note_failure(self, failure: Failure) -> str | None:
-        """Count a failed attempt; the reason to give the run up, if there is one now."""
+        """Count a failed attempt; return the reason to give the run up, if there is one now."""
         if failure.kind == "cancelled":
             return None
         self._refusals = self._refusals + 1 if failure.is_refused else 0

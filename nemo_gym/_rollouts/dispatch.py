@@ -6,11 +6,9 @@ the number of slots is the limiter's.
 """
 
 import asyncio
-import gc
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -31,26 +29,6 @@ _ENDED_QUEUE = 256
 # A limiter may grow with time alone; so often it is asked again.
 _TICK_S = 0.5
 _CANCEL_GRACE_S = 5.0
-_RARE_COLLECTIONS = (50_000, 20, 100)
-
-
-@contextmanager
-def rare_collections() -> Iterator[None]:
-    """Look for reference cycles less often, and not among what is there already. For a process of our own.
-
-    Rollouts leave next to no cycles behind, but every one under way is searched for them over and over: about a tenth
-    of the CPU of a run with Python's own thresholds. Not for a process that belongs to someone else, such as a
-    trainer's.
-    """
-    before = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_RARE_COLLECTIONS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 async def dispatch(
@@ -69,85 +47,80 @@ async def dispatch(
     cancellation for `cancel_grace_s` is left behind, as cancelled. A failure that a dead server may explain is yielded
     `hold_failures_s` later, and as cancelled if the run was given up meanwhile.
     """
-    under_way = _UnderWay(rows, play, limiter, control, hold_failures_s, cancel_grace_s)
-    with control.watched_by(under_way.heed_control):
+    under_way = _UnderWay(limiter, control, hold_failures_s, cancel_grace_s)
+    row: Row | None = None
+    rows_error: Exception | None = None
+    with control.call_on_change(under_way.heed_control):
         try:
             under_way.tick()
             while True:
                 for _ in range(len(under_way.ended)):
                     yield under_way.ended.popleft()
-                has_more = under_way.start_some()
+                if control.is_stopping:
+                    rows, row = iter(()), None
+                has_more = len(under_way.ended) <= _ENDED_QUEUE
+                for _ in range(under_way.starts_in_a_row if has_more else 0):
+                    # The row comes before the slot: a slot that was taken can only be given back with an outcome.
+                    if row is None:
+                        try:
+                            row = next(rows, None)
+                        except Exception as error:  # raised again when all that runs has ended
+                            rows, rows_error = iter(()), error
+                    if row is None or not limiter.acquire():
+                        has_more = False
+                        break
+                    under_way.start(row, play(row))
+                    row = None
                 if has_more or under_way.ended:
-                    await under_way.turn(has_more)
+                    await under_way.yield_to_others(has_more)
                 elif under_way.running or under_way.held:
-                    await under_way.next_event()
+                    await under_way.wait_for_event()
                 else:
                     break
         finally:
             await under_way.close()
-    if under_way.rows_error is not None:
-        raise under_way.rows_error
+    if rows_error is not None:
+        raise rows_error
 
 
 class _UnderWay:
     """The rollouts that run, and those that ended and were not yielded yet."""
 
-    def __init__(
-        self,
-        rows: Iterator[Row],
-        play: Play,
-        limiter: Limiter,
-        control: RunControl,
-        hold_failures_s: float,
-        cancel_grace_s: float,
-    ) -> None:
-        self._rows: Iterator[Row] | None = rows
-        self._next_row: Row | None = None
-        self._play, self._limiter, self._control = play, limiter, control
+    def __init__(self, limiter: Limiter, control: RunControl, hold_failures_s: float, cancel_grace_s: float) -> None:
+        self._limiter, self._control = limiter, control
         self._hold_failures_s, self._cancel_grace_s = hold_failures_s, cancel_grace_s
-        self._starts_in_a_row = _STARTS_IN_A_ROW
         self._loop = asyncio.get_running_loop()
         self._event: asyncio.Future[None] | None = None
         self._next_tick: asyncio.TimerHandle | None = None
         self._giving_up: asyncio.TimerHandle | None = None
+        self.starts_in_a_row = _STARTS_IN_A_ROW
         self.running = dict[asyncio.Task[Outcome], tuple[Row, float]]()
         self.ended = deque[Outcome]()
         self.held = deque[Failed]()
         """Failures that are still to be told, unless it turns out that a server had died."""
-        self.rows_error: Exception | None = None
 
     def tick(self) -> None:
         """Ask the limiter again, now and from time to time."""
         self._next_tick = self._loop.call_later(_TICK_S, self.tick)
         self._wake()
 
-    def start_some(self) -> bool:
-        """Fill free slots; whether there may be more to start at once."""
-        if self._control.is_stopping:
-            self._rows = self._next_row = None
-        if len(self.ended) > _ENDED_QUEUE:
-            return False
-        for _ in range(self._starts_in_a_row):
-            # The row comes before the slot: a slot that was taken can only be given back with an outcome.
-            if self._next_row is None:
-                self._next_row = self._pulled()
-            if self._next_row is None or not self._limiter.acquire():
-                return False
-            self._start(self._next_row)
-            self._next_row = None
-        return True
+    def start(self, row: Row, playing: Coroutine[Any, Any, Outcome]) -> None:
+        """Play `row`, in a slot that was taken for it."""
+        task = self._loop.create_task(playing)
+        self.running[task] = (row, time.monotonic())
+        task.add_done_callback(self._on_end)
 
-    async def turn(self, has_more: bool) -> None:
-        """Let everything else on the event loop have its turn; `has_more`: it begins with as many starts as may be."""
+    async def yield_to_others(self, has_more: bool) -> None:
+        """Let everything else on the event loop have its turn; if there is more to start, as much of it as may be."""
         began = time.monotonic()
         await asyncio.sleep(0)
         took_s = time.monotonic() - began
         if took_s > _LONGEST_TURN_S:
-            self._starts_in_a_row = max(_STARTS_IN_A_ROW, self._starts_in_a_row // 2)
+            self.starts_in_a_row = max(_STARTS_IN_A_ROW, self.starts_in_a_row // 2)
         elif has_more and took_s < _LONGEST_TURN_S / 2:
-            self._starts_in_a_row *= 2
+            self.starts_in_a_row *= 2
 
-    async def next_event(self) -> None:
+    async def wait_for_event(self) -> None:
         """Wait until something ends, the control changes, or the limiter may have changed its mind."""
         self._event = self._loop.create_future()
         await self._event
@@ -155,7 +128,7 @@ class _UnderWay:
     def heed_control(self) -> None:
         """Act on what the control says now."""
         if self._control.abort_reason is not None:
-            self.ended.extend(replace(failed, failure=_cancelled(failed.row)) for failed in self.held)
+            self.ended.extend(replace(failed, failure=_make_cancelled(failed.row)) for failed in self.held)
             self.held.clear()
         if self._control.is_cancelling:
             self._cancel_running()
@@ -172,22 +145,6 @@ class _UnderWay:
             self._cancel_running()
             await asyncio.wait(self.running, timeout=self._cancel_grace_s)
 
-    def _pulled(self) -> Row | None:
-        if self._rows is None:
-            return None
-        try:
-            row = next(self._rows, None)
-        except Exception as error:  # raised again when all that runs has ended
-            self.rows_error, row = error, None
-        if row is None:
-            self._rows = None
-        return row
-
-    def _start(self, row: Row) -> None:
-        task = self._loop.create_task(self._play(row))
-        self.running[task] = (row, time.monotonic())
-        task.add_done_callback(self._on_end)
-
     def _on_end(self, task: asyncio.Task[Outcome]) -> None:
         error = None if task.cancelled() else task.exception()
         if task not in self.running:
@@ -195,7 +152,7 @@ class _UnderWay:
         row, started = self.running.pop(task)
         elapsed_s = time.monotonic() - started
         if task.cancelled():
-            outcome: Outcome = Failed(row, _cancelled(row), 1, elapsed_s)
+            outcome: Outcome = Failed(row, _make_cancelled(row), 1, elapsed_s)
         elif error is not None:
             outcome = Failed(row, failure_of(error, "agent", boundary_of(row)), 1, elapsed_s)
         else:
@@ -204,14 +161,14 @@ class _UnderWay:
 
     def _end(self, outcome: Outcome, elapsed_s: float) -> None:
         self._limiter.release(outcome, elapsed_s)
-        if self._hold_failures_s and isinstance(outcome, Failed) and _could_come_of_a_dead_server(outcome):
+        if self._hold_failures_s and isinstance(outcome, Failed) and _may_come_of_a_dead_server(outcome):
             self.held.append(outcome)
-            self._loop.call_later(self._hold_failures_s, self._tell_held)
+            self._loop.call_later(self._hold_failures_s, self._release_held)
             return
         self.ended.append(outcome)
         self._wake()
 
-    def _tell_held(self) -> None:
+    def _release_held(self) -> None:
         if self.held:
             self.ended.append(self.held.popleft())
             self._wake()
@@ -224,14 +181,14 @@ class _UnderWay:
         now = time.monotonic()
         while self.running:
             _, (row, started) = self.running.popitem()
-            self._end(Failed(row, _cancelled(row), 1, now - started), now - started)
+            self._end(Failed(row, _make_cancelled(row), 1, now - started), now - started)
 
     def _wake(self) -> None:
         if self._event is not None and not self._event.done():
             self._event.set_result(None)
 
 
-def _could_come_of_a_dead_server(failed: Failed) -> bool:
+def _may_come_of_a_dead_server(failed: Failed) -> bool:
     """Return whether the failure may be what a caller of a server sees when that server has just died."""
     failure = failed.failure
     if failed.result is not None or failure.kind in ("cancelled", "timeout", "model_reply_invalid"):
@@ -239,5 +196,5 @@ def _could_come_of_a_dead_server(failed: Failed) -> bool:
     return not failure.cause.startswith("4")  # a refusal is an answer, and the dead give none
 
 
-def _cancelled(row: Row) -> Failure:
+def _make_cancelled(row: Row) -> Failure:
     return Failure("cancelled", boundary_of(row), True, "the run was stopped while this rollout was under way")

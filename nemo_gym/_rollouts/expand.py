@@ -18,10 +18,10 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym._config.problems import explain
-from nemo_gym._rollouts.bad_rows import BadRow, BadRows, Problems
+from nemo_gym._rollouts.bad_rows import BadRow, BadRowReport, BadRows
 from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
+from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, write_error
-from nemo_gym._rollouts.shard import Shard
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.nearest import did_you_mean, nearest_spelling
@@ -106,22 +106,22 @@ def materialize(
 def expand(
     lines: Iterable[tuple[int, bytes]], settings: ExpandSettings, source: str | os.PathLike[str]
 ) -> Iterator[Row]:
-    """The rollouts of `lines`, repeats side by side.
+    """Yield the rollouts of `lines`, repeats side by side.
 
     Rows that cannot be played end the stream: after them the rest is only checked, and BadRows tells of all of them at
     the end. So a consumer acts on a row only after it has seen the last one, as `materialize` does.
     """
     _check_overrides(settings.overrides)
-    problems, tasks, count = Problems(str(source)), _Tasks(), 0
+    problems, tasks, count = BadRowReport(str(source)), _Tasks(), 0
     for number, raw in itertools.islice(lines, settings.limit):
         count += 1
         try:
-            row = _prepared(raw, settings)
-            repeats = _repeats(row, settings)
+            row = _prepare(raw, settings)
+            repeats = _count_repeats(row, settings)
             task, first = tasks.take(row.get(TASK_INDEX_KEY_NAME), raw, repeats)
             if not problems and (settings.shard is None or settings.shard.holds(task)):
                 for rollout in range(first, first + repeats):
-                    yield _rollout(row, task, rollout, settings.add_seed)
+                    yield _make_rollout(row, task, rollout, settings.add_seed)
         except BadRow as bad:
             problems.add(number, bad)
     if problems:
@@ -154,37 +154,40 @@ def _write(rows: Iterator[Row], settings: ExpandSettings, write: Callable[[bytes
         tasks += row[ROLLOUT_INDEX_KEY_NAME] == 0
         per_task.add(row[TASK_INDEX_KEY_NAME], 1)
         agents[row[AGENT_REF_KEY_NAME]["name"]] += 1
-    warnings = tuple(_unused_repeats(settings, agents))
+    warnings = tuple(_find_unused_repeats(settings, agents))
     return Plan(rollouts, tasks, agents, per_task, digest.hexdigest(), warnings)
 
 
-def _unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:
+def _find_unused_repeats(settings: ExpandSettings, agents: Collection[str]) -> Iterator[str]:
     if isinstance(settings.repeats, Mapping):
         for name in settings.repeats.keys() - {DEFAULT_REPEATS_KEY, *agents}:
             yield f"num_repeats names agent {name!r}, which no row uses. {did_you_mean(name, agents)}".rstrip()
 
 
-def _prepared(raw: bytes, settings: ExpandSettings) -> Row:
-    """The row on a line, complete but for its indices."""
-    row = _parsed(raw)
+def _prepare(raw: bytes, settings: ExpandSettings) -> Row:
+    """Return the row on a line, complete but for its indices."""
+    row = _parse(raw)
     params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     if params is not None and not isinstance(params, dict):
         raise BadRow(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}` is not an object")
     if settings.prompt is not None:
-        row = _prompted(row, settings.prompt)
+        try:
+            row = dict(settings.prompt(row))
+        except GymError as error:
+            raise BadRow(str(error)) from error
         params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     if params is None:
         raise BadRow(f"no `{RESPONSES_CREATE_PARAMS_KEY_NAME}`")
-    row[AGENT_REF_KEY_NAME] = _agent_ref(row, settings)
-    row[RESPONSES_CREATE_PARAMS_KEY_NAME] = params = _checked_params({**params, **settings.overrides})
+    row[AGENT_REF_KEY_NAME] = _choose_agent(row, settings)
+    row[RESPONSES_CREATE_PARAMS_KEY_NAME] = params = _check_params({**params, **settings.overrides})
     if settings.add_seed:
-        _extra_body(params.get("metadata") or {})
+        _read_extra_body(params.get("metadata") or {})
     if settings.skills_ref is not None:
         row[SKILLS_REF_KEY_NAME] = dict(settings.skills_ref)
     return row
 
 
-def _parsed(raw: bytes) -> Row:
+def _parse(raw: bytes) -> Row:
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
@@ -194,15 +197,8 @@ def _parsed(raw: bytes) -> Row:
     return row
 
 
-def _prompted(row: Row, prompt: Callable[[Row], Row]) -> Row:
-    try:
-        return dict(prompt(row))
-    except GymError as error:
-        raise BadRow(str(error)) from error
-
-
-def _checked_params(params: Row) -> Row:
-    """`params` as they are: what the model of a request would add by default is not for the plan to add."""
+def _check_params(params: Row) -> Row:
+    """Return `params` as they are: what the model of a request would add by default is not for the plan to add."""
     try:
         NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
     except ValidationError as error:
@@ -215,10 +211,10 @@ def _checked_params(params: Row) -> Row:
     return params
 
 
-def _agent_ref(row: Row, settings: ExpandSettings) -> Row:
+def _choose_agent(row: Row, settings: ExpandSettings) -> Row:
     ref = row.get(AGENT_REF_KEY_NAME)
     if ref is None:
-        ref = {"name": settings.agent_name or _only_agent(settings.known_agents)}
+        ref = {"name": settings.agent_name or _find_only_agent(settings.known_agents)}
     name = ref.get("name") if isinstance(ref, dict) else None
     if not isinstance(name, str) or not name:
         raise BadRow(f"`{AGENT_REF_KEY_NAME}` has no `name`")
@@ -227,7 +223,7 @@ def _agent_ref(row: Row, settings: ExpandSettings) -> Row:
     return dict(ref)
 
 
-def _only_agent(known: Collection[str] | None) -> str:
+def _find_only_agent(known: Collection[str] | None) -> str:
     if known is not None and len(known) == 1:
         return next(iter(known))
     there = f" (there are {', '.join(sorted(known))})" if known else ""
@@ -237,7 +233,7 @@ def _only_agent(known: Collection[str] | None) -> str:
     )
 
 
-def _repeats(row: Row, settings: ExpandSettings) -> int:
+def _count_repeats(row: Row, settings: ExpandSettings) -> int:
     if isinstance(settings.repeats, int):
         return settings.repeats
     agent = row[AGENT_REF_KEY_NAME]["name"]
@@ -247,10 +243,12 @@ def _repeats(row: Row, settings: ExpandSettings) -> int:
     return repeats
 
 
-def _rollout(row: Row, task: int, rollout: int, add_seed: bool) -> Row:
+def _make_rollout(row: Row, task: int, rollout: int, add_seed: bool) -> Row:
     params = dict(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
     if add_seed:
-        params["metadata"] = _with_seed(params.get("metadata") or {}, rollout)
+        metadata = params.get("metadata") or {}
+        extra_body = json.dumps({**_read_extra_body(metadata), "seed": rollout})
+        params["metadata"] = {**metadata, "extra_body": extra_body}
     return {
         **row,
         RESPONSES_CREATE_PARAMS_KEY_NAME: params,
@@ -259,12 +257,8 @@ def _rollout(row: Row, task: int, rollout: int, add_seed: bool) -> Row:
     }
 
 
-def _with_seed(metadata: Mapping[str, str], seed: int) -> dict[str, str]:
-    return {**metadata, "extra_body": json.dumps({**_extra_body(metadata), "seed": seed})}
-
-
-def _extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
-    """What the request carries besides the parameters of the Responses API."""
+def _read_extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
+    """Return what the request carries besides the parameters of the Responses API."""
     try:
         extra = json.loads(metadata.get("extra_body") or "{}")
     except ValueError:
@@ -284,13 +278,13 @@ class _Tasks:
         self._next = 0
 
     def take(self, given: object, raw: bytes, repeats: int) -> tuple[int, int]:
-        """The task index, and the index of the first of `repeats` more rollouts."""
-        task = self._number(raw) if given is None else self._checked(given)
+        """Return the task index, and the index of the first of `repeats` more rollouts."""
+        task = self._find_index(raw) if given is None else self._check_index(given)
         first = self._rollouts[task]
         self._rollouts.add(task, repeats)
         return task, first
 
-    def _number(self, raw: bytes) -> int:
+    def _find_index(self, raw: bytes) -> int:
         digest = digest_of(raw)
         task = self._numbered.find(digest)
         if task is None:
@@ -301,7 +295,7 @@ class _Tasks:
             self._ours.add((task, 0))
         return task
 
-    def _checked(self, given: object) -> int:
+    def _check_index(self, given: object) -> int:
         if not isinstance(given, int) or isinstance(given, bool) or given < 0:
             raise BadRow(f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 on")
         if (given, 0) in self._ours:

@@ -27,7 +27,7 @@ def lift_incidents(result: Row) -> None:
     if type(response) is not dict:
         response = {}  # somebody else's result: what it says of itself is all there is
     on_response, in_result = response.pop(NG_TOOL_ERRORS_KEY, None), result.pop(NG_TOOL_ERRORS_KEY, None)
-    if (on_response or in_result) and (tool_errors := well_formed(on_response) or well_formed(in_result)):
+    if (on_response or in_result) and (tool_errors := pick_tool_errors(on_response) or pick_tool_errors(in_result)):
         result[NG_TOOL_ERRORS_KEY] = tool_errors
     on_response, in_result = response.pop(NG_CUT_OFF_KEY, None), result.pop(NG_CUT_OFF_KEY, None)
     cut_off = in_result or on_response
@@ -59,7 +59,7 @@ def is_cut_by_length(reply: Any) -> bool:
     return reply.get("status") == "incomplete" or reply.get("stop_reason") in _LENGTH_REASONS
 
 
-def well_formed(given: Any) -> list[dict[str, Any]]:
+def pick_tool_errors(given: Any) -> list[dict[str, Any]]:
     """Return the tool errors among `given`, which may come from anyone's agent; only the first few."""
     return [
         {

@@ -25,11 +25,11 @@ class InputNotFoundError(InputError, FileNotFoundError):
 
 
 def read_input(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
-    """Number (from 1) and content of every line of `path` that is not blank, without its line end.
+    """Yield number (from 1) and content of every line of `path` that is not blank, without its line end.
 
     `-` is standard input. Whether the content is gzip or zstd is seen from its first bytes, not from the name.
     """
-    with _opened(path) as file:
+    with _open_file(path) as file:
         try:
             yield from read_raw_stream(Path(path), file)
         except DataFileError as error:
@@ -37,11 +37,11 @@ def read_input(path: str | os.PathLike[str]) -> Iterator[tuple[int, bytes]]:
 
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` can be read only once: a pipe, a terminal, standard input."""
+    """Return whether `path` can be read only once: a pipe, a terminal, standard input."""
     return str(path) == "-" or not (Path(path).is_file() or Path(path).is_dir())
 
 
-def _opened(path: str | os.PathLike[str]) -> BinaryIO:
+def _open_file(path: str | os.PathLike[str]) -> BinaryIO:
     try:
         if str(path) == "-":
             return open(os.dup(_STDIN), "rb", buffering=_BUFFER_BYTES)

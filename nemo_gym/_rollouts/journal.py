@@ -7,7 +7,6 @@ machine tore is cut off and kept aside on resuming. What is still to be played i
 
 import json
 import logging
-import math
 import os
 import time
 from collections import Counter
@@ -20,17 +19,11 @@ import orjson
 
 from nemo_gym._rollouts.manifest import Counts, Manifest, Status, now, write_manifest
 from nemo_gym._rollouts.paths import RunFileError, RunPaths, torn_path, write_error
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
-from nemo_gym._transport.failures import Failure
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, carried_fields
+from nemo_gym._transport.failures import NOT_THERE, REFUSED
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
-from nemo_gym._util.row_keys import (
-    CARRIED_KEYS,
-    FAILURE_KEY,
-    NG_FAILURE_CLASS_KEY,
-    NG_TERMINAL_KEY,
-    REWARD_KEY_NAME,
-)
+from nemo_gym._util.row_keys import ATTEMPT_INDEX_KEY_NAME, FAILURE_KEY, NG_FAILURE_CLASS_KEY, NG_TERMINAL_KEY
 
 LOG = logging.getLogger(__name__)
 FAILURE_SCHEMA = 1
@@ -42,7 +35,17 @@ _TAIL_BYTES = 1 << 16
 class Journal:
     """Records outcomes. A context manager: leaving it notes in the manifest how the run ended."""
 
-    def __init__(self, paths: RunPaths, manifest: Manifest, sync_every_s: float | None) -> None:
+    def __init__(
+        self,
+        paths: RunPaths,
+        manifest: Manifest,
+        sync_every_s: float | None = SYNC_EVERY_S,
+        max_attempts: int | None = None,
+    ) -> None:
+        """Open the logs; `manifest.counts` says what the run has behind it.
+
+        `max_attempts`: how often a rollout that fails may be played in all, over resumed runs; None for no limit.
+        """
         self._paths, self._manifest = paths, manifest
         self._scored = manifest.counts.scored
         self._failed = Counter(manifest.counts.by_kind)
@@ -50,11 +53,11 @@ class Journal:
         self._disk = _Disk(sync_every_s)
         self._closed = False
         self.most_in_flight: int | None = None
-        self._output.open()
-        self._failures.open()
+        self.given_up, self._max_attempts = manifest.counts.failed, max_attempts
+        """Of the failed rollouts, those that a resumed run will not play again."""
 
     @classmethod
-    def begin(cls, paths: RunPaths, manifest: Manifest, *, sync_every_s: float | None = SYNC_EVERY_S) -> Self:
+    def begin(cls, paths: RunPaths, manifest: Manifest, **settings: Any) -> Self:
         """Begin a new run: the files of the run before give way to this one, whose plan lies in the draft.
 
         Called once the run can really play its first row. The plan comes last: a run that died in here left none, so
@@ -70,17 +73,17 @@ class Journal:
             if isinstance(error, RunFileError):
                 raise
             raise write_error(paths.output, error, "choose an output in a folder that you may write to") from error
-        return cls(paths, manifest, sync_every_s)
+        return cls(paths, manifest, **settings)
 
     @classmethod
-    def resume(cls, paths: RunPaths, manifest: Manifest, *, sync_every_s: float | None = SYNC_EVERY_S) -> Self:
+    def resume(cls, paths: RunPaths, manifest: Manifest, **settings: Any) -> Self:
         """Go on with a run; `manifest.counts` says what it has behind it."""
         write_manifest(paths.manifest, manifest)
-        return cls(paths, manifest, sync_every_s)
+        return cls(paths, manifest, **settings)
 
     @property
     def counts(self) -> Counts:
-        """What has become of the planned rollouts so far."""
+        """Tell what has become of the planned rollouts so far."""
         requested, failed = self._manifest.counts.requested, self._failed.total()
         return Counts(
             requested=requested,
@@ -93,13 +96,14 @@ class Journal:
     def record(self, outcome: Outcome) -> None:
         """Write `outcome` where it belongs and count it; RunFileError if that is impossible."""
         if isinstance(outcome, Scored):
-            self._output.append(_line(scored_row(outcome)))
+            self._output.append(_encode(outcome.result))
             self._scored += 1
         else:
             if outcome.persist:
-                self._failures.append(KNOWN_SECRETS.mask_bytes(_line(failed_row(outcome))))
+                self._failures.append(KNOWN_SECRETS.mask_bytes(_encode(failed_row(outcome))))
             if outcome.failure.kind != "cancelled":  # which was not played to an end, and is played again
                 self._failed[outcome.failure.kind] += 1
+                self.given_up += self._max_attempts is not None and is_given_up(outcome, self._max_attempts)
         self._disk.sync_if_due(self._output, self._failures)
 
     def close(self, status: Status = "finished") -> None:
@@ -110,10 +114,10 @@ class Journal:
         try:
             self._disk.close(self._output, self._failures)
         finally:
-            self._output.close()
-            self._failures.close()
+            os.close(self._output.fd)
+            os.close(self._failures.fd)
             try:
-                write_manifest(self._paths.manifest, self._manifest.ended(status, self.counts, self.most_in_flight))
+                write_manifest(self._paths.manifest, self._manifest.end(status, self.counts, self.most_in_flight))
             except RunFileError as error:
                 # The rollouts are what counts, and they are recorded: a missing end note is no reason to fail.
                 LOG.warning("%s", error)
@@ -130,18 +134,13 @@ class Journal:
             self.close("failed" if isinstance(error, Exception) else "interrupted")
 
 
-def scored_row(outcome: Scored) -> Row:
-    """The line of a scored rollout."""
-    return {**outcome.result, **_carried(outcome.row)}
-
-
 def failed_row(outcome: Failed) -> Row:
-    """The line of a failed rollout: what the agent said of it, if anything, and what we know."""
+    """Return the line of a failed rollout: what the agent said of it, if anything, and what we know."""
     said = outcome.result or {}
     failure = outcome.failure
     return {
         **said,
-        **_carried(outcome.row),
+        **carried_fields(outcome.row),
         NG_FAILURE_CLASS_KEY: said.get(NG_FAILURE_CLASS_KEY) or failure.kind,
         **({NG_TERMINAL_KEY: True} if outcome.terminal else {}),
         FAILURE_KEY: {
@@ -159,19 +158,21 @@ def failed_row(outcome: Failed) -> Row:
     }
 
 
-def checked_reward(result: Row, boundary: str = "/verify") -> Failure | None:
-    """The failure of a result whose reward is no number; None if it is one."""
-    if REWARD_KEY_NAME not in result:
-        return Failure("verifier", boundary, False, "the result has no `reward`")
-    reward = result[REWARD_KEY_NAME]
-    if isinstance(reward, int) or (isinstance(reward, float) and math.isfinite(reward)):
-        return None
-    if reward is None:
-        # JSON has no NaN: this is also what one turns into on its way here.
-        return Failure(
-            "verifier", boundary, False, "the `reward` is null (None, NaN or infinite where it was computed)"
-        )
-    return Failure("verifier", boundary, False, f"the `reward` is not a finite number: {repr(reward)[:200]}")
+def is_given_up(failed: Failed, max_attempts: int) -> bool:
+    """Return whether a resumed run will not play this rollout again."""
+    if not failed.persist:
+        return False
+    before = failed.row.get(ATTEMPT_INDEX_KEY_NAME) or 0
+    attempts = before + uses_up_attempt(failed.failure.kind, failed.failure.cause)
+    return failed.terminal or attempts >= max_attempts
+
+
+def uses_up_attempt(kind: str, cause: object) -> bool:
+    """Return whether a failure uses up one of the rollout's chances.
+
+    Who stops a run does not mean to, and a wrong key, model or URL says nothing about the rollout.
+    """
+    return kind != "cancelled" and not (kind == "model_endpoint" and cause in (*REFUSED, *NOT_THERE))
 
 
 def repair(log: Path) -> str | None:
@@ -200,7 +201,7 @@ def repair(log: Path) -> str | None:
 
 
 def _last_line(fd: int) -> tuple[int, bytes]:
-    """Where the last line begins, and the line."""
+    """Find where the last line begins, and read it."""
     end = os.fstat(fd).st_size
     start, tail = end, b""
     while start > 0:
@@ -220,11 +221,7 @@ def _is_row(line: bytes) -> bool:
         return False
 
 
-def _carried(row: Row) -> Row:
-    return {key: row[key] for key in CARRIED_KEYS if key in row}
-
-
-def _line(row: Row) -> bytes:
+def _encode(row: Row) -> bytes:
     try:
         return dumps_line(row)
     except TypeError:
@@ -234,38 +231,32 @@ def _line(row: Row) -> bytes:
 
 
 class _Log:
-    """One append-only file. Opened when there is something to write."""
+    """One append-only file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.fd: int | None = None
-        self._end = 0
-
-    def open(self) -> int:
-        if self.fd is None:
-            try:
-                self.fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except OSError as error:
-                raise write_error(self.path, error, _RESUMABLE) from error
-            self._end = os.fstat(self.fd).st_size
-        return self.fd
+        try:
+            self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise write_error(path, error, _RESUMABLE) from error
+        self._end = os.fstat(self.fd).st_size
 
     def append(self, line: bytes) -> None:
-        fd = self.open()
         try:
-            written = os.write(fd, line)
+            written = os.write(self.fd, line)
             while written < len(line):
-                written += os.write(fd, memoryview(line)[written:])
+                written += os.write(self.fd, memoryview(line)[written:])
         except OSError as error:
             # Half a line may be there by now; shortening a file needs no room.
-            os.ftruncate(fd, self._end)
+            os.ftruncate(self.fd, self._end)
             raise write_error(self.path, error, _RESUMABLE) from error
         self._end += len(line)
 
-    def close(self) -> None:
-        if self.fd is not None:
-            os.close(self.fd)
-            self.fd = None
+    def sync(self) -> None:
+        try:
+            os.fsync(self.fd)
+        except OSError as error:
+            raise write_error(self.path, error, _RESUMABLE) from error
 
 
 class _Disk:
@@ -286,7 +277,7 @@ class _Disk:
             self._pending.result()
         self._last = time.monotonic()
         self._thread = self._thread or ThreadPoolExecutor(1, thread_name_prefix="journal-sync")
-        self._pending = self._thread.submit(_sync, [(log.path, log.fd) for log in logs])
+        self._pending = self._thread.submit(self._sync, logs)
 
     def close(self, *logs: _Log) -> None:
         if self._thread is not None:
@@ -294,13 +285,9 @@ class _Disk:
         if self._pending is not None:
             self._pending.result()
         if self._every_s is not None:
-            _sync([(log.path, log.fd) for log in logs])
+            self._sync(logs)
 
-
-def _sync(logs: list[tuple[Path, int | None]]) -> None:
-    for path, fd in logs:
-        if fd is not None:
-            try:
-                os.fsync(fd)
-            except OSError as error:
-                raise write_error(path, error, _RESUMABLE) from error
+    @staticmethod
+    def _sync(logs: tuple[_Log, ...]) -> None:
+        for log in logs:
+            log.sync()

@@ -30,17 +30,17 @@ class Limiter(Protocol):
     def most_in_flight(self) -> int: ...
 
     def acquire(self) -> bool:
-        """Whether one more may start now; if so, it counts as running."""
+        """Return whether one more may start now; if so, it counts as running."""
 
     def release(self, outcome: Outcome, latency_s: float) -> None:
-        """One ended, after `latency_s` seconds."""
+        """Hear that one ended, after `latency_s` seconds."""
 
-    def retried(self, failure: Failure) -> None:
-        """One that still runs failed in this way and is played again."""
+    def note_retry(self, failure: Failure) -> None:
+        """Hear that one that still runs failed in this way and is played again."""
 
 
 def is_overload(failure: Failure) -> bool:
-    """Whether `failure` says that there were too many at once: a deadline missed, or a refusal in so many words."""
+    """Return whether `failure` says that there were too many at once: by a missed deadline, or in so many words."""
     return failure.kind == "timeout" or (failure.retryable and _OVERLOAD.search(failure.message) is not None)
 
 
@@ -62,8 +62,8 @@ class FixedLimit:
     def release(self, outcome: Outcome, latency_s: float) -> None:
         self.in_flight -= 1
 
-    def retried(self, failure: Failure) -> None:
-        """Changes nothing."""
+    def note_retry(self, failure: Failure) -> None:
+        """Change nothing."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class AdaptiveLimit:
     def acquire(self) -> bool:
         if self.in_flight >= self.limit:
             self._was_full = True
-            if self._unseen_since is None or not self._grown_unseen(self._unseen_since):
+            if self._unseen_since is None or not self._grow_unseen(self._unseen_since):
                 return False
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -139,7 +139,7 @@ class AdaptiveLimit:
         elif outcome.failure.kind != "cancelled":
             self._count(overloaded=is_overload(outcome.failure))
 
-    def retried(self, failure: Failure) -> None:
+    def note_retry(self, failure: Failure) -> None:
         self._count(overloaded=is_overload(failure))
 
     def _count(self, *, overloaded: bool) -> None:
@@ -147,7 +147,7 @@ class AdaptiveLimit:
         self._ended += 1
         self._overloaded += overloaded
         if self._ended >= self._round_size:
-            self._set(self._after_round())
+            self._set(self._judge_round())
             self._begin_round()
 
     def _begin_round(self) -> None:
@@ -156,10 +156,10 @@ class AdaptiveLimit:
         self._was_full = False
         self._latencies_s = list[float]()
 
-    def _after_round(self) -> float:
-        """The limit that this round speaks for."""
+    def _judge_round(self) -> float:
+        """Return the limit that this round speaks for."""
         overload_share = self._overloaded / self._ended
-        slowdown = self._slowdown()
+        slowdown = self._measure_slowdown()
         if overload_share > self._settings.leave_fast_growth_at or slowdown > 1.0:
             self._doubling = False
         kept = self._exact * max(0.5, (1.0 - overload_share) / slowdown)
@@ -167,8 +167,8 @@ class AdaptiveLimit:
             return kept
         return kept + (kept if self._doubling else math.sqrt(self._exact))
 
-    def _slowdown(self) -> float:
-        """By how much latency is beyond what holds; 1 if it holds or is not known."""
+    def _measure_slowdown(self) -> float:
+        """Return by how much latency is beyond what holds; 1 if it holds or is not known."""
         if not self._latencies_s:
             return 1.0
         median_s = sorted(self._latencies_s)[len(self._latencies_s) // 2]
@@ -182,15 +182,15 @@ class AdaptiveLimit:
         return max(1.0, slowdown)
 
     def _is_not_load(self, median_s: float) -> bool:
-        """Whether latency stayed although the limit was lowered because of it."""
+        """Return whether latency stayed although the limit was lowered because of it."""
         before = self._strained_at
         if before is None or self._exact > before.limit * _CLEARLY_LOWER:
             return False
         self._strained_at = None
         return median_s > before.median_s * _CLEARLY_FASTER
 
-    def _grown_unseen(self, since: float) -> bool:
-        """Whether the limit grew because nothing is known yet: slow rollouts must not hold a run at its start."""
+    def _grow_unseen(self, since: float) -> bool:
+        """Grow if nothing is known yet, and return whether: slow rollouts must not hold a run at its start."""
         now, bound = self._clock(), min(self._settings.unseen_maximum, self._settings.maximum)
         if now - since < self._settings.unseen_every_s or self.limit >= bound:
             return False

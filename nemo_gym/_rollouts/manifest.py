@@ -2,7 +2,8 @@
 """What a run was, in `<stem>_run.json`: versions, code, config, input, settings, times and counts.
 
 A resumed run is compared with it, so that the rows of two different runs do not end up in one file. Secrets are masked
-by whoever passes the config in.
+by whoever passes the config in. A run may be a shard: one of several parts that are collected apart, on machines that
+do not know of each other. Tasks are dealt out by their index in the whole input, and keep it.
 """
 
 import hashlib
@@ -10,7 +11,8 @@ import os
 import platform
 import re
 import subprocess
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +30,7 @@ SCHEMA = 1
 Status = Literal["running", "finished", "interrupted", "failed"]
 _GIT_TIMEOUT_S = 5.0
 _VALUE_SHOWN = 80
+_ABSENT = object()
 
 # Where a run happens and how fast: other values give the same rollouts. `config_paths` is here because what the files
 # say is compared itself.
@@ -94,18 +97,56 @@ class Manifest(BaseModel, frozen=True):
     python: str = Field(default_factory=platform.python_version)
     git: GitState | None = None
 
-    def resuming(self, old: "Manifest | None") -> "Manifest":
-        """This run as the continuation of `old`."""
+    def continue_from(self, old: "Manifest | None") -> "Manifest":
+        """Return this run as the continuation of `old`."""
         started = self.started_at if old is None else old.started_at
         return self.model_copy(update={"started_at": started, "resumed_at": self.started_at})
 
-    def ended(self, status: Status, counts: Counts, most_in_flight: int | None = None) -> "Manifest":
+    def end(self, status: Status, counts: Counts, most_in_flight: int | None = None) -> "Manifest":
+        """Return this run with what is known when it is over."""
         known = {"status": status, "counts": counts, "most_in_flight": most_in_flight, "ended_at": now()}
         return self.model_copy(update=known)
 
 
+@dataclass(frozen=True)
+class Shard:
+    """Part `number`, from 1, of `total`."""
+
+    number: int
+    total: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """Read `K/N`; ValueError unless 1 ≤ K ≤ N."""
+        found = re.fullmatch(r"\s*(\d+)\s*/\s*(\d+)\s*", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise ValueError(f"must be K/N with K from 1 to N, such as 1/4, not {text!r}")
+        return cls(int(found[1]), int(found[2]))
+
+    def holds(self, task: int) -> bool:
+        """Return whether the task with this index belongs to the shard."""
+        return task % self.total == self.number - 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.total}"
+
+
+def describe_missing(shards: Sequence[Shard]) -> str | None:
+    """Return what is missing to make `shards`, which are not empty, a whole run; None if nothing is."""
+    totals = sorted({shard.total for shard in shards})
+    if len(totals) > 1:
+        cuts = " and ".join(map(str, totals))
+        return f"these shards are cut in different ways, into {cuts} parts, so that tasks may be missing"
+    found = sorted(shard.number for shard in shards)
+    missing = [number for number in range(1, totals[0] + 1) if number not in found]
+    if not missing:
+        return None
+    there, absent = (", ".join(map(str, numbers)) for numbers in (found, missing))
+    return f"shards {there} of {totals[0]} were found; {absent} missing"
+
+
 def now() -> str:
-    """The time, as files of a run give it."""
+    """Return the time, as files of a run give it."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
@@ -121,7 +162,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
 
 
 def read_manifest(path: Path) -> Manifest | None:
-    """The manifest of the run before; None if there is none, as beside files that other tools wrote."""
+    """Read the manifest of the run before; None if there is none, as beside files that other tools wrote."""
     try:
         content = orjson.loads(path.read_bytes())
         if isinstance(content, dict) and content.get("schema") != SCHEMA:
@@ -139,16 +180,16 @@ def read_manifest(path: Path) -> Manifest | None:
         ) from error
 
 
-def input_identity(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
-    """Which input `path` is; one that can be read only once is known by the plan that came of it."""
+def identify_input(path: str | os.PathLike[str], materialized: Path) -> InputIdentity:
+    """Tell which input `path` is; one that can be read only once is known by the plan that came of it."""
     file = materialized if is_stream(path) else Path(path)
     with open(file, "rb") as content:
         digest = hashlib.file_digest(content, "sha256").hexdigest()
         return InputIdentity(path=str(path), size_bytes=os.fstat(content.fileno()).st_size, sha256=digest)
 
 
-def git_state(folder: str | os.PathLike[str]) -> GitState | None:
-    """The commit checked out in `folder`, and whether tracked files differ from it; None outside a repository."""
+def read_git_state(folder: str | os.PathLike[str]) -> GitState | None:
+    """Read which commit is checked out in `folder`, and whether tracked files differ; None outside a repository."""
     command = ["git", "--no-optional-locks", "-C", str(folder), "status", "--porcelain=v2", "--branch", "-uno"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_TIMEOUT_S, check=True)
@@ -159,47 +200,39 @@ def git_state(folder: str | os.PathLike[str]) -> GitState | None:
     return GitState(commit=commit, dirty=any(not line.startswith("#") for line in lines))
 
 
-def differences(old: Manifest, new: Manifest, incidental: Collection[str] = _INCIDENTAL_SETTINGS) -> list[str]:
-    """Why rollouts of `new` do not belong beside those of `old`, a line each; none if they do."""
+def find_differences(old: Manifest, new: Manifest, incidental: Collection[str] = _INCIDENTAL_SETTINGS) -> list[str]:
+    """Say why rollouts of `new` do not belong beside those of `old`, a line each; none if they do."""
     found = []
     if old.input.sha256 != new.input.sha256:
         found.append(
             f"input: {old.input.path} ({old.input.size_bytes} bytes, sha256 {old.input.sha256[:12]}…) → "
             f"{new.input.path} ({new.input.size_bytes} bytes, sha256 {new.input.sha256[:12]}…)"
         )
-    found.extend(_changed("settings", _plain(old.settings), _plain(new.settings)))
+    found.extend(_compare("settings", _read_back(old.settings), _read_back(new.settings)))
     kept = [
-        {key: value for key, value in _plain(manifest.config).items() if key not in incidental}
+        {key: value for key, value in _read_back(manifest.config).items() if key not in incidental}
         for manifest in (old, new)
     ]
-    found.extend(_changed("config", *kept))
+    found.extend(_compare("config", *kept))
     return found
 
 
-def _changed(place: str, old: Any, new: Any) -> Iterator[str]:
+def _compare(place: str, old: Any, new: Any) -> Iterator[str]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted(old.keys() | new.keys()):
             if not _INCIDENTAL.search(key):
-                yield from _changed(f"{place}.{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
+                yield from _compare(f"{place}.{key}", old.get(key, _ABSENT), new.get(key, _ABSENT))
     elif old != new:
-        yield f"{place}: {_shown(old)} → {_shown(new)}"
+        yield f"{place}: {_shorten(old)} → {_shorten(new)}"
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "not set"
-
-
-_ABSENT = _Absent()
-
-
-def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """As it reads back from the file; masked, because an older version may have masked less."""
+def _read_back(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `value` as it reads back from the file; masked, because an older version may have masked less."""
     plain: dict[str, Any] = orjson.loads(orjson.dumps(dict(value), default=str, option=orjson.OPT_NON_STR_KEYS))
     hide_secrets(plain)
     return plain
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def _shorten(value: Any) -> str:
+    text = "not set" if value is _ABSENT else repr(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rollout: ask its agent, again where that can help, and say how it ended.
+"""Play one rollout: ask its agent, again where that can help, and say how it ended.
 
 Whatever an agent answers, or fails to answer, becomes an Outcome here. How many rollouts run at once is not decided
 here, nor is anything written.
@@ -7,6 +7,7 @@ here, nor is anything written.
 
 import asyncio
 import http.client
+import math
 import random
 import re
 import time
@@ -18,7 +19,7 @@ import aiohttp
 import orjson
 
 from nemo_gym._rollouts.incidents import lift_incidents
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, carried_fields
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, readable
 from nemo_gym._transport.failures import (
@@ -36,13 +37,13 @@ from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
-    CARRIED_KEYS,
     NG_FAILURE_CLASS_KEY,
     NG_FAILURE_JUDGE_ERROR_KEY,
     NG_NO_PERSIST_KEY,
     NG_TERMINAL_KEY,
     NG_TOOL_ERRORS_KEY,
     OBSERVED_KEYS,
+    REWARD_KEY_NAME,
 )
 from nemo_gym.errors import GymError, ToolCrashed
 
@@ -71,6 +72,22 @@ AttachTrajectory = Callable[[Row, Row], Any]
 """Puts the trajectory of the row into its result."""
 
 
+class Witness(Protocol):
+    """Adds to an outcome what was observed of the rollout beside its result."""
+
+    async def begin(self, row: Row) -> None:
+        """Get ready for an attempt at `row`."""
+
+    async def complete(self, outcome: Outcome) -> Outcome:
+        """Return `outcome` with what was observed."""
+
+    async def note_recorded(self, outcome: Outcome) -> str | None:
+        """Hear that `outcome` was recorded; return the reason to give the run up, if there is one now."""
+
+    async def aclose(self) -> None:
+        """Close what was open for the collection."""
+
+
 class _Ending(NamedTuple):
     """How one attempt ended."""
 
@@ -87,38 +104,40 @@ class Player:
         self,
         post: Post,
         *,
-        timeout_s: float | None,
-        checked_reward: Callable[[Row], Failure | None],
+        timeout_s: float | None = None,
         retries: RetryRules | None = None,
         on_retry: Callable[[Failure], None] | None = None,
         fail_on_tool_error: bool = False,
+        witness: Witness | None = None,
         attach_trajectory: AttachTrajectory | None = None,
         explain_lateness: Callable[[float], str | None] | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
     ) -> None:
-        """`checked_reward` says what is wrong with a result's reward; `on_retry` hears why one is played again.
+        """`on_retry` hears why a rollout is played again.
 
-        `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward.
-        `attach_trajectory` is given the results that hold observations. `explain_lateness` says what has kept
-        everything waiting in the last so many seconds, if anything has.
+        `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward. Without a `witness`,
+        `attach_trajectory` is given the results that hold what agents have observed by themselves. `explain_lateness`
+        says what has kept everything waiting in the last so many seconds, if anything has.
         """
-        self._post, self._timeout_s, self._checked_reward = post, timeout_s, checked_reward
+        self._post, self._timeout_s = post, timeout_s
         self._retries, self._on_retry = retries or RetryRules(), on_retry
-        self._fail_on_tool_error, self._attach_trajectory = fail_on_tool_error, attach_trajectory
+        self._fail_on_tool_error = fail_on_tool_error
+        self._witness, self._attach_trajectory = witness, attach_trajectory
         self._explain_lateness = explain_lateness
         self._sleep, self._rng = sleep, rng or random.Random()
 
     async def play(self, row: Row) -> Outcome:
         """Play `row` until it is scored, cannot be, or the deadline passes."""
         started, attempts = time.monotonic(), 0
-        ending, ends_at = _Ending(None), self._ends_at()
+        ending = _Ending(None)
+        ends_at = None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
         deadline = Deadline(ends_at) if ends_at is not None else None
         try:
             while True:
                 attempts += 1
                 ending = await self._attempt(row)
-                pause_s = self._pause_s(ending, attempts, ends_at)
+                pause_s = self._choose_pause(ending, attempts, ends_at)
                 if pause_s is None:
                     break
                 assert ending.failure is not None
@@ -129,30 +148,30 @@ class Player:
         except asyncio.CancelledError:
             if deadline is None or not deadline.has_cancelled():
                 raise
-            ending = _Ending(self._out_of_time(row, attempts, ending.failure))
+            ending = _Ending(self._explain_timeout(row, attempts, ending.failure))
         finally:
             if deadline is not None:
                 deadline.end()
-        outcome = _outcome(row, ending, attempts, time.monotonic() - started)
-        if self._attach_trajectory is not None and not OBSERVED_KEYS.isdisjoint(outcome.result or ()):
-            assert outcome.result is not None
+        outcome = _conclude(row, ending, attempts, time.monotonic() - started)
+        if self._witness is not None:
+            return await self._witness.complete(outcome)
+        if self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
             self._attach_trajectory(row, outcome.result)
         return outcome
-
-    def _ends_at(self) -> float | None:
-        return None if self._timeout_s is None else asyncio.get_running_loop().time() + self._timeout_s
 
     async def _attempt(self, row: Row) -> _Ending:
         boundary = boundary_of(row)
         try:
+            if self._witness is not None:
+                await self._witness.begin(row)
             reply = await self._post(row[AGENT_REF_KEY_NAME]["name"], row)
             body = await reply.read()
         except BaseException as raised:
-            return _Ending(_of_error(convert_exit(raised), boundary))
+            return _Ending(_explain_error(convert_exit(raised), boundary))
         if reply.status >= 400:
             reason, first_cause = http.client.responses.get(reply.status, ""), reply.headers.get(HEADER, "")
             error_reply = ServerResponseError("POST", boundary, reply.status, reason, body, first_cause)
-            return _Ending(_of_status(reply, body, boundary), None, reply.headers, error_reply)
+            return _Ending(_explain_status(reply, body, boundary), None, reply.headers, error_reply)
         try:
             result = orjson.loads(body)
         except orjson.JSONDecodeError as error:
@@ -162,13 +181,13 @@ class Player:
         if is_too_deep(body, result):
             return _Ending(Failure("agent", boundary, False, f"the result is nested more than {MAX_DEPTH} levels deep"))
         lift_incidents(result)
-        failure = _said_by(result, boundary) or self._checked_reward(result)
+        failure = _read_reported_failure(result, boundary) or check_reward(result)
         if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:
             failure = failure_of(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
         return _Ending(failure, result)
 
-    def _pause_s(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
-        """How long to wait before the next attempt; None if there is to be none."""
+    def _choose_pause(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
+        """Return how many seconds to wait before the next attempt; None if there is to be none."""
         failure = ending.failure
         # An agent that returns a result has played the rollout to its end.
         if failure is None or not failure.retryable or ending.result is not None:
@@ -176,7 +195,7 @@ class Player:
         rule = self._retries.rule(failure.kind)
         if attempts >= rule.attempts:
             return None
-        asked_s = asked_pause_s(ending.headers or {}, failure.message)
+        asked_s = find_asked_pause(ending.headers or {}, failure.message)
         if asked_s is None:
             pause_s = rule.draw_pause_s(attempts, self._rng)
         else:  # spread out: those that were told the same do not come back together
@@ -184,7 +203,7 @@ class Player:
         left_s = None if ends_at is None else ends_at - asyncio.get_running_loop().time()
         return pause_s if left_s is None or pause_s < left_s else None
 
-    def _out_of_time(self, row: Row, attempts: int, before: Failure | None) -> Failure:
+    def _explain_timeout(self, row: Row, attempts: int, before: Failure | None) -> Failure:
         assert self._timeout_s is not None
         message = f"no result within {self._timeout_s:g} s, in attempt {attempts}"
         if self._explain_lateness is not None and (reason := self._explain_lateness(self._timeout_s)):
@@ -195,14 +214,14 @@ class Player:
 
 
 def boundary_of(row: Row) -> str:
-    """The call that plays `row`, as failures name it."""
+    """Return the name that failures have for the call that plays `row`."""
     agent = row.get(AGENT_REF_KEY_NAME)
     # A row that names no agent fails too, and that failure must not get lost for want of a name.
     return f"{agent.get('name', '') if isinstance(agent, dict) else ''}/run"
 
 
-def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
-    """The pause that the other side asks for: in a header, or in the words of an endpoint that passed no header on."""
+def find_asked_pause(headers: Mapping[str, str], message: str) -> float | None:
+    """Find how many seconds the other side asks to wait: in a header, or in words where it passed no header on."""
     in_header = retry_after_s(headers, datetime.now(UTC))
     if in_header is not None:
         return in_header
@@ -214,10 +233,26 @@ def asked_pause_s(headers: Mapping[str, str], message: str) -> float | None:
     return bound_pause(float(found["n"]) * scale)
 
 
-def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
+def check_reward(result: Row, boundary: str = "/verify") -> Failure | None:
+    """Return the failure of a result whose reward is no number; None if it is one."""
+    if REWARD_KEY_NAME not in result:
+        return Failure("verifier", boundary, False, "the result has no `reward`")
+    reward = result[REWARD_KEY_NAME]
+    if isinstance(reward, int) or (isinstance(reward, float) and math.isfinite(reward)):
+        return None
+    if reward is None:
+        # JSON has no NaN: this is also what one turns into on its way here.
+        return Failure(
+            "verifier", boundary, False, "the `reward` is null (None, NaN or infinite where it was computed)"
+        )
+    return Failure("verifier", boundary, False, f"the `reward` is not a finite number: {repr(reward)[:200]}")
+
+
+def _conclude(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
+    """Make an outcome of the last attempt's ending."""
     failure, result, _, error_reply = ending
     if result is not None:
-        result.update({key: row[key] for key in CARRIED_KEYS if key in row})
+        result.update(carried_fields(row))
     if failure is None:
         assert result is not None
         return Scored(row, result, attempts, elapsed_s)
@@ -226,8 +261,8 @@ def _outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outc
     return Failed(row, failure, attempts, elapsed_s, result, terminal, persist, error_reply)
 
 
-def _said_by(result: Row, boundary: str) -> Failure | None:
-    """The failure that a result says of itself."""
+def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
+    """Return the failure that a result reports of itself."""
     failure_class = result.get(NG_FAILURE_CLASS_KEY)
     if not failure_class and not result.get(NG_NO_PERSIST_KEY):
         return None
@@ -237,25 +272,25 @@ def _said_by(result: Row, boundary: str) -> Failure | None:
     return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
 
 
-def _of_error(error: BaseException, boundary: str) -> Failure:
+def _explain_error(error: BaseException, boundary: str) -> Failure:
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
         # The connection broke while the reply was read.
         return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")
     return failure_of(error, "agent", boundary)
 
 
-def _of_status(reply: Reply, body: bytes, boundary: str) -> Failure:
+def _explain_status(reply: Reply, body: bytes, boundary: str) -> Failure:
     first_cause = decoded(reply.headers.get(HEADER))
     if first_cause is not None:
         return first_cause
-    message = f"{boundary} answered {reply.status}: {_detail(body)}"
+    message = f"{boundary} answered {reply.status}: {_read_detail(body)}"
     if reply.status == 422:
         message += "\nhint: the row does not fit the run request of this agent; check the row and its `agent_ref`"
     return Failure("agent", boundary, reply.status in NOT_NOW_RUN_STATUSES, message, str(reply.status))
 
 
-def _detail(body: bytes) -> str:
-    """What an error body says: the fields that do not validate by name, anything else as it is."""
+def _read_detail(body: bytes) -> str:
+    """Return what an error body says: the fields that do not validate by name, anything else as it is."""
     try:
         problems = orjson.loads(body)["detail"]
         return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)

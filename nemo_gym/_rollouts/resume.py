@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an interrupted run still has to play: its plan, less what the output holds and what failed for good.
 
-Only files are read here, as streams; whether the run is still the same one is for `manifest.differences` to say.
+Only files are read here, as streams; whether the run is still the same one is for `manifest.find_differences` to say.
+Every task is played once, then every task again: the file of a plan holds the rollouts of a task side by side, and
+played like that, a run that is interrupted would know much about few tasks.
 """
 
+import os
+import re
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO
 
 from nemo_gym._rollouts.compact import KeyCounts, KeySet
-from nemo_gym._rollouts.journal import repair
+from nemo_gym._rollouts.journal import repair, uses_up_attempt
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.planned import read_by_repeat
-from nemo_gym._rollouts.types import Failed, Key, Row, key_of
-from nemo_gym._transport.failures import NOT_THERE, REFUSED
-from nemo_gym._util.jsonl import JsonlError, Line, read_lines, read_rows
+from nemo_gym._rollouts.types import Key, Row, key_of
+from nemo_gym._util.jsonl import JsonlError, Line, loads_line, read_lines
 from nemo_gym._util.row_keys import (
     ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,
@@ -27,7 +31,9 @@ from nemo_gym._util.row_keys import (
 )
 from nemo_gym.errors import GymError
 
-_CANCELLED = "cancelled"
+_LAST_MEMBER = re.compile(rb'"%b":([0-9]+)\}\s*\Z' % ROLLOUT_INDEX_KEY_NAME.encode())
+_TAIL_BYTES = 64
+_BUFFER_BYTES = 1 << 13
 
 
 class ResumeError(GymError, ValueError):
@@ -38,12 +44,21 @@ class ResumeError(GymError, ValueError):
 class _Record:
     """What output and failures hold."""
 
+    max_attempts: int
     done: KeySet = field(default_factory=KeySet)
     attempts: KeyCounts = field(default_factory=KeyCounts)
     terminal: KeySet = field(default_factory=KeySet)
     failure_attempts: int = 0
     given_up: Counter[str] = field(default_factory=Counter)
     notices: list[str] = field(default_factory=list)
+
+    def tell_fate(self, key: Key) -> str:
+        """Return what has become of a rollout: "done", "terminal", "maxed" (see `Resumption`) or "left"."""
+        if key in self.done:
+            return "done"
+        if key in self.terminal:
+            return "terminal"
+        return "maxed" if self.attempts[key] >= self.max_attempts else "left"
 
 
 @dataclass(frozen=True)
@@ -68,24 +83,20 @@ class Resumption:
     """What was odd about the files and has been dealt with."""
     _paths: RunPaths
     _record: _Record
-    _max_attempts: int
 
     @property
     def counts(self) -> Counts:
-        """Where the manifest of the resumed run begins to count."""
+        """Return where the manifest of the resumed run begins to count."""
         failed = self.terminal + self.maxed
         return Counts(
             requested=self.original, scored=self.done, failed=failed, not_played=self.left, by_kind=dict(self.given_up)
         )
 
-    def todo(self) -> Iterator[Row]:
-        """The rows that are left, all tasks once before any again.
-
-        Those that failed before say which attempt this is.
-        """
+    def read_left(self) -> Iterator[Row]:
+        """Yield the rows that are left, all tasks once before any again; each says which attempt this is."""
         for row in read_by_repeat(self._paths.materialized):
             key = key_of(row)
-            if _fate(key, self._record, self._max_attempts) == "left":
+            if self._record.tell_fate(key) == "left":
                 if attempt := self._record.attempts[key]:
                     row[ATTEMPT_INDEX_KEY_NAME] = attempt
                 yield row
@@ -93,17 +104,13 @@ class Resumption:
     def __str__(self) -> str:
         return (
             f"{self.original} rollouts planned: {self.done} done, {self.left} left, {self.terminal} failed for good, "
-            f"{self.maxed} given up after {self._max_attempts} attempts ({self.failure_attempts} failure attempts)"
+            f"{self.maxed} given up after {self._record.max_attempts} attempts "
+            f"({self.failure_attempts} failure attempts)"
         )
 
 
-def planned(paths: RunPaths) -> Iterator[Row]:
-    """Every row of the plan, in the order of its file."""
-    return read_rows(paths.materialized)
-
-
 def can_resume(paths: RunPaths) -> bool:
-    """Whether there is a run to go on with. ResumeError if there are results, but nothing says of which plan."""
+    """Return whether there is a run to go on with. ResumeError if there are results, but nothing says of which plan."""
     if paths.materialized.is_file():
         return True
     if paths.output.is_file() and paths.output.stat().st_size > 0:
@@ -114,17 +121,16 @@ def can_resume(paths: RunPaths) -> bool:
     return False
 
 
-def what_is_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], None] | None = None) -> Resumption:
+def find_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], None] | None = None) -> Resumption:
     """Compare the plan with the record. Torn last lines of the record are repaired on the way.
 
     `on_result` is given every result that the output holds.
     """
-    record = _Record(notices=[notice for log in (paths.output, paths.failures) if (notice := repair(log))])
+    notices = [notice for log in (paths.output, paths.failures) if (notice := repair(log))]
+    record = _Record(max_attempts, notices=notices)
     _read_output(paths.output, record, on_result)
-    _read_failures(paths.failures, record, max_attempts)
-    fates: Counter[str] = Counter()
-    for line in _keyed(paths.materialized):
-        fates[_fate(key_of(line.row), record, max_attempts)] += 1
+    _read_failures(paths.failures, record)
+    fates = Counter(record.tell_fate(key_of(line.row)) for line in _read_keyed(paths.materialized))
     if fates["done"] < len(record.done):
         raise ResumeError(
             f"{paths.output} holds {len(record.done) - fates['done']} rollouts that are not in {paths.materialized}: "
@@ -141,21 +147,12 @@ def what_is_left(paths: RunPaths, max_attempts: int, on_result: Callable[[Row], 
         notices=tuple(record.notices),
         _paths=paths,
         _record=record,
-        _max_attempts=max_attempts,
     )
-
-
-def _fate(key: Key, record: _Record, max_attempts: int) -> str:
-    if key in record.done:
-        return "done"
-    if key in record.terminal:
-        return "terminal"
-    return "maxed" if record.attempts[key] >= max_attempts else "left"
 
 
 def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] | None) -> None:
     repeated = 0
-    for line in _keyed(path):
+    for line in _read_keyed(path):
         if not record.done.add(key_of(line.row)):
             repeated += 1
         elif on_result is not None:
@@ -164,48 +161,23 @@ def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] |
         record.notices.append(f"{path} holds {repeated} rollouts more than once; each counts once")
 
 
-def _read_failures(path: Path, record: _Record, max_attempts: int) -> None:
-    for line in _keyed(path):
-        key, kind = key_of(line.row), _kind(line.row)
+def _read_failures(path: Path, record: _Record) -> None:
+    for line in _read_keyed(path):
+        key, ours = key_of(line.row), line.row.get(FAILURE_KEY)
+        known = ours if isinstance(ours, dict) else {}
+        kind = str(known["kind"] if "kind" in known else line.row.get(NG_FAILURE_CLASS_KEY))
         record.failure_attempts += 1
-        before = _fate(key, record, max_attempts)
+        before = record.tell_fate(key)
         if line.row.get(NG_TERMINAL_KEY):
             record.terminal.add(key)
-        if _uses_up_attempt(kind, _cause(line.row)):
+        if uses_up_attempt(kind, known.get("cause")):
             record.attempts.add(key)
-        if before == "left" and _fate(key, record, max_attempts) != "left":
+        if before == "left" and record.tell_fate(key) != "left":
             record.given_up[kind] += 1
 
 
-def is_given_up(failed: Failed, max_attempts: int) -> bool:
-    """Return whether a resumed run will not play this rollout again."""
-    if not failed.persist:
-        return False
-    before = failed.row.get(ATTEMPT_INDEX_KEY_NAME) or 0
-    attempts = before + _uses_up_attempt(failed.failure.kind, failed.failure.cause)
-    return failed.terminal or attempts >= max_attempts
-
-
-def _uses_up_attempt(kind: str, cause: object) -> bool:
-    """Return whether a failure uses up one of the rollout's chances.
-
-    Who stops a run does not mean to, and a wrong key, model or URL says nothing about the rollout.
-    """
-    return kind != _CANCELLED and not (kind == "model_endpoint" and cause in (*REFUSED, *NOT_THERE))
-
-
-def _kind(row: Row) -> str:
-    ours = row.get(FAILURE_KEY)
-    return str(ours["kind"] if isinstance(ours, dict) and "kind" in ours else row.get(NG_FAILURE_CLASS_KEY))
-
-
-def _cause(row: Row) -> object:
-    ours = row.get(FAILURE_KEY)
-    return ours.get("cause") if isinstance(ours, dict) else None
-
-
-def _keyed(path: Path) -> Iterator[Line]:
-    """The rows of a file of the run; one that is not there is empty."""
+def _read_keyed(path: Path) -> Iterator[Line]:
+    """Yield the rows of a file of the run; one that is not there is empty."""
     try:
         for line in read_lines(path):
             for name in (TASK_INDEX_KEY_NAME, ROLLOUT_INDEX_KEY_NAME):
@@ -220,3 +192,62 @@ def _keyed(path: Path) -> Iterator[Line]:
             f"{error}\nhint: this is damage that a crash does not do, so nothing was changed. If the line is beyond "
             f"repair, delete it: its rollout is played again"
         ) from error
+
+
+def read_by_repeat(path: str | os.PathLike[str]) -> Iterator[Row]:
+    """Yield every row of the plan `path`, in order of rollout index and, within one, of the file."""
+    with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+        later = _LaterRows()
+        offset = 0
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                index = _find_rollout_index(raw, path, number)
+                if index == 0:
+                    yield loads_line(raw, path, number)
+                else:
+                    later.add(index, offset, number)
+            offset += len(raw)
+        while (turn := later.next_index()) is not None:
+            for number, raw in later.take(turn, file):
+                yield loads_line(raw, path, number)
+
+
+def _find_rollout_index(raw: bytes, path: str | os.PathLike[str], number: int) -> int:
+    found = _LAST_MEMBER.search(raw, max(len(raw) - _TAIL_BYTES, 0))
+    # A plan that somebody else wrote may have its members in another order.
+    return int(found[1]) if found else int(loads_line(raw, path, number).get(ROLLOUT_INDEX_KEY_NAME) or 0)
+
+
+class _LaterRows:
+    """Rows to be read later, as stretches of lines whose rollout indices follow one another: some 30 bytes a task."""
+
+    def __init__(self) -> None:
+        self._index, self._left = array("Q"), array("Q")
+        self._offset, self._number = array("Q"), array("Q")
+
+    def add(self, index: int, offset: int, number: int) -> None:
+        """Note the row on line `number`; calls come in the order of the file."""
+        if self._number and number == self._number[-1] + self._left[-1] and index == self._index[-1] + self._left[-1]:
+            self._left[-1] += 1
+            return
+        for column, value in zip(self._columns(), (index, 1, offset, number), strict=True):
+            column.append(value)
+
+    def next_index(self) -> int | None:
+        """Return the lowest rollout index that is left, None if none is."""
+        return min((index for index, left in zip(self._index, self._left, strict=True) if left), default=None)
+
+    def take(self, index: int, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
+        """Read the rows with this rollout index: number and content of each line."""
+        for stretch, (its_index, left) in enumerate(zip(self._index, self._left, strict=True)):
+            if left and its_index == index:
+                file.seek(self._offset[stretch])
+                raw = file.readline()
+                yield self._number[stretch], raw
+                self._offset[stretch] += len(raw)
+                self._number[stretch] += 1
+                self._index[stretch] += 1
+                self._left[stretch] -= 1
+
+    def _columns(self) -> "tuple[array[int], ...]":
+        return self._index, self._left, self._offset, self._number

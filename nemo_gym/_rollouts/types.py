@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import CARRIED_KEYS, ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 
 if TYPE_CHECKING:  # a network client comes with it, and most of those who read rows need none
     from nemo_gym._transport.errors import ServerResponseError
@@ -16,8 +16,13 @@ Key = tuple[int, int]
 
 
 def key_of(row: Row) -> Key:
-    """The key of a materialized row or of a result."""
+    """Return the key of a materialized row or of a result."""
     return row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME]
+
+
+def carried_fields(row: Row) -> Row:
+    """Return what the result of `row` takes over from it."""
+    return {key: row[key] for key in CARRIED_KEYS if key in row}
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Scored:
 
     row: Row
     result: Row
-    """What the agent returned, with the keys of the row in it."""
+    """What the agent returned, with the fields that are carried over from the row in it."""
     attempts: int
     elapsed_s: float
 

@@ -9,7 +9,7 @@ from aiohttp import web
 
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, differences
+from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, find_differences
 from nemo_gym._serving.endpoints import wait_for_endpoints
 from nemo_gym._transport.errors import ServerUnreachable
 from nemo_gym._util.secret_names import mask_arguments, mask_url_credentials
@@ -88,8 +88,8 @@ def test_a_resumed_run_is_compared_without_its_secrets():
         identity = InputIdentity(path="i", size_bytes=0, sha256="")
         return Manifest(counts=Counts(requested=1), input=identity, config={"headers": headers, "n": len(headers)})
 
-    assert differences(manifest({"X-A": HIDDEN}), manifest({"X-A": "****"})) == []
-    assert HIDDEN not in str(differences(manifest({"X-A": HIDDEN}), manifest({})))
+    assert find_differences(manifest({"X-A": HIDDEN}), manifest({"X-A": "****"})) == []
+    assert HIDDEN not in str(find_differences(manifest({"X-A": HIDDEN}), manifest({})))
 
 
 @pytest.mark.fault(

@@ -163,7 +163,7 @@ async def test_a_result_without_a_bottom_is_a_failure_row(depth):
     async def post(agent: str, row: dict) -> Answered:
         return Answered(body)
 
-    outcome = await Player(post, timeout_s=None, checked_reward=lambda row: None).play(
+    outcome = await Player(post, timeout_s=None).play(
         {"agent_ref": {"name": "a"}, "_ng_task_index": 0, "_ng_rollout_index": 0}
     )
     assert outcome.failure.kind == "agent"

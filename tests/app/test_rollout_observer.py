@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from nemo_gym import rollout_collection
+from nemo_gym._app.rollout_calls import find_observer
 from nemo_gym._app.rollout_observer import RolloutObserver
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import CaptureStore
 from nemo_gym.openai_utils import NeMoGymResponseOutputMessageForTraining, NeMoGymResponseOutputText
-from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper, observer_for
+from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper
 from nemo_gym.rollout_observability import TrajectoryRecord
 from nemo_gym.testing import reply, running, scripted_model
 from nemo_gym.token_id_capture import TokenCaptureStore, TokenEntry, TooManyMaskedSamples
@@ -96,7 +97,7 @@ async def test_a_row_holds_its_model_calls_and_its_trajectory(monkeypatch, tmp_p
 
 async def test_where_nothing_is_asked_for_nothing_is_added(monkeypatch):
     async with running(world=World, agent=AGENT, policy_model=scripted_model()) as client:
-        assert observer_for(client) is None
+        assert find_observer(client) is None
     (result,) = await played(monkeypatch, {}, "one")
     assert not any(key.startswith("ng_") or key in ("_ng_token_capture", "mask_sample") for key in result)
 

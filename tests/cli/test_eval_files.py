@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, write_manifest
-from nemo_gym._rollouts.shard import Shard
+from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, Shard, write_manifest
 from nemo_gym.cli import legacy
 from nemo_gym.cli.main import run_command
 

@@ -37,14 +37,14 @@ def test_an_aborted_run_cancels_at_once_and_keeps_the_first_reason():
 
 async def test_a_request_from_another_thread_reaches_the_watcher_in_its_own_thread():
     control, seen = RunControl(), asyncio.Queue()
-    with control.watched_by(lambda: seen.put_nowait(threading.current_thread())):
+    with control.call_on_change(lambda: seen.put_nowait(threading.current_thread())):
         await asyncio.to_thread(control.request_stop)
         assert await seen.get() is threading.current_thread()
 
 
 async def test_a_request_after_the_run_reaches_nobody():
     control, seen = RunControl(), []
-    with control.watched_by(lambda: seen.append("changed")):
+    with control.call_on_change(lambda: seen.append("changed")):
         pass
     control.request_stop()
     await asyncio.sleep(0)
@@ -55,7 +55,7 @@ def test_a_request_when_the_loop_is_gone_is_only_noted():
     control = RunControl()
 
     async def watch():
-        watching = control.watched_by(lambda: None)
+        watching = control.call_on_change(lambda: None)
         watching.__enter__()
         return watching
 

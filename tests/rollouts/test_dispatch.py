@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
-import gc
 import random
 import tracemalloc
 from contextlib import aclosing
@@ -9,7 +8,7 @@ import pytest
 from pydantic import ConfigDict
 
 from nemo_gym._rollouts.control import FailureRateGuard, RunControl
-from nemo_gym._rollouts.dispatch import dispatch, rare_collections
+from nemo_gym._rollouts.dispatch import dispatch
 from nemo_gym._rollouts.limiter import AdaptiveLimit, AdaptiveSettings, FixedLimit
 from nemo_gym._rollouts.play import Player, RetryRule, RetryRules
 from nemo_gym._rollouts.types import Failed, Scored, key_of
@@ -142,7 +141,7 @@ async def test_a_row_without_an_agent_fails_like_any_other():
     async def post(agent, row):
         raise AssertionError("nobody to ask")
 
-    player = Player(post, timeout_s=None, checked_reward=lambda result: None)
+    player = Player(post, timeout_s=None)
     (outcome,) = await collected(iter([{"_ng_task_index": 0, "_ng_rollout_index": 0}]), player.play)
     assert (outcome.failure.kind, outcome.failure.boundary) == ("agent", "/run")
     assert "agent_ref" in outcome.failure.message
@@ -380,7 +379,7 @@ async def test_with_a_real_agent_each_rollout_ends_as_it_should_and_knows_its_ow
         async def post(agent, whole_row):
             return await client.post(agent, "/run", json=whole_row)
 
-        player = Player(post, timeout_s=2.0, retries=rules, checked_reward=lambda result: None)
+        player = Player(post, timeout_s=2.0, retries=rules)
         outcomes = await collected(iter(given), player.play, FixedLimit(50))
     expected = {None: None, "hang": "timeout", "model_endpoint": "model_endpoint", "verifier": "verifier"}
     assert len(outcomes) == 50
@@ -391,12 +390,3 @@ async def test_with_a_real_agent_each_rollout_ends_as_it_should_and_knows_its_ow
         else:
             assert outcome.failure.kind == expected[outcome.row["fault"]]
             assert outcome.attempts == (1 if outcome.row["fault"] == "hang" else 2)
-
-
-@pytest.mark.usefixtures("freezing_gc")
-def test_rare_collections_gives_the_settings_back():
-    gc.unfreeze()  # whatever ran before in this process
-    before = gc.get_threshold(), gc.get_freeze_count()
-    with rare_collections():
-        assert gc.get_threshold() != before[0]
-    assert (gc.get_threshold(), gc.get_freeze_count()) == before

@@ -62,7 +62,7 @@ def test_a_fixed_limit_stays_as_it_is():
     limiter = FixedLimit(2)
     assert [limiter.acquire() for _ in range(3)] == [True, True, False]
     limiter.release(failed(REFUSED), 1.0)
-    limiter.retried(REFUSED)
+    limiter.note_retry(REFUSED)
     assert (limiter.limit, limiter.in_flight, limiter.acquire()) == (2, 1, True)
     assert limiter.most_in_flight == 2
 
@@ -107,7 +107,7 @@ def test_the_limit_stays_between_one_and_the_maximum_and_admits_no_more_than_it_
         assert limiter.most_in_flight == most
         for _ in range(min(times, limiter.in_flight)):
             if outcome == "retried":
-                limiter.retried(REFUSED)
+                limiter.note_retry(REFUSED)
             else:
                 limiter.release(outcome, latency_s)
             assert 1 <= limiter.limit <= maximum
@@ -178,7 +178,7 @@ def test_a_retry_because_of_overload_counts_before_the_rollout_ends():
     limiter = AdaptiveLimit(AdaptiveSettings(start=16), clock=Clock())
     for _ in range(16):
         limiter.acquire()
-        limiter.retried(REFUSED)
+        limiter.note_retry(REFUSED)
     assert (limiter.limit, limiter.in_flight) == (8, 16)
     assert not limiter.acquire()
 

@@ -13,9 +13,9 @@ from nemo_gym._rollouts.manifest import (
     Counts,
     InputIdentity,
     Manifest,
-    differences,
-    git_state,
-    input_identity,
+    find_differences,
+    identify_input,
+    read_git_state,
     read_manifest,
     write_manifest,
 )
@@ -47,9 +47,9 @@ def test_values_that_json_does_not_know_are_written_as_text(tmp_path):
 
 def test_the_end_of_a_run_is_added_and_a_resumed_run_keeps_its_beginning():
     old = manifest(started_at="then")
-    again = manifest(started_at="now").resuming(old)
+    again = manifest(started_at="now").continue_from(old)
     assert (again.started_at, again.resumed_at) == ("then", "now")
-    ended = again.ended("interrupted", Counts(requested=3, scored=1, not_played=2))
+    ended = again.end("interrupted", Counts(requested=3, scored=1, not_played=2))
     assert (ended.status, ended.counts.scored, ended.ended_at is not None) == ("interrupted", 1, True)
 
 
@@ -71,14 +71,14 @@ def test_an_input_is_known_by_its_bytes_and_a_pipe_by_the_plan_it_gave(tmp_path)
     (tmp_path / "in.gz").write_bytes(gzip.compress(b"x"))
     (tmp_path / "plan").write_bytes(b"plan")
     os.mkfifo(tmp_path / "pipe")
-    found = input_identity(tmp_path / "in.gz", tmp_path / "plan")
+    found = identify_input(tmp_path / "in.gz", tmp_path / "plan")
     assert found.sha256 == hashlib.sha256((tmp_path / "in.gz").read_bytes()).hexdigest()
     assert found.size_bytes == (tmp_path / "in.gz").stat().st_size
     for stream in (tmp_path / "pipe", "-"):
-        assert input_identity(stream, tmp_path / "plan").sha256 == hashlib.sha256(b"plan").hexdigest()
+        assert identify_input(stream, tmp_path / "plan").sha256 == hashlib.sha256(b"plan").hexdigest()
 
 
-def test_the_same_run_has_no_differences_wherever_and_however_fast_it_goes():
+def test_the_same_run_has_no_find_differences_wherever_and_however_fast_it_goes():
     def config(port, url, parallel, key):
         server = {"host": "h", "port": port, "model": "m", "tags": ("a",), "report": 1}
         return {"agent": {"agents": {"x": server}}, "policy_base_url": url, "num_samples_in_parallel": parallel,
@@ -91,17 +91,17 @@ def test_the_same_run_has_no_differences_wherever_and_however_fast_it_goes():
         settings={"repeats": 2},
         input=INPUT.model_copy(update={"path": "moved.jsonl"}),
     )
-    assert differences(old, new) == []
+    assert find_differences(old, new) == []
 
 
-def test_differences_name_what_changed_with_old_and_new_values():
+def test_find_differences_name_what_changed_with_old_and_new_values():
     old = manifest(settings={"repeats": 2, "limit": None}, config={"a": {"m": "x", "gone": 1}, "report": 1})
     new = manifest(
         settings={"repeats": {"ann": 3}, "limit": None},
         config={"a": {"m": "y" * 200}, "report": 2},
         input=InputIdentity(path="b.jsonl", size_bytes=4, sha256="b" * 64),
     )
-    assert differences(old, new) == [
+    assert find_differences(old, new) == [
         "input: a.jsonl (3 bytes, sha256 aaaaaaaaaaaa…) → b.jsonl (4 bytes, sha256 bbbbbbbbbbbb…)",
         "settings.repeats: 2 → {'ann': 3}",
         "config.a.gone: 1 → not set",
@@ -113,7 +113,7 @@ def test_differences_name_what_changed_with_old_and_new_values():
 def test_a_manifest_compares_equal_to_itself_after_a_round_trip(tmp_path):
     one = manifest(config={"a": (1, 2.0), "b": {3: tmp_path}}, settings={"overrides": {"x": None}})
     write_manifest(tmp_path / "m", one)
-    assert differences(read_manifest(tmp_path / "m"), one) == []
+    assert find_differences(read_manifest(tmp_path / "m"), one) == []
 
 
 def test_the_state_of_the_code_is_its_commit_and_whether_files_differ_from_it(tmp_path):
@@ -126,13 +126,13 @@ def test_the_state_of_the_code_is_its_commit_and_whether_files_differ_from_it(tm
     git("add", "a")
     git("commit", "-qm", "one")
     (tmp_path / "untracked").write_text("1")
-    clean = git_state(tmp_path)
+    clean = read_git_state(tmp_path)
     assert (len(clean.commit), clean.dirty) == (40, False)
     (tmp_path / "a").write_text("2")
-    assert git_state(tmp_path).dirty
+    assert read_git_state(tmp_path).dirty
 
 
 def test_outside_a_repository_or_without_git_there_is_no_state(tmp_path, monkeypatch):
-    assert git_state(tmp_path / "gone") is None
+    assert read_git_state(tmp_path / "gone") is None
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert git_state(tmp_path) is None
+    assert read_git_state(tmp_path) is None

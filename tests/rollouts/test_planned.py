@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._rollouts.planned import read_by_repeat
+from nemo_gym._rollouts.resume import read_by_repeat
 from nemo_gym._rollouts.types import key_of
 from nemo_gym._util.jsonl import JsonlError, write_rows
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import asyncio
 import json
+import math
 import random
 
 import aiohttp
@@ -8,7 +9,7 @@ import pytest
 from aiohttp import web
 from pydantic import ConfigDict
 
-from nemo_gym._rollouts.play import Player, RetryRule, RetryRules, asked_pause_s
+from nemo_gym._rollouts.play import Player, RetryRule, RetryRules, check_reward, find_asked_pause
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.errors import ServerDeadlineExceeded, ServerUnreachable
 from nemo_gym._transport.failures import HEADER, Failure
@@ -23,8 +24,10 @@ ROW = {
     "agent_ref": {"type": "responses_api_agents", "name": "agent"},
     "_ng_task_index": 3,
     "_ng_rollout_index": 1,
+    "_ng_attempt_index": 2,
+    "skills_ref": {"path": "s"},
 }
-KEYS = {key: ROW[key] for key in ("agent_ref", "_ng_task_index", "_ng_rollout_index")}
+KEYS = {key: value for key, value in ROW.items() if key != "responses_create_params"}
 
 
 class Answer:
@@ -66,13 +69,9 @@ class Naps:
         self.lengths_s.append(length_s)
 
 
-def has_reward(result):
-    return None if "reward" in result else Failure("verifier", "agent/run", False, "no reward")
-
-
 def player(post, *, timeout_s=None, **settings):
     settings = {"sleep": Naps(), "rng": random.Random(1), **settings}
-    return Player(post, timeout_s=timeout_s, checked_reward=has_reward, **settings)
+    return Player(post, timeout_s=timeout_s, **settings)
 
 
 async def played(*answers, **settings):
@@ -165,7 +164,7 @@ async def test_pauses_grow_and_are_spread_out():
     ],
 )
 def test_the_pause_asked_for_is_read_from_the_header_or_from_the_words(headers, message, pause_s):
-    assert asked_pause_s(headers, message) == pause_s
+    assert find_asked_pause(headers, message) == pause_s
 
 
 async def test_the_pause_asked_for_is_kept():
@@ -348,3 +347,15 @@ async def test_over_http_a_reply_that_breaks_off_is_tried_again():
     await runner.cleanup()
     assert isinstance(outcome, Scored)
     assert (outcome.attempts, calls) == (2, [ROW, ROW])
+
+
+@pytest.mark.parametrize("reward", [0, 1, -2.5, True, False, 10**400])
+def test_a_finite_number_is_a_reward(reward):
+    assert check_reward({"reward": reward}) is None
+
+
+@pytest.mark.parametrize("result", [{}, *({"reward": r} for r in (None, math.nan, math.inf, -math.inf, "1", [1], {}))])
+def test_anything_else_is_a_failure_of_the_verifier(result):
+    failure = check_reward(result)
+    assert failure.kind == "verifier"
+    assert "reward" in failure.message

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-from nemo_gym._rollouts.journal import checked_reward
 from nemo_gym._rollouts.play import Player, RetryRules
 from nemo_gym._rollouts.types import Outcome
 from nemo_gym.testing import running
@@ -27,7 +26,6 @@ async def play_rollout(
         player = Player(
             lambda name, row: client.post(name, "/run", json=row),
             timeout_s=timeout_s,
-            checked_reward=checked_reward,
             retries=retries,
         )
         return await player.play({"agent_ref": {"name": "agent"}, "responses_create_params": {"input": "hi"}})

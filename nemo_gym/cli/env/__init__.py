@@ -44,11 +44,11 @@ def start(overrides: list[str]) -> int:
 
 
 def _serve(helper: "RunHelper") -> int:
-    from nemo_gym.cli.eval.interrupts import signals_interrupt
+    from nemo_gym.cli.eval.interrupts import interrupt_on_signals
 
     is_ready = False
     try:
-        with signals_interrupt():
+        with interrupt_on_signals():
             helper.start()
             is_ready = True
             if get_global_config_dict().get(DRY_RUN_KEY_NAME):

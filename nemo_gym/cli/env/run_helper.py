@@ -29,7 +29,7 @@ from nemo_gym._serving.processes import ChildSpec, ServerDied, ServerLate, Serve
 from nemo_gym._serving.venvs import VenvBuildError
 from nemo_gym._util.addresses import reachable_url
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.interrupts import signals_interrupt
+from nemo_gym.cli.eval.interrupts import interrupt_on_signals
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
@@ -112,7 +112,7 @@ class RunHelper:
     def run_forever(self) -> None:
         """Wait until a signal comes or a server dies, then stop everything; a death is raised."""
         try:
-            with signals_interrupt(), contextlib.suppress(KeyboardInterrupt):
+            with interrupt_on_signals(), contextlib.suppress(KeyboardInterrupt):
                 if self._run is not None:
                     self._run.over.wait()
         finally:

@@ -14,10 +14,32 @@ from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym._results.rows import read_stripped_rows, reward_of
 from nemo_gym._rollouts.compact import KeySet
+from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym.cli import render
+from nemo_gym.cli.eval.results import Export, report, tell_exit_code
+from nemo_gym.cli.eval.servers import choose_agents_to_ask, find_running, reach_servers
+from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import RolloutCollectionConfig
+
+
+async def collect_by_driver(config: DictConfig, settings: EvalRunConfig, paths: RunPaths, export: Export) -> int:
+    """Let the user's own function collect, account for what it wrote, and return the exit code."""
+    named = settings.rollout_collection_driver or ""
+    driver = load_driver(named)
+    # Without either, the driver has tasks of its own.
+    if settings.input_jsonl_fpath is not None or settings.split is not None:
+        source = choose_input(settings, config, render.note)
+        settings = settings.model_copy(update={"input_jsonl_fpath": source})
+    async with reach_servers(config, settings, find_running(settings)) as (client, served):
+        driving = drive(driver, settings, config)
+        await (driving if served is None else served.running.run_unless_dead(driving))
+        counts = count_driven(paths, named)
+        aggregates = await report(paths, counts, client, settings, ask_for=choose_agents_to_ask(client, served))
+        await export(aggregates, paths.output)
+    return tell_exit_code(counts, RunControl(), settings)
 
 
 async def drive(driver: Callable[..., Any], settings: RolloutCollectionConfig, config: DictConfig) -> None:
@@ -28,7 +50,7 @@ async def drive(driver: Callable[..., Any], settings: RolloutCollectionConfig, c
 
 
 def load_driver(spec: str) -> Callable[..., Any]:
-    """The function that `module:function` names."""
+    """Import the function that `module:function` names."""
     module_name, separator, name = spec.partition(":")
     if not (module_name and separator and name):
         raise ConfigError(f"rollout_collection_driver is {spec!r}.\nhint: write it as `module.path:function`")
@@ -45,8 +67,8 @@ def load_driver(spec: str) -> Callable[..., Any]:
     return loaded
 
 
-def driven_counts(paths: RunPaths, driver: str) -> Counts:
-    """What a driver has made of its run, by the files that it left."""
+def count_driven(paths: RunPaths, driver: str) -> Counts:
+    """Count what a driver has made of its run, by the files that it left."""
     if not paths.output.is_file():
         raise GymError(
             f"the driver {driver!r} has ended, but there is no {paths.output}.\n"

@@ -17,9 +17,9 @@ from nemo_gym._results.rows import expand_globs
 from nemo_gym._results.scored_rollouts import read_rollouts
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
-from nemo_gym._util.garbage_collector import pause_garbage_collector
+from nemo_gym._util.garbage import pause_collections
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.results import show, summary
+from nemo_gym.cli.eval.results import show, summarise
 from nemo_gym.cli.settings import CheckedParser, validated
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig
@@ -59,10 +59,10 @@ class CompareConfig(BaseNeMoGymCLIConfig):
     json_summary: bool = Field(default=False, alias="json", description="Print the comparison as JSON.")
 
 
-@pause_garbage_collector()
+@pause_collections()
 def aggregate(overrides: list[str]) -> int:
     """Merge shards and compute their metrics."""
-    config = _given(AggregateConfig, overrides)
+    config = _read_settings(AggregateConfig, overrides)
     shards = expand_globs(config.input_glob)
     for warning in warn_of_shards(shards):
         render.note(f"warning: {warning}")
@@ -75,16 +75,16 @@ def aggregate(overrides: list[str]) -> int:
     wanted = sum(requested.agents.values()) if requested else scored
     counts = Counts(requested=wanted, scored=scored, failed=wanted - scored)
     if config.json_summary:
-        render.json_data(summary(paths, counts, aggregates))
+        render.json_data(summarise(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
     return 0
 
 
-@pause_garbage_collector()
+@pause_collections()
 def profile(overrides: list[str]) -> int:
     """Profile rollouts by task, or write the tasks of a dataset with the statistics of their rollouts."""
-    config = _given(ProfileConfig, overrides)
+    config = _read_settings(ProfileConfig, overrides)
     if not Path(config.rollouts_jsonl_fpath).is_file():
         raise RunFileError(
             f"there is no rollouts file {str(config.rollouts_jsonl_fpath)!r}.\n"
@@ -130,16 +130,16 @@ def _show_ranking(ranking: TaskRanking) -> None:
         render.table(rows, title=title)
 
 
-def _given(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
+def _read_settings(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     config = CheckedParser().parse(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validated(kind, plain)
 
 
-@pause_garbage_collector()
+@pause_collections()
 def compare(overrides: list[str]) -> int:
     """Compare rollouts files task by task, the first being the baseline."""
-    config = _given(CompareConfig, overrides)
+    config = _read_settings(CompareConfig, overrides)
     compared = compare_runs(config.rollouts_jsonl_fpaths, pass_threshold=config.pass_threshold)
     if config.json_summary:
         render.json_data(compared.as_json())

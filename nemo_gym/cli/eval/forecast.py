@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Say before a run how long the model on this machine will take for it; models elsewhere are not asked."""
 
-from collections.abc import Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from nemo_gym._rollouts.run import Run
 from nemo_gym._rollouts.types import Row
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import LOCAL
@@ -21,28 +21,27 @@ _MANY_CHARACTERS = 50_000
 _WORTH_SAYING_S = 60.0
 
 
-async def tell_duration(client: ServerClient, rows: Iterator[Row], count: int) -> Iterator[Row]:
-    """Say how long `count` rollouts will take if a local model plays long ones; return the rows, all of them."""
+async def tell_duration(client: ServerClient, run: Run) -> None:
+    """Say how long the rollouts of `run` will take if a local model plays long ones."""
     model_of = _find_local_models(client.global_config_dict)
     if not model_of:
-        return rows
-    first = list(islice(rows, _SAMPLES))
-    played = [(model, row) for row in first if (model := model_of.get(row["agent_ref"]["name"]))]
+        return
+    played = [(model, row) for row in run.peek(_SAMPLES) if (model := model_of.get(row["agent_ref"]["name"]))]
     samples = [row["responses_create_params"] for model, row in played if model == played[0][0]]
-    if _may_take_long(samples, count):
-        try:
-            reply = await client.post(played[0][0], "/forecast", json={"samples": samples})
-            await raise_for_status(reply)
-            forecast = await get_response_json(reply)
-        except GymError:
-            return chain(first, rows)  # the run itself will say what is wrong
-        if said := describe(forecast, count, has_tools=any(one.get("tools") for one in samples)):
-            render.note(said)
-    return chain(first, rows)
+    if not _may_take_long(samples, run.left):
+        return
+    try:
+        reply = await client.post(played[0][0], "/forecast", json={"samples": samples})
+        await raise_for_status(reply)
+        forecast = await get_response_json(reply)
+    except GymError:
+        return  # the run itself will say what is wrong
+    if said := describe(forecast, run.left, has_tools=any(one.get("tools") for one in samples)):
+        render.note(said)
 
 
 def _may_take_long(samples: Sequence[Row], count: int) -> bool:
-    """Whether it is worth a measurement, which takes a moment."""
+    """Return whether it is worth a measurement, which takes a moment."""
     if not samples:
         return False
     characters = count * fmean(len(str(one.get("input"))) for one in samples)

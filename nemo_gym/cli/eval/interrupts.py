@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._serving.event_loop import SignalInterrupt
 from nemo_gym.cli import render
+from nemo_gym.cli.eval.results import INTERRUPTED
 
 if TYPE_CHECKING:
     from nemo_gym._app.launch import Served
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from nemo_gym._serving.processes import ServerDied
     from nemo_gym.cli.eval.progress import Screen
 
-INTERRUPTED = 130
 # Longer than it takes to notice that a server process, or one of its workers, has died.
 _HOLD_FAILURES_S = 2.0
 # So long a server may block the event loop before it is named, and at the end of a run also before it is interrupted.
@@ -32,8 +32,8 @@ _BLOCKED_HINT = (
 
 
 @contextmanager
-def signals_interrupt() -> Iterator[None]:
-    """SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
+def interrupt_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -78,7 +78,7 @@ class RunInterrupts:
         self.explain_lateness = self._watch.explain_lateness
 
     @contextmanager
-    def heeded(self) -> Iterator["RunInterrupts"]:
+    def heed(self) -> Iterator["RunInterrupts"]:
         """Heed signals and watch the event loop while the context lasts."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         # What is ignored stays ignored: `nohup` means it.
@@ -86,8 +86,8 @@ class RunInterrupts:
             yield self
 
     @contextmanager
-    def playing(self, timeout_s: float | None = None) -> Iterator[None]:
-        """Rollouts are played meanwhile: a server that blocks the loop for `timeout_s` is interrupted."""
+    def guard_play(self, timeout_s: float | None = None) -> Iterator[None]:
+        """Play rollouts meanwhile: a server that blocks the loop for `timeout_s` is interrupted."""
         self._is_playing, self._timeout_s = True, timeout_s or math.inf
         try:
             yield

@@ -51,7 +51,7 @@ class Frame:
             yield Text(f" {standing.done / total:4.0%}", end=" " * _GAP)
             yield head
             yield Text("")
-        yield from _laid_out(fields, width)
+        yield from _lay_out(fields, width)
 
 
 def _details(standing: Standing) -> Iterator[Field]:
@@ -64,8 +64,8 @@ def _details(standing: Standing) -> Iterator[Field]:
     return (Field(text, style) for text, style in styled if text)
 
 
-def _laid_out(fields: list[Field], width: int) -> Iterator[Text]:
-    """As many fields on a line as fit; rich folds one that is longer than a line."""
+def _lay_out(fields: list[Field], width: int) -> Iterator[Text]:
+    """Put as many fields on a line as fit; rich folds one that is longer than a line."""
     line = Text()
     for field in fields:
         if line.cell_len and line.cell_len + _GAP + len(field.text) > width:
@@ -127,11 +127,11 @@ class Display:
             if self._live is None:
                 lines += cut + rest
         if lines:
-            self._console.print(Text.from_ansi("\n".join(_alike_once(lines.strip("\n").split("\n")))), soft_wrap=True)
+            self._console.print(Text.from_ansi("\n".join(_merge_alike(lines.strip("\n").split("\n")))), soft_wrap=True)
 
 
-def _alike_once(lines: Iterable[str]) -> Iterator[str]:
-    """Lines that differ in numbers only are shown once, so that a hundred servers in the same trouble stay readable."""
+def _merge_alike(lines: Iterable[str]) -> Iterator[str]:
+    """Yield lines that differ in numbers only once, so that a hundred servers in the same trouble stay readable."""
     counted, firsts = Counter[str](), dict[str, str]()
     for line in lines:
         gist = _VARYING.sub("#", line)
@@ -161,8 +161,8 @@ class _Through:
 
 
 @contextmanager
-def terminal(every_s: float) -> Iterator[Display]:
-    """The terminal behind stderr as a display, through which both streams of this process go meanwhile."""
+def open_terminal(every_s: float) -> Iterator[Display]:
+    """Make a display of the terminal behind stderr, through which both streams of this process go meanwhile."""
     before = sys.stdout, sys.stderr
     display = Display(sys.stderr, every_s)
     through = tuple(_Through(stream, display) if stream.isatty() else stream for stream in before)

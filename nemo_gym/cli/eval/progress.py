@@ -34,10 +34,10 @@ class Screen(Protocol):
     def refresh(self, standing: Standing) -> None: ...
 
     def end(self, standing: Standing) -> None:
-        """The run is over: show what stays."""
+        """Show what stays when the run is over."""
 
     def release(self) -> None:
-        """This process is about to end without another word."""
+        """Give the terminal back: this process is about to end without another word."""
 
 
 class Lines:
@@ -46,7 +46,7 @@ class Lines:
     every_s = _LINE_EVERY_S
 
     def begin(self, standing: Standing) -> None:
-        """Nothing is known yet."""
+        """Say nothing: nothing is known yet."""
 
     def refresh(self, standing: Standing) -> None:
         render.note(standing.line())
@@ -55,33 +55,33 @@ class Lines:
         render.note(standing.line())
 
     def release(self) -> None:
-        """A line is complete when it is printed."""
+        """Do nothing: a line is complete when it is printed."""
 
 
 @contextmanager
-def screen(*, quiet: bool) -> Iterator[Screen | None]:
-    """Where to show a run: the terminal, whose output goes through the display meanwhile, or lines; None if `quiet`."""
+def open_screen(*, quiet: bool) -> Iterator[Screen | None]:
+    """Open what a run is shown on: the terminal, which all output goes through meanwhile, or lines; None if `quiet`."""
     if quiet:
         yield None
     elif not (sys.stderr.isatty() and os.environ.get("TERM", "dumb").lower() not in ("dumb", "unknown")):
         yield Lines()
     else:
-        from nemo_gym.cli.eval.live_display import terminal  # loads rich
+        from nemo_gym.cli.eval.live_display import open_terminal  # loads rich
 
-        with terminal(_REDRAW_EVERY_S) as display:
+        with open_terminal(_REDRAW_EVERY_S) as display:
             yield display
 
 
 @contextmanager
-def shown(
+def show_progress(
     summary: RunSummary, limiter: Limiter, on: Screen | None, *, before: int = 0
 ) -> Iterator[Callable[[Outcome], None]]:
-    """Count outcomes into `summary` and show how it stands; what it came to when it ends."""
+    """Count outcomes into `summary` and show how it stands, and in the end what it came to."""
     standing = Standing(summary, limiter, before)
     summary.begin()
     with ExitStack() as stack:
         if on is not None:
-            stack.enter_context(_refreshed(on, standing))
+            stack.enter_context(_keep_refreshing(on, standing))
             stack.enter_context(RETRIES.show())
         try:
             yield summary.add
@@ -90,7 +90,7 @@ def shown(
 
 
 @contextmanager
-def _refreshed(on: Screen, standing: Standing) -> Iterator[None]:
+def _keep_refreshing(on: Screen, standing: Standing) -> Iterator[None]:
     over = threading.Event()
 
     def refresh() -> None:

@@ -1,38 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run came to: metrics written to their file, and a table that says of how many rollouts each number is."""
+"""What a run came to: its metrics in their file and in a table, in experiment trackers, and in an exit code.
 
-from collections.abc import Collection, Iterable, Sequence
+Every number says of how many rollouts it is. A config that names no tracker loads nothing for one, and a tracker that
+fails is reported and never changes what a run is.
+"""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, write_aggregates
 from nemo_gym._results.incidents import Incidents
+from nemo_gym._results.rows import strip_row
 from nemo_gym._results.summary import table
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths, write_error
+from nemo_gym._rollouts.types import Outcome, Scored
+from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.cli import render
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # slow to import, and the commands that only read files do without
+    from omegaconf import DictConfig
+
+    from nemo_gym._rollouts.control import RunControl
+    from nemo_gym.cli.eval.settings import EvalRunConfig
+    from nemo_gym.rollout_reverification import RolloutReverificationConfig
     from nemo_gym.server_utils import ServerClient
+
+INTERRUPTED = 130
+_BUFFER_BYTES = 1 << 18
+
+Export = Callable[[Sequence[AgentAggregate], Path], Awaitable[None]]
+"""Sends the metrics of a run and the rollouts in a file to trackers."""
 
 
 async def report(
     paths: RunPaths,
     counts: Counts,
     client: "ServerClient",
+    settings: "EvalRunConfig | RolloutReverificationConfig",
     *,
-    as_json: bool,
     ask_for: Collection[str] | None = None,
     rollouts: Path | None = None,
     requested: Requested | None = None,
 ) -> list[AgentAggregate]:
-    """Aggregate the rollouts of a run, write the metrics and print them.
+    """Aggregate the rollouts of a run, write the metrics and print them, unless `settings` asks for no aggregation.
 
     `ask_for`: the agents that are asked for metrics of their own; None for all. `rollouts`: a file that holds what the
     metrics need of the rollouts, if there is one besides the output. `requested`: None leaves it to the plan to say.
     """
-    # What calls servers is slow to import, and the commands that only read files do without.
-    from nemo_gym.rollout_collection import metrics_from_servers
+    if settings.disable_aggregation:
+        return []
+    from nemo_gym._app.rollout_calls import metrics_from_servers
 
     if requested is None:
         requested = Requested.in_files([paths.materialized] if paths.materialized.is_file() else [])
@@ -43,15 +63,15 @@ async def report(
     except OSError as error:
         hint = "the rollouts are recorded; make room, then run the same command again with `--resume`"
         raise write_error(paths.aggregate_metrics, error, hint) from error
-    if as_json:
-        render.json_data(summary(paths, counts, aggregates))
+    if settings.json_summary:
+        render.json_data(summarise(paths, counts, aggregates))
     else:
         show(paths, counts, aggregates)
     return aggregates
 
 
-def summary(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
-    """A run as JSON."""
+def summarise(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate]) -> dict[str, Any]:
+    """Return a run as JSON."""
     return {
         "schema": 1,
         "rollouts": str(paths.output),
@@ -63,7 +83,7 @@ def summary(paths: RunPaths, counts: Counts, aggregates: Iterable[AgentAggregate
 
 
 def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) -> None:
-    """A run as a table, and where its files are."""
+    """Print a run as a table, and where its files are."""
     if aggregates:
         render.data("")
         render.table(table(aggregates))
@@ -77,3 +97,125 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
     render.data(f"metrics:  {paths.aggregate_metrics}")
     if counts.failed:
         render.data(f"failures: {paths.failures}")
+
+
+def tell_exit_code(counts: Counts, control: "RunControl", settings: "EvalRunConfig", given_up: int = 0) -> int:
+    """Say what is missing of a run, and what can be done about it; `given_up` failures are not played again."""
+    if control.abort_reason is not None and counts.scored < counts.requested:
+        render.error(f"the run was given up.\n{control.abort_reason}")
+        return 1
+    not_played = counts.requested - counts.scored - counts.failed
+    if not_played:
+        render.note(f"{not_played} of {counts.requested} rollouts were not played.")
+        render.note("hint: run the same command again with `--resume`")
+        return INTERRUPTED if control.is_stopping else 1
+    allowed = settings.count_allowed_failures(counts.requested)
+    if counts.failed > allowed:
+        again = f"{counts.failed - given_up} of them" if given_up < counts.failed else "none of them"
+        why = f" ({given_up} failed for good, or as often as `NEMO_GYM_MAX_ROLLOUT_ATTEMPTS` allows)"
+        render.note(
+            f"{counts.failed} of {counts.requested} rollouts have no reward ({allowed} may); see the failures file.\n"
+            f"hint: `--resume` plays {again + why if given_up else 'them'} again; `--allow-failures` accepts some"
+        )
+        return 1
+    return 0
+
+
+# --- what the metrics need, noted as rollouts end ---------------------------------------------------------------------
+
+
+class Scores:
+    """The scored rollouts of a run without their bulk, in a file of the same form, which spares reading the output.
+
+    The notes are a copy: where they are not complete, as in a resumed run, the rollouts themselves are read.
+    """
+
+    def __init__(self, paths: RunPaths, *, complete: bool) -> None:
+        """Not `complete`: there are rollouts that will not be noted here."""
+        self._paths, self._complete = paths, complete
+        self._file: BinaryIO | None = None
+
+    def add(self, outcome: Outcome) -> None:
+        """Note a rollout that has ended."""
+        if not self._complete or not isinstance(outcome, Scored):
+            return
+        try:
+            if self._file is None:
+                self._file = self._paths.scores.open("wb", buffering=_BUFFER_BYTES)
+            self._file.write(dumps_line(strip_row(outcome.result)))
+        except (OSError, TypeError):  # a full disk, text that is no Unicode: the rollouts are recorded all the same
+            self._complete = False
+
+    def find_rollouts(self) -> Path:
+        """Return the file to compute metrics from."""
+        if self._complete and self._file is not None:
+            try:
+                self._file.flush()
+                return self._paths.scores
+            except OSError:
+                self._complete = False
+        return self._paths.output
+
+    def close(self) -> None:
+        """Remove the notes."""
+        with suppress(OSError):  # what was not written yet finds no room
+            if self._file is not None:
+                self._file.close()
+        self._paths.scores.unlink(missing_ok=True)
+
+
+@contextmanager
+def keep_scores(paths: RunPaths, *, complete: bool) -> Iterator[Scores]:
+    """Keep notes for as long as the context lasts."""
+    scores = Scores(paths, complete=complete)
+    try:
+        yield scores
+    finally:
+        scores.close()
+
+
+# --- experiment trackers ----------------------------------------------------------------------------------------------
+
+
+async def _export_nothing(aggregates: Sequence[AgentAggregate], rollouts: Path) -> None:
+    """Send nothing: no tracker is configured."""
+
+
+@contextmanager
+def open_export(config: "DictConfig", *, with_rollouts: bool) -> Iterator[Export]:
+    """Open the trackers of a run; they are closed when the context ends, as failed if an error ends it."""
+    if not any(str(key).startswith(("wandb_", "mlflow_")) for key in config):
+        yield _export_nothing
+        return
+    import asyncio
+
+    from nemo_gym.exporters import (
+        export_aggregates,
+        export_rollouts,
+        get_exporters,
+        setup_exporters,
+        teardown_exporters,
+    )
+
+    async def export(aggregates: Sequence[AgentAggregate], rollouts: Path) -> None:
+        await asyncio.to_thread(export_aggregates, aggregates)
+        if with_rollouts and get_exporters():
+            await asyncio.to_thread(export_rollouts, RowsOf(rollouts))
+
+    setup_exporters(config)
+    failed = True
+    try:
+        yield export
+        failed = False
+    finally:
+        teardown_exporters(failed=failed)
+
+
+class RowsOf:
+    """The rows of a file, read anew by everyone who wants them, so that none has to hold them all."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return read_rows(self._path, torn_tail_ok=True)

@@ -10,22 +10,19 @@ from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym._results.reverify import Reverification, output_for, plan_reverification, require_output
 from nemo_gym._results.summary import RunSummary
-from nemo_gym._rollouts.collect import CollectSettings, collect
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._rollouts.journal import Journal
 from nemo_gym._rollouts.limiter import FixedLimit
-from nemo_gym._rollouts.lock import run_lock
-from nemo_gym._rollouts.manifest import Counts, Manifest, input_identity
-from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.paths import RunPaths, lock_run
+from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.types import Row, Scored, key_of
 from nemo_gym._serving.event_loop import run_beside_servers
-from nemo_gym._util.jsonl import read_rows, write_rows
+from nemo_gym._util.jsonl import read_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
-from nemo_gym.cli.eval.interrupts import INTERRUPTED, RunInterrupts, abort_on_server_death, signals_interrupt
-from nemo_gym.cli.eval.progress import Screen, screen, shown
-from nemo_gym.cli.eval.results import report
+from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death, interrupt_on_signals
+from nemo_gym.cli.eval.progress import open_screen, show_progress
+from nemo_gym.cli.eval.results import INTERRUPTED, report
 from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validated
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import (
@@ -43,14 +40,14 @@ _DEFAULT_PARALLEL = 64
 def reverify(overrides: list[str]) -> int:
     """Score again; 0 only if everything was scored."""
     # Nobody plays: a config that names no model to play with will do.
-    source = GlobalConfigDictParserConfig(overrides=overrides, initial_global_config_dict=ANY_MODEL)
-    set_global_config_dict(source, CheckedParser)
+    start = GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL, overrides=overrides)
+    set_global_config_dict(start, CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     leave_out_players(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     settings = validated(RolloutReverificationConfig, plain)
-    with signals_interrupt():
+    with interrupt_on_signals():
         try:
             return run_beside_servers(_reverify(config, settings))
         except asyncio.CancelledError:
@@ -61,11 +58,12 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     from nemo_gym._app.launch import serve_config
 
     reserve_head_port(config)
-    verifiers, control = verifiers_of(config), RunControl()
-    with screen(quiet=settings.quiet) as on, RunInterrupts(control, on).heeded() as interrupts:
+    verifiers, control = find_verifiers(config), RunControl()
+    with open_screen(quiet=settings.quiet) as screen, RunInterrupts(control, screen).heed() as interrupts:
         async with serve_config(config, render.note, render.count) as served:
             client = ServerClient.load_from_global_config()
-            output = output_for(settings.output_jsonl_fpath, await _modes(client, verifiers), force=settings.force)
+            modes = await _ask_for_modes(client, verifiers)
+            output = output_for(settings.output_jsonl_fpath, modes, force=settings.force)
             keep = settings.resume_from_cache or settings.append
             require_output(output, overwrite=settings.overwrite, resume=keep)
             paths = RunPaths.of(output)
@@ -79,14 +77,23 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
                 resume=settings.resume_from_cache,
                 append=settings.append,
             )
-            with run_lock(paths):
-                journal = _begun(plan, paths, inputs, keep=keep and bool(plan.n_done))
-                verify, workers = _verify_with(client, verifiers), settings.num_samples_in_parallel or _DEFAULT_PARALLEL
-                with abort_on_server_death(served, control) as hold_failures_s, interrupts.playing():
-                    counts = await _score(plan, journal, verify, workers, on, control, hold_failures_s)
-            if not settings.disable_aggregation:
-                ask_for = frozenset[str]() if served.has_lost_one else None
-                await report(paths, counts, client, as_json=settings.json_summary, ask_for=ask_for)
+            limiter = FixedLimit(settings.num_samples_in_parallel or _DEFAULT_PARALLEL)
+            summary, before = RunSummary(len(plan.todo)), plan.n_done + plan.n_seeds
+            with lock_run(paths):
+                run = _open_run(plan, paths, inputs, keep=keep and bool(plan.n_done))
+                with (
+                    abort_on_server_death(served, control) as hold_failures_s,
+                    interrupts.guard_play(),
+                    run.open_journal() as journal,
+                    show_progress(summary, limiter, screen, before=before) as count,
+                ):
+                    for row in plan.seeds():
+                        journal.record(Scored(row, row, 0, 0.0))
+                    bounds = CollectSettings(hold_failures_s=hold_failures_s)
+                    verify = _verify_with(client, verifiers)
+                    counts = await collect(run.rows, verify, journal, limiter, control, bounds, count)
+            ask_for = frozenset[str]() if served.has_lost_one else None
+            await report(paths, counts, client, settings, ask_for=ask_for)
     if counts.scored == counts.requested:
         return 0
     if control.abort_reason is not None:
@@ -99,43 +106,19 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
     return 1
 
 
-async def _score(
-    plan: Reverification,
-    journal: Journal,
-    verify: Callable[[str, Row], Awaitable[Any]],
-    workers: int,
-    on: Screen | None,
-    control: RunControl,
-    hold_failures_s: float,
-) -> Counts:
-    """Score what is to be scored, into the journal."""
-    limiter, summary = FixedLimit(workers), RunSummary(len(plan.todo))
-    settings = CollectSettings(hold_failures_s=hold_failures_s)
-    rows = (payload.row for payload in plan.payloads())
-    with journal, shown(summary, limiter, on, before=plan.n_done + plan.n_seeds) as count:
-        return await collect(rows, verify, journal, limiter, control, settings, count)
-
-
-def _begun(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep: bool) -> Journal:
-    """The record of the new scores, with the rollouts in it that are copied as they are."""
-    not_played = plan.n_requested - plan.n_done
-    counts = Counts(requested=plan.n_requested, scored=plan.n_done, not_played=not_played)
-    if keep:
-        journal = Journal.resume(paths, Manifest(counts=counts, input=input_identity(plan.source, paths.output)))
-    else:
-        wanted = KeySet()
+def _open_run(plan: Reverification, paths: RunPaths, inputs: str | Path, *, keep: bool) -> Run:
+    """Make a run of what is to be scored and copied; `keep` adds to the scores that are there."""
+    wanted = KeySet()
+    if not keep:
         for key in (*(one.key for one in plan.todo), *map(key_of, plan.seeds())):
             wanted.add(key)
-        write_rows(paths.materialized_draft, (row for row in read_rows(inputs) if key_of(row) in wanted))
-        manifest = Manifest(counts=counts, input=input_identity(plan.source, paths.materialized_draft))
-        journal = Journal.begin(paths, manifest)
-    for row in plan.seeds():
-        journal.record(Scored(row, row, 0, 0.0))
-    return journal
+    planned = None if keep else (row for row in read_rows(inputs) if key_of(row) in wanted)
+    rows = (payload.row for payload in plan.payloads())
+    return take_over_plan(paths, plan.source, rows, plan.n_requested - plan.n_done, plan.n_done, planned)
 
 
-def verifiers_of(config: DictConfig) -> dict[str, str]:
-    """The resources server of each agent, by the agent's block or because there is only one."""
+def find_verifiers(config: DictConfig) -> dict[str, str]:
+    """Return the resources server of each agent, by the agent's block or because there is only one."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     servers = [instance.name for instance in instances if instance.SERVER_TYPE == "resources_servers"]
     found = {}
@@ -165,14 +148,14 @@ def leave_out_players(config: DictConfig) -> None:
             del config[instance.name]
 
 
-async def _modes(client: ServerClient, verifiers: dict[str, str]) -> dict[str, str]:
-    async def mode(server: str) -> str:
+async def _ask_for_modes(client: ServerClient, verifiers: dict[str, str]) -> dict[str, str]:
+    async def ask(server: str) -> str:
         response = await client.get(server, "/reverify_mode")
         await raise_for_status(response)
         return str(await get_response_json(response))
 
     servers = sorted(set(verifiers.values()))
-    return dict(zip(servers, await asyncio.gather(*map(mode, servers)), strict=True))
+    return dict(zip(servers, await asyncio.gather(*map(ask, servers)), strict=True))
 
 
 def _verify_with(client: ServerClient, verifiers: dict[str, str]) -> Callable[[str, Row], Awaitable[Any]]:

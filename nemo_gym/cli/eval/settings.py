@@ -46,42 +46,42 @@ class EvalRunConfig(RolloutCollectionConfig):
 
     @field_validator("allow_failures", mode="before")
     @classmethod
-    def _number_or_share(cls, value: Any) -> str:
+    def _check_number_or_share(cls, value: Any) -> str:
         text = str(value)
         number = text.removesuffix("%")
         if not number.replace(".", "", 1).isdigit():
             raise ValueError(f"must be a number or a percentage, not {text!r}")
         return text
 
-    def failures_allowed(self, requested: int) -> int:
-        """How many of `requested` rollouts may fail."""
+    def count_allowed_failures(self, requested: int) -> int:
+        """Return how many of `requested` rollouts may fail."""
         if self.allow_failures.endswith("%"):
             return int(requested * float(self.allow_failures.removesuffix("%")) / 100)
         return int(float(self.allow_failures))
 
     def seconds_for_models(self, config: DictConfig) -> float:
-        """How long to wait for models before the run begins: as asked for here, or by the setting of `env start`."""
+        """Return how long to wait for models at first: as asked for here, or by the setting of `env start`."""
         if self.wait_for_model is not None:
             return self.wait_for_model
         ready_s = float(config.get(MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME) or 0)
         return 0.0 if ready_s == MODEL_READINESS_TIMEOUT_S else ready_s  # the default was not asked for
 
 
-def eval_run_config(config: DictConfig) -> EvalRunConfig:
-    """The settings in a whole config."""
+def read_settings(config: DictConfig) -> EvalRunConfig:
+    """Read the settings of a run from a whole config."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
     return validated(EvalRunConfig, plain)
 
 
-def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:
-    """The file to take tasks from: the one that was named, else the config's own datasets."""
+def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:
+    """Return the file to take tasks from: the one that was named, else one with the config's own datasets."""
     if settings.input_jsonl_fpath is not None:
         if settings.input_jsonl_fpath == "-":
             return settings.input_jsonl_fpath
         return str(_resolve_under_cwd_or_install(settings.input_jsonl_fpath))
     if settings.no_serve:
         raise ConfigError("which tasks? With --no-serve, name a file: --input tasks.jsonl")
-    split, scope = _chosen(settings, config)
+    split, scope = _choose_datasets(settings, config)
     repeated = max(source.repeats for source in scope.sources)
     if settings.num_repeats != 1 and repeated > 1:
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
@@ -101,7 +101,7 @@ def input_of(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str]
     return str(prepared)
 
 
-def _chosen(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, DatasetScope]:
+def _choose_datasets(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, DatasetScope]:
     """Return the split to play and its datasets, those of `--agent` if it is given.
 
     Without a split, it is that of a benchmark if the config has any, else the examples.

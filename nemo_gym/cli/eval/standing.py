@@ -42,8 +42,8 @@ class Standing:
         rate = self.summary.rate_per_s
         speed = ["-/s" if rate is None else f"{rate:,.1f}/s"]
         if self.is_over:
-            return [f"in {_duration(self.summary.wall_time_s)}", *speed]
-        return [*speed, f"{_duration(self.summary.eta_s)} left", f"{self._limiter.in_flight:,} in flight"]
+            return [f"in {_format_duration(self.summary.wall_time_s)}", *speed]
+        return [*speed, f"{_format_duration(self.summary.eta_s)} left", f"{self._limiter.in_flight:,} in flight"]
 
     @property
     def reward(self) -> str | None:
@@ -52,9 +52,9 @@ class Standing:
         means = sorted([*self.summary.rewards.items()], key=lambda item: item[0] or "")
         if not means:
             return None
-        shown = [f"{_mean(mean)}{f' {agent}' if len(means) > 1 else ''}" for agent, mean in means[:_AGENTS_SHOWN]]
+        first = [f"{_describe(mean)}{f' {agent}' if len(means) > 1 else ''}" for agent, mean in means[:_AGENTS_SHOWN]]
         more = f", and {len(means) - _AGENTS_SHOWN} more agents" if len(means) > _AGENTS_SHOWN else ""
-        return f"reward {', '.join(shown)}{more}"
+        return f"reward {', '.join(first)}{more}"
 
     @property
     def failures(self) -> str | None:
@@ -78,7 +78,9 @@ class Standing:
     def tokens(self) -> str | None:
         if not (self.summary.input_tokens or self.summary.output_tokens):
             return None
-        return f"tokens {_compact(self.summary.input_tokens)} in, {_compact(self.summary.output_tokens)} out"
+        return (
+            f"tokens {_shorten_count(self.summary.input_tokens)} in, {_shorten_count(self.summary.output_tokens)} out"
+        )
 
     def line(self) -> str:
         """All of it in one line."""
@@ -86,7 +88,7 @@ class Standing:
         return " | ".join(part for part in parts if part)
 
 
-def _mean(mean: RunningMean) -> str:
+def _describe(mean: RunningMean) -> str:
     interval = mean.interval()
     if interval.low is None or interval.high is None:
         return f"{number_text(interval.estimate)} (n={mean.scored:,})"
@@ -94,7 +96,7 @@ def _mean(mean: RunningMean) -> str:
     return f"{number_text(interval.estimate)} ({bounds}, n={mean.scored:,})"
 
 
-def _duration(seconds: float | None) -> str:
+def _format_duration(seconds: float | None) -> str:
     if seconds is None:
         return "?"
     if seconds < 10:
@@ -104,7 +106,7 @@ def _duration(seconds: float | None) -> str:
     return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
 
 
-def _compact(count: int) -> str:
+def _shorten_count(count: int) -> str:
     """1,234 as 1.23k: enough digits to see it grow."""
     for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
         if count >= size:

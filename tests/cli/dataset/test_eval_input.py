@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym import train_data_utils
-from nemo_gym.cli.eval.settings import EvalRunConfig, input_of
+from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input
 from nemo_gym.errors import ConfigError
 from nemo_gym.train_data_utils import MissingDatasets, OffendingRows
 from tests.support.fake_hub import hub as hub  # a fixture
@@ -39,7 +39,7 @@ def asks(text):
 def chosen(whole, **settings):
     """The inputs that are played, where they were put, and what was said."""
     said = []
-    path = input_of(EvalRunConfig(output_jsonl_fpath="runs/r.jsonl", **settings), whole, said.append)
+    path = choose_input(EvalRunConfig(output_jsonl_fpath="runs/r.jsonl", **settings), whole, said.append)
     with open(path) as file:
         rows = [json.loads(line) for line in file]
     return [row["responses_create_params"]["input"] for row in rows], path, " ".join(said)
@@ -118,7 +118,7 @@ def test_a_benchmark_is_played_by_default_with_its_prompt_or_with_the_one_given(
     inputs, _, said = chosen(whole)
     assert inputs == [[{"role": "user", "content": "Q: why?"}]]
     assert "benchmark rows" in said
-    path = input_of(EvalRunConfig(output_jsonl_fpath="r.jsonl", prompt_config="other.yaml"), whole, print)
+    path = choose_input(EvalRunConfig(output_jsonl_fpath="r.jsonl", prompt_config="other.yaml"), whole, print)
     with open(path) as file:
         assert "responses_create_params" not in json.loads(file.readline()), "left to the prompt that was asked for"
 

@@ -10,7 +10,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym.cli.eval.driver import drive, driven_counts, load_driver
+from nemo_gym.cli.eval.driver import count_driven, drive, load_driver
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 
@@ -61,12 +61,12 @@ def test_what_a_driver_wrote_is_counted(tmp_path):
     paths = RunPaths.of(tmp_path / "r.jsonl")
     write(paths.output, {"reward": 1.0}, {"reward": 0.0}, {"reward": None})
     write(paths.failures, {"_ng_failure_class": "agent"}, {}, {}, {"_ng_failure_class": "agent"})
-    counts = driven_counts(paths, "m:f")
+    counts = count_driven(paths, "m:f")
     assert (counts.requested, counts.scored, counts.failed, counts.not_played) == (4, 2, 2, 0)
     write(paths.materialized, *[{}] * 10)
-    assert driven_counts(paths, "m:f").not_played == 6
+    assert count_driven(paths, "m:f").not_played == 6
 
 
 def test_a_driver_that_wrote_nothing_is_told_where_to_write(tmp_path):
     with pytest.raises(GymError, match="output_jsonl_fpath"):
-        driven_counts(RunPaths.of(tmp_path / "r.jsonl"), "m:f")
+        count_driven(RunPaths.of(tmp_path / "r.jsonl"), "m:f")

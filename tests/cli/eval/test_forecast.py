@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is said before a long run with the model on this machine."""
 
+from pathlib import Path
+
 from omegaconf import OmegaConf
 
+from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._rollouts.run import Run
 from nemo_gym.cli.eval.forecast import describe, tell_duration
 from nemo_gym.errors import GymError
 
@@ -86,7 +90,9 @@ def rows(count: int, **params: object) -> list[dict]:
 
 
 async def play(client: Client, planned: list[dict]) -> list[dict]:
-    return list(await tell_duration(client, iter(planned), len(planned)))
+    run = Run(RunPaths(Path("r.jsonl")), None, iter(planned), len(planned), is_resumed=False)
+    await tell_duration(client, run)
+    return list(run.rows)
 
 
 async def test_the_local_model_is_asked_once_with_a_few_rows_and_every_row_is_played(capsys):

@@ -21,7 +21,7 @@ from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.jsonl import write_rows
-from nemo_gym.cli.eval.progress import screen, shown
+from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.standing import Standing
 from nemo_gym.cli.main import run_command
 from perf.fake_endpoint import Settings, running
@@ -116,7 +116,7 @@ def test_in_the_end_there_is_nothing_left_to_wait_for():
 
 
 def play(outcomes: int, *, quiet: bool = False) -> None:
-    with screen(quiet=quiet) as on, shown(RunSummary(outcomes), FixedLimit(1), on) as count:
+    with open_screen(quiet=quiet) as on, show_progress(RunSummary(outcomes), FixedLimit(1), on) as count:
         for _ in range(outcomes):
             count(scored(1.0))
 
@@ -133,7 +133,7 @@ def test_quiet_shows_nothing(capsys: pytest.CaptureFixture[str]):
 
 def test_the_end_is_shown_although_the_run_broke_off(capsys: pytest.CaptureFixture[str]):
     def break_off() -> None:
-        with screen(quiet=False) as on, shown(RunSummary(2), FixedLimit(1), on) as count:
+        with open_screen(quiet=False) as on, show_progress(RunSummary(2), FixedLimit(1), on) as count:
             count(scored(1.0))
             raise ZeroDivisionError
 
@@ -146,7 +146,7 @@ def test_the_end_is_shown_although_the_run_broke_off(capsys: pytest.CaptureFixtu
 def test_rich_is_loaded_only_for_a_terminal():
     code = (
         "import sys; from nemo_gym.cli.eval.progress import *\n"
-        "with screen(quiet=False) as on, shown(RunSummary(1), None, None): pass\n"
+        "with open_screen(quiet=False) as on, show_progress(RunSummary(1), None, None): pass\n"
         "sys.exit('rich' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=PARENT_DIR, check=False).returncode == 0
@@ -255,7 +255,7 @@ def terminal(monkeypatch) -> Callable[..., Screen]:
 @pytest.mark.parametrize("columns", [36, 60, 120])
 def test_the_display_fits_terminals_of_any_width(columns, terminal):
     seen = terminal(columns)
-    with screen(quiet=False) as on:
+    with open_screen(quiet=False) as on:
         now = standing(*[scored(1.0, 600)] * 10, requested=40)
         on.begin(now)
         on.refresh(now)
@@ -321,7 +321,7 @@ async def test_a_display_costs_a_rollout_next_to_nothing():
         def release(self) -> None: ...
 
     started = asyncio.get_running_loop().time()
-    with shown(RunSummary(5000), FixedLimit(1), Counting()) as count:
+    with show_progress(RunSummary(5000), FixedLimit(1), Counting()) as count:
         for number in range(5000):
             count(scored(1.0))
             if number % 500 == 0:

@@ -4,12 +4,11 @@
 import pytest
 
 from nemo_gym._results.aggregate import aggregate_files
-from nemo_gym._rollouts.journal import scored_row
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import write_rows
-from nemo_gym.cli.eval.scores import kept_scores
+from nemo_gym.cli.eval.results import keep_scores
 
 FAILED = Failed({}, Failure("agent", "a/run", False, "broken"), 1, 0.1)
 
@@ -28,51 +27,48 @@ def paths(tmp_path):
 
 def test_the_metrics_are_the_same_and_nothing_is_left_behind(paths):
     outcomes = [scored(task) for task in range(20)]
-    write_rows(paths.output, map(scored_row, outcomes))
-    counted = []
-    with kept_scores(paths, complete=True) as scores:
-        note = scores.noting(counted.append)
+    write_rows(paths.output, (outcome.result for outcome in outcomes))
+    with keep_scores(paths, complete=True) as scores:
         for outcome in (*outcomes, FAILED):
-            note(outcome)
-        noted = scores.rollouts()
+            scores.add(outcome)
+        noted = scores.find_rollouts()
         assert noted != paths.output
         assert noted.stat().st_size < paths.output.stat().st_size / 3
         assert [one.entry() for one in aggregate_files([noted])] == [
             one.entry() for one in aggregate_files([paths.output])
         ]
-    assert counted == [*outcomes, FAILED]
     assert not noted.exists()
 
 
 def test_where_rollouts_were_played_before_they_are_read_themselves(paths):
     paths.scores.write_text("of a run that was killed")
-    with kept_scores(paths, complete=False) as scores:
+    with keep_scores(paths, complete=False) as scores:
         scores.add(scored(0))
-        assert scores.rollouts() == paths.output
+        assert scores.find_rollouts() == paths.output
     assert not paths.scores.exists()
 
 
 def test_a_run_without_a_score_has_its_output(paths):
-    with kept_scores(paths, complete=True) as scores:
+    with keep_scores(paths, complete=True) as scores:
         scores.add(FAILED)
-        assert scores.rollouts() == paths.output
+        assert scores.find_rollouts() == paths.output
 
 
 @pytest.mark.parametrize("fields", [{"said": "\ud800"}, {"said": 1 << 70}])
 def test_what_cannot_be_noted_costs_nothing_but_time(paths, fields):
-    with kept_scores(paths, complete=True) as scores:
+    with keep_scores(paths, complete=True) as scores:
         scores.add(scored(0))
         scores.add(scored(1, **fields))
         scores.add(scored(2))
-        assert scores.rollouts() == paths.output
+        assert scores.find_rollouts() == paths.output
     assert not paths.scores.exists()
 
 
 @pytest.mark.parametrize("number", [1, 2000])
 def test_a_disk_without_room_for_notes_stops_nobody(paths, number):
     paths.scores.symlink_to("/dev/full")
-    with kept_scores(paths, complete=True) as scores:
+    with keep_scores(paths, complete=True) as scores:
         for task in range(number):
             scores.add(scored(task))
-        assert scores.rollouts() == paths.output
+        assert scores.find_rollouts() == paths.output
     assert not paths.scores.is_symlink()

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a collection asks of servers through a client: a rollout, what was observed of it, and metrics."""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientError
+from omegaconf import DictConfig
+
+from nemo_gym._rollouts.play import Post, Witness
+from nemo_gym._rollouts.types import Row
+from nemo_gym.errors import ServerCallError
+from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+
+if TYPE_CHECKING:
+    from nemo_gym._results.aggregate import Post as AskForMetrics
+
+
+def post_with(client: ServerClient, **call: Any) -> Post:
+    """Return what asks agents for a rollout; `call` has further arguments of the call."""
+    return lambda agent, row: client.post(agent, "/run", json=row, **call)
+
+
+def find_observer(client: ServerClient) -> Witness | None:
+    """Return what puts observations of a rollout into its row; None where the config of the servers asks for none."""
+    config = _servers_config(client)
+    if config is None or not (config.get(OBSERVABILITY_ENABLED_KEY_NAME) or config.get("token_id_capture")):
+        return None
+    from nemo_gym._app.rollout_observer import RolloutObserver
+
+    return RolloutObserver.from_global_config(config)
+
+
+def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | None:
+    config: Any = getattr(client, "global_config_dict", None)  # a stand-in client may have none
+    return config if isinstance(config, Mapping | DictConfig) else None
+
+
+def metrics_from_servers(client: ServerClient, notice: Callable[[str], None]) -> "AskForMetrics":
+    """Return what asks agents for the metrics of their rollouts; one that cannot answer leaves them to us."""
+
+    servers = _servers_config(client)
+
+    async def ask(agent: str, rows: list[Row]) -> dict[str, Any] | None:
+        if servers is not None and agent not in servers:
+            return None  # whoever played it is no server of ours
+        try:
+            response = await client.post(agent, "/aggregate_metrics", json={"verify_responses": rows})
+            await raise_for_status(response)
+            metrics: dict[str, Any] = await get_response_json(response)
+            return metrics
+        except (ServerCallError, ClientError) as error:
+            notice(f"{agent!r} could not aggregate its rollouts itself, so they are aggregated here: {error}")
+            return None
+
+    return ask

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The servers that an evaluation plays with: its own, started from the config, or those that somebody else runs."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+from omegaconf import DictConfig
+
+from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.open_files import allow_open_files
+from nemo_gym.cli import render
+from nemo_gym.cli.eval.settings import EvalRunConfig
+from nemo_gym.cli.settings import reserve_head_port
+from nemo_gym.errors import ConfigError
+from nemo_gym.global_config import GlobalConfigDictParser
+from nemo_gym.server_utils import ServerClient
+
+if TYPE_CHECKING:
+    from nemo_gym._app.launch import Served
+
+_OTHER_FILES = 512
+_FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
+
+
+def find_running(settings: EvalRunConfig) -> ServerClient | None:
+    """Return a client for the servers that somebody else runs, if the run is to use those."""
+    return ServerClient.load_from_global_config() if settings.no_serve else None
+
+
+def find_agents(config: DictConfig, settings: EvalRunConfig, running: ServerClient | None) -> list[str]:
+    """Return the names of the agents that rows can be played by; the one that was asked for must be among them."""
+    config = running.global_config_dict if running is not None else config
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    agents = [instance.name for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    if settings.agent_name is not None and settings.agent_name not in agents:
+        where = "among the servers that run" if settings.no_serve else "in the config"
+        guess = did_you_mean(settings.agent_name, agents)
+        raise ConfigError(f"--agent {settings.agent_name}: there is no such agent {where}. {guess}".rstrip())
+    return agents
+
+
+@asynccontextmanager
+async def reach_servers(
+    config: DictConfig, settings: EvalRunConfig, running: ServerClient | None
+) -> AsyncIterator[tuple[ServerClient, "Served | None"]]:
+    """Yield a client for the servers: `running`, or the config's own, which are started for as long as it lasts."""
+    from nemo_gym._app.launch import serve_config, wait_for_models
+    from nemo_gym._process.http_session import close_global_aiohttp_client
+
+    if running is not None:
+        try:
+            if settings.wait_for_model:
+                # Only then: an endpoint may be in reach of the servers and not of this machine.
+                await wait_for_models(running.global_config_dict, render.note, render.count, settings.wait_for_model)
+            yield running, None
+        finally:
+            await close_global_aiohttp_client()
+        return
+    reserve_head_port(config)
+    within_s = settings.seconds_for_models(config)
+    async with serve_config(config, render.note, render.count, models_within_s=within_s) as served:
+        yield ServerClient.load_from_global_config(), served
+
+
+def choose_agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[str] | None:
+    """Return the agents that are asked for metrics of their own; None for all."""
+    if served is None:
+        return None
+    if served.has_lost_one:
+        return frozenset()  # who answers may have to ask the dead one
+    from nemo_gym._app.launch import agents_to_ask
+
+    return agents_to_ask(client.global_config_dict)
+
+
+def allow_many_connections(config: DictConfig, settings: EvalRunConfig) -> None:
+    """Allow as many connections and open files as rollouts may run at once."""
+    wanted = settings.num_samples_in_parallel or 0
+    if wanted > 512 and config.get("global_aiohttp_connector_limit_per_host") is None:
+        config["global_aiohttp_connector_limit_per_host"] = 2 * wanted
+    files = allow_open_files()
+    if files is None or config.get("global_aiohttp_connector_limit") is not None:
+        return
+    connections = max(_FEWEST_CONNECTIONS, files - _OTHER_FILES)
+    if connections >= _MOST_CONNECTIONS:
+        return
+    # A call beyond this waits for a connection; one beyond the system's limit would fail.
+    config["global_aiohttp_connector_limit"] = connections
+    if connections < wanted:
+        render.note(
+            f"only {connections} of {wanted} rollouts can have a connection at once: "
+            f"this process may open {files} files\nhint: raise the limit with `ulimit -Hn`, or lower --concurrency"
+        )
