@@ -3,7 +3,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from nemo_gym._transport.failures import describe_error_with_place
@@ -49,3 +52,23 @@ async def _wait_for(task: asyncio.Task[Any]) -> None:
         task.cancel()
         await asyncio.wait((task,))
         raise
+
+
+@contextmanager
+def interrupt_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(*_: object) -> None:
+        raise SignalInterrupt
+
+    # What is ignored stays ignored: `nohup` means it.
+    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
+    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

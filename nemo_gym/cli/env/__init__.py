@@ -44,7 +44,7 @@ def start(overrides: list[str]) -> int:
 
 
 def _serve(helper: "RunHelper") -> int:
-    from nemo_gym.cli.eval.interrupts import interrupt_on_signals
+    from nemo_gym._serving.event_loop import interrupt_on_signals
 
     is_ready = False
     try:

@@ -5,13 +5,11 @@ import asyncio
 import math
 import os
 import signal
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nemo_gym._rollouts.control import RunControl
-from nemo_gym._serving.event_loop import SignalInterrupt
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import INTERRUPTED
 
@@ -29,26 +27,6 @@ _BLOCKED_HINT = (
     "hint: a handler must not wait or compute for long in the event loop: use `asyncio.to_thread`, or give the server "
     "a process of its own with `placement: process`"
 )
-
-
-@contextmanager
-def interrupt_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP interrupt as Ctrl-C does; only the main thread can have it so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(*_: object) -> None:
-        raise SignalInterrupt
-
-    # What is ignored stays ignored: `nohup` means it.
-    numbers = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is not signal.SIG_IGN]
-    before: dict[int, Any] = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class RunInterrupts:

@@ -16,11 +16,11 @@ from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.types import Row, Scored, key_of
-from nemo_gym._serving.event_loop import run_beside_servers
+from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
-from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death, interrupt_on_signals
+from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.results import INTERRUPTED, report
 from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validated

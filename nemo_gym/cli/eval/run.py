@@ -16,14 +16,14 @@ from nemo_gym._rollouts.manifest import read_git_state
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.run import CollectSettings, Run, RunIdentity, collect, plan_or_resume
 from nemo_gym._rollouts.types import Outcome
-from nemo_gym._serving.event_loop import run_beside_servers
+from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._transport.failures import describe_error_with_place
 from nemo_gym._util.garbage import collect_rarely, skip_collection_at_exit
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.eval.driver import collect_by_driver
 from nemo_gym.cli.eval.forecast import tell_duration
-from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death, interrupt_on_signals
+from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.results import INTERRUPTED, Export, keep_scores, open_export, report, tell_exit_code
 from nemo_gym.cli.eval.servers import (
