@@ -24,7 +24,12 @@ _ROUNDS = 2
 _IN_FLIGHT = 256
 _TIME_BOUND_S, _MEMORY_BOUND_MB = 10.0, 500.0
 _BARE = "import orjson\nfor line in open('r.jsonl', 'rb'): orjson.loads(line)\ncode = 0\n"
-_GYM = "from nemo_gym.cli.main import run_command\ncode = run_command()\n"
+_GYM = """
+import sys
+from nemo_gym.cli.main import own_process, run_command
+with own_process():
+    code = run_command(sys.argv[1:])
+"""
 # Not `ru_maxrss`: that counts what the parent held when it started the command.
 _REPORT_PEAK = """
 import sys

@@ -48,7 +48,7 @@ async def dispatch(
     `hold_failures_s` later, and as cancelled if the run was given up meanwhile.
     """
     under_way = _UnderWay(limiter, control, hold_failures_s, cancel_grace_s)
-    row: Row | None = None
+    loop, row = asyncio.get_running_loop(), None
     rows_error: Exception | None = None
     with control.call_on_change(under_way.heed_control):
         try:
@@ -69,7 +69,9 @@ async def dispatch(
                     if row is None or not limiter.acquire():
                         has_more = False
                         break
-                    under_way.start(row, play(row))
+                    task = loop.create_task(play(row))
+                    under_way.running[task] = (row, time.monotonic())
+                    task.add_done_callback(under_way.note_end)
                     row = None
                 if has_more or under_way.ended:
                     await under_way.yield_to_others(has_more)
@@ -103,12 +105,6 @@ class _UnderWay:
         """Ask the limiter again, now and from time to time."""
         self._next_tick = self._loop.call_later(_TICK_S, self.tick)
         self._wake()
-
-    def start(self, row: Row, playing: Coroutine[Any, Any, Outcome]) -> None:
-        """Play `row`, in a slot that was taken for it."""
-        task = self._loop.create_task(playing)
-        self.running[task] = (row, time.monotonic())
-        task.add_done_callback(self._on_end)
 
     async def yield_to_others(self, has_more: bool) -> None:
         """Let everything else on the event loop have its turn; if there is more to start, as much of it as may be."""
@@ -145,21 +141,19 @@ class _UnderWay:
             self._cancel_running()
             await asyncio.wait(self.running, timeout=self._cancel_grace_s)
 
-    def _on_end(self, task: asyncio.Task[Outcome]) -> None:
-        error = None if task.cancelled() else task.exception()
+    def note_end(self, task: asyncio.Task[Outcome], *, is_left_behind: bool = False) -> None:
+        """Give back the slot of a rollout that has ended, or is left behind, and queue its outcome."""
+        error = None if is_left_behind or task.cancelled() else task.exception()
         if task not in self.running:
-            return  # it was given up
+            return  # it was left behind before
         row, started = self.running.pop(task)
         elapsed_s = time.monotonic() - started
-        if task.cancelled():
+        if is_left_behind or task.cancelled():
             outcome: Outcome = Failed(row, _make_cancelled(row), 1, elapsed_s)
         elif error is not None:
             outcome = Failed(row, failure_of(error, "agent", boundary_of(row)), 1, elapsed_s)
         else:
             outcome = task.result()
-        self._end(outcome, elapsed_s)
-
-    def _end(self, outcome: Outcome, elapsed_s: float) -> None:
         self._limiter.release(outcome, elapsed_s)
         if self._hold_failures_s and isinstance(outcome, Failed) and _may_come_of_a_dead_server(outcome):
             self.held.append(outcome)
@@ -178,10 +172,8 @@ class _UnderWay:
             task.cancel()
 
     def _give_up_running(self) -> None:
-        now = time.monotonic()
-        while self.running:
-            _, (row, started) = self.running.popitem()
-            self._end(Failed(row, _make_cancelled(row), 1, now - started), now - started)
+        for task in [*self.running]:
+            self.note_end(task, is_left_behind=True)
 
     def _wake(self) -> None:
         if self._event is not None and not self._event.done():

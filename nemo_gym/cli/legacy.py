@@ -10,7 +10,7 @@ from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import LEGACY
 from nemo_gym.cli.main import main as gym
-from nemo_gym.cli.main import run_process
+from nemo_gym.cli.main import own_process, run_command
 
 
 def entry_point(name: str) -> Callable[[], None]:
@@ -42,7 +42,8 @@ def run_alias() -> int:
         return 1
     replacement = f"gym {' '.join(tokens)}"
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")
-    code = run_process([*tokens, *sys.argv[1:]])
+    with own_process():
+        code = run_command([*tokens, *sys.argv[1:]])
     if name == "help":
         render.data(_list_aliases())
     return code

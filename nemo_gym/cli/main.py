@@ -8,7 +8,8 @@ import gc
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 from typing import TextIO, cast
@@ -28,15 +29,33 @@ _VERBOSE_FLAGS = frozenset({VERBOSE.name, VERBOSE.short})
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command; SystemExit unless it succeeds, with 2 for a mistake in its words and 1 for most others."""
-    if code := run_command(argv):
+    """Run one command, by default the one that this process was started for; SystemExit unless it succeeds.
+
+    The exit code is 2 for a mistake in its words, and 1 for most others.
+    """
+    if argv is not None:
+        code = run_command(argv)
+    else:
+        with own_process():
+            code = run_command(sys.argv[1:])
+    if code:
         sys.exit(code)
 
 
-def run_command(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; without `argv`, the one that this process was started for."""
-    if argv is None:
-        return run_process(sys.argv[1:])
+@contextmanager
+def own_process() -> Iterator[None]:
+    """Make this process one that is there for a single command: its secrets are hidden, its start is quick."""
+    gc.disable()  # what the process loads stays, so nobody need look for garbage among it
+    hide_secret_arguments()
+    sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def run_command(argv: Sequence[str]) -> int:
+    """Run one command and return its exit code."""
     arguments = list(argv)
     verbose = bool(_VERBOSE_FLAGS & set(arguments)) or _is_set("verbose", arguments)
     if verbose:
@@ -44,7 +63,22 @@ def run_command(argv: Sequence[str] | None = None) -> int:
 
         logging.basicConfig(level=logging.DEBUG)
     try:
-        return _dispatch(arguments)
+        found = _find_command(arguments)
+        if isinstance(found, int):
+            return found
+        name, command, tokens = found
+        if _HELP_FLAGS & set(tokens):
+            render.data(help_pages.command(name, command))
+            return 0
+        if any(map(_is_set_to_help, tokens)):
+            render.data(help_pages.parameters(name, command))
+            return 0
+        overrides = to_overrides(command, tokens)
+        implementation: Callable[[list[str]], int] = load(command.implementation)
+        if not gc.isenabled():
+            gc.freeze()
+            gc.enable()
+        return implementation(overrides)
     except UsageError as error:
         return _report_failure(error, 2, verbose)
     except GymError as error:
@@ -59,17 +93,6 @@ def run_command(argv: Sequence[str] | None = None) -> int:
         if error.filename is None:
             raise
         return _report_failure(error, 1, verbose)
-
-
-def run_process(arguments: Sequence[str]) -> int:
-    """Run the one command that this process is for, and return its exit code."""
-    gc.disable()  # what the process loads stays, so nobody need look for garbage among it
-    hide_secret_arguments()
-    sys.stderr = cast("TextIO", MaskedStream(sys.stderr))
-    try:
-        return run_command(arguments)
-    finally:
-        gc.enable()
 
 
 def program_name() -> str:
@@ -105,14 +128,15 @@ def _explain_os_error(error: OSError) -> str:
     return f"{str(error.filename)!r}: {error.strerror}" + (f"\nhint: {hint}" if hint else "")
 
 
-def _dispatch(arguments: list[str]) -> int:
+def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
+    """Return the command that is named and what is left of `arguments`; an exit code if they only ask for a page."""
     leading = [*takewhile(_VERBOSE_FLAGS.__contains__, arguments)]
     arguments = arguments[len(leading) :]
     if len(arguments) > 1:  # a command takes them as well as the root does, and hands them to its servers
         arguments += leading
     first = arguments[0] if arguments else ""
     if first == "--version" or (first == "--json" and "--version" in arguments):
-        return _run("--version", VERSION, [token for token in arguments if token != "--version"])
+        return "--version", VERSION, [token for token in arguments if token != "--version"]
     if first in ("--complete", "--show-completion", "--install-completion"):
         from nemo_gym.cli import completion
 
@@ -123,11 +147,11 @@ def _dispatch(arguments: list[str]) -> int:
     if first.startswith("-"):
         raise UsageError(f"unknown flag {first!r}.{_suggest(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
     if first in COMMANDS:
-        return _run(first, COMMANDS[first], arguments[1:])
-    return _dispatch_group(first, arguments[1:])
+        return first, COMMANDS[first], arguments[1:]
+    return _find_in_group(first, arguments[1:])
 
 
-def _dispatch_group(group: str, arguments: list[str]) -> int:
+def _find_in_group(group: str, arguments: list[str]) -> tuple[str, Command, list[str]] | int:
     commands = GROUPS.get(group)
     if commands is None:
         elsewhere = [f"{other} {group}" for other, known in GROUPS.items() if group in known]
@@ -137,25 +161,9 @@ def _dispatch_group(group: str, arguments: list[str]) -> int:
         render.data(help_pages.group(group))
         return 0 if arguments else 1
     name, *tokens = arguments
-    command = commands.get(name)
-    if command is None:
+    if name not in commands:
         raise UsageError(f"`gym {group}` has no command {name!r}.{_suggest(name, commands)}\nhint: gym {group} -h")
-    return _run(f"{group} {name}", command, tokens)
-
-
-def _run(name: str, command: Command, tokens: list[str]) -> int:
-    if _HELP_FLAGS & set(tokens):
-        render.data(help_pages.command(name, command))
-        return 0
-    if any(map(_is_set_to_help, tokens)):
-        render.data(help_pages.parameters(name, command))
-        return 0
-    overrides = to_overrides(command, tokens)
-    implementation: Callable[[list[str]], int] = load(command.implementation)
-    if not gc.isenabled():
-        gc.freeze()
-        gc.enable()
-    return implementation(overrides)
+    return f"{group} {name}", commands[name], tokens
 
 
 def _is_set_to_help(token: str) -> bool:

@@ -39,7 +39,8 @@ def test_a_key_on_the_command_line_is_not_in_the_process_list(drop_rights):
     program = (
         "import ctypes, os, sys; import nemo_gym.cli.main as cli\n"
         f"{drop_rights}\n"
-        "code = cli.run_command(); print(open('/proc/self/cmdline').read(), sys.argv[3] if code == 2 else '')"
+        "with cli.own_process(): code = cli.run_command(sys.argv[1:])\n"
+        "print(open('/proc/self/cmdline').read(), sys.argv[3] if code == 2 else '')"
     )
     words = ["no-such-command", "--model-api-key", KEY, f"+policy_api_key={KEY}", f"https://u:{KEY}@host", "ünd=1"]
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=False)
