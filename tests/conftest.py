@@ -5,7 +5,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes, or takes to draw, says more about the machine than about the code.
+hypothesis.settings.register_profile("untimed", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("untimed")
 
 _NUMBERS = itertools.count()
 _FREEZE, _UNFREEZE = gc.freeze, gc.unfreeze

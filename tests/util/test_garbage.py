@@ -39,6 +39,7 @@ def test_it_stays_off_where_it_was_off():
         gc.enable()
 
 
+@pytest.mark.usefixtures("freezing_gc")
 def test_a_process_that_collects_rarely_gets_its_settings_back():
     gc.unfreeze()  # whatever ran before in this process
     before = gc.get_threshold(), gc.get_freeze_count()
