@@ -43,12 +43,18 @@ from nemo_gym.model_call_capture import _CaptureMiddleware as _CaptureMiddleware
 from nemo_gym.model_call_capture import aggregate_model_call_metrics as aggregate_model_call_metrics
 from nemo_gym.model_call_capture import aggregate_model_call_records as aggregate_model_call_records
 from nemo_gym.model_call_capture import build_model_call_record as build_model_call_record
-from nemo_gym.model_call_capture import clear_model_call_captures_for_rollouts as clear_model_call_captures_for_rollouts
+from nemo_gym.model_call_capture import (
+    clear_model_call_captures_for_rollouts as clear_model_call_captures_for_rollouts,
+)
 from nemo_gym.model_call_capture import extract_token_stats as extract_token_stats
 from nemo_gym.model_call_capture import install_model_call_capture as install_model_call_capture
 from nemo_gym.model_call_capture import make_capture_store as make_capture_store
-from nemo_gym.model_call_capture import merge_model_call_capture_into_record as merge_model_call_capture_into_record
-from nemo_gym.model_call_capture import model_call_capture_dirs_from_config as model_call_capture_dirs_from_config
+from nemo_gym.model_call_capture import (
+    merge_model_call_capture_into_record as merge_model_call_capture_into_record,
+)
+from nemo_gym.model_call_capture import (
+    model_call_capture_dirs_from_config as model_call_capture_dirs_from_config,
+)
 from nemo_gym.model_call_capture import read_available_model_call_records as read_available_model_call_records
 from nemo_gym.model_call_capture import read_model_call_records as read_model_call_records
 from nemo_gym.openai_utils import (

@@ -34,7 +34,7 @@
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
-    ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym.ray_utils`
+    ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._process.ray_cluster`
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
     ├── JudgeError                                         a judge model gave no verdict

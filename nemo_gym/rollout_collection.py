@@ -345,7 +345,7 @@ def _close_after(plays: Sequence[Awaitable[Played]], witness: Witness) -> list[C
 
 def _attach_trajectory_record(row: Mapping[str, Any], result: dict[str, Any]) -> dict[str, Any]:
     """Put `ng_trajectory` into the result of the played `row`, if anything was observed of it; return the result."""
-    from nemo_gym.rollout_trajectory import attach_trajectory
+    from nemo_gym._app.rollout_trajectory import attach_trajectory
 
     return attach_trajectory(row, result)
 

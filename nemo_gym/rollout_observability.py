@@ -3,7 +3,7 @@
 
 Every model refuses unknown fields. Model calls are captured by `nemo_gym.model_call_capture`; observations refer to
 them by `ModelCallRef`, and `join_model_call_observations` finds the calls that are meant. The trajectory of a row is
-put together in `nemo_gym.rollout_trajectory`.
+put together in `nemo_gym._app.rollout_trajectory`.
 """
 
 from collections.abc import Iterable, Sequence

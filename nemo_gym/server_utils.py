@@ -51,6 +51,7 @@ from nemo_gym._process.http_session import get_global_aiohttp_client, is_global_
 from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
 from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
 from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
+from nemo_gym._process.ray_cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym._serving import binding, head, run_files, workers
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
@@ -82,7 +83,6 @@ from nemo_gym.global_config import (
     get_global_config_dict,
     maybe_get_global_config_dict,
 )
-from nemo_gym.ray_utils import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym.rollout_correlation import current_rollout_id
 from nemo_gym.secret_utils import recursively_hide_secrets
 

@@ -27,6 +27,7 @@ from nemo_gym._config.problems import explain
 from nemo_gym._inprocess import registry
 from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._process.ray_cluster import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
@@ -49,7 +50,6 @@ from nemo_gym.global_config import (
     get_first_server_config_dict,
 )
 from nemo_gym.profiling import describe_profiles
-from nemo_gym.ray_utils import require_reachable_cluster, run_cluster, send_code_by_value
 from nemo_gym.server_utils import HeadServer, ServerInstanceDisplayConfig, SimpleServer
 
 _DEFAULT_STARTUP_TIMEOUT_S = 600.0

@@ -13,6 +13,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from nemo_gym._app.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym._rollouts.incidents import note_length_of_last_call
 from nemo_gym._rollouts.types import Outcome, Row, Scored, carried_fields
 from nemo_gym._util.aio import in_thread
@@ -26,7 +27,6 @@ from nemo_gym.model_call_capture import (
     model_call_capture_dirs_from_config,
 )
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
-from nemo_gym.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym.token_id_capture import (
     MASK_SAMPLE_KEY,
     MaskFractionGuard,

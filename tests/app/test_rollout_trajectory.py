@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from nemo_gym import rollout_trajectory
+from nemo_gym._app import rollout_trajectory
 from nemo_gym.rollout_collection import _attach_trajectory_record
 from nemo_gym.rollout_observability import TrajectoryRecord
 

@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._app.launch import serve_config
+from nemo_gym._process.ray_cluster import join_or_start_cluster, require_reachable_cluster, run_cluster
 from nemo_gym.errors import GymError
-from nemo_gym.ray_utils import join_or_start_cluster, require_reachable_cluster, run_cluster
 from nemo_gym.server_utils import initialize_ray
 from tests.app.test_launch import config as config  # a fixture
 
