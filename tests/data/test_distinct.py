@@ -14,12 +14,12 @@ def _many(request, monkeypatch):
     monkeypatch.setattr(distinct, "_MANY", request.param)
 
 
-def seen(values, settle_every=1):
+def seen(values, compact_every=1):
     counter = Distinct()
     for number, value in enumerate(values, 1):
         counter.add(value)
-        if number % settle_every == 0:
-            counter.settle()
+        if number % compact_every == 0:
+            counter.compact()
     return counter
 
 
@@ -31,11 +31,11 @@ def test_it_counts_as_a_set_does(ours, theirs):
     assert seen(ours).total == len(ours)
 
 
-def test_many_values_are_counted_whether_settled_or_not():
+def test_many_values_are_counted_whether_compacted_or_not():
     values = [str(number % 7_000) for number in range(20_000)]
-    for settle_every in (1, 1_500, 30_000):
-        assert len(seen(values, settle_every)) == 7_000
-        assert seen(values, settle_every).total == 20_000
+    for compact_every in (1, 1_500, 30_000):
+        assert len(seen(values, compact_every)) == 7_000
+        assert seen(values, compact_every).total == 20_000
     both = seen(values, 2_000) | seen(map(str, range(5_000, 10_000)), 2_000)
     assert len(both) == 10_000
 
@@ -52,5 +52,5 @@ def test_numbers_are_told_apart_alike_with_or_without_numpy(has_numpy, monkeypat
     counter = Distinct()
     for first in range(0, 3_000, 100):
         counter.add_hashes([(1 << 62) - number * number * 10**12 for number in range(first, first + 150)])
-        counter.settle()
+        counter.compact()
     assert (len(counter), counter.total, len(Distinct())) == (3_050, 4_500, 0)

@@ -78,7 +78,7 @@ def test_an_input_is_known_by_its_bytes_and_a_pipe_by_the_plan_it_gave(tmp_path)
         assert identify_input(stream, tmp_path / "plan").sha256 == hashlib.sha256(b"plan").hexdigest()
 
 
-def test_the_same_run_has_no_find_differences_wherever_and_however_fast_it_goes():
+def test_the_same_run_has_no_differences_wherever_and_however_fast_it_goes():
     def config(port, url, parallel, key):
         server = {"host": "h", "port": port, "model": "m", "tags": ("a",), "report": 1}
         return {"agent": {"agents": {"x": server}}, "policy_base_url": url, "num_samples_in_parallel": parallel,
@@ -94,7 +94,7 @@ def test_the_same_run_has_no_find_differences_wherever_and_however_fast_it_goes(
     assert find_differences(old, new) == []
 
 
-def test_find_differences_name_what_changed_with_old_and_new_values():
+def test_differences_name_what_changed_with_old_and_new_values():
     old = manifest(settings={"repeats": 2, "limit": None}, config={"a": {"m": "x", "gone": 1}, "report": 1})
     new = manifest(
         settings={"repeats": {"ann": 3}, "limit": None},

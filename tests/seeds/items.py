@@ -67,7 +67,7 @@ PREPARING_DATA = [
     ),
     item(
         "it measures the input in OpenAI tokens",
-        "tests/data/test_tokens.py::test_counts_are_those_that_openai_publishes",
+        "tests/data/test_text_lengths.py::test_counts_are_those_that_openai_publishes",
         "tests/data/test_dataset_metrics.py::test_tokens_are_those_of_all_texts_that_a_model_reads",
     ),
     item(
