@@ -34,7 +34,7 @@ _PROMPT_HINT = "a prompt fills `responses_create_params.input`: rows must have i
 
 
 class BadRow(Exception):
-    """What is wrong with one row: reasons that other rows may share, and a detail of this one. Never leaves `_data`."""
+    """One row is bad: for reasons that other rows may share, with a detail of its own. Whoever reads rows catches it."""
 
     def __init__(self, reasons: tuple[str, ...], detail: str = "") -> None:
         super().__init__(reasons, detail)
@@ -118,6 +118,7 @@ class _LineRanges:
     """The line numbers that share a reason, as ranges."""
 
     detail: str
+    most_ranges: int
     ranges: list[list[int]] = field(default_factory=list)
     count: int = 0
 
@@ -125,7 +126,7 @@ class _LineRanges:
         self.count += 1
         if self.ranges and self.ranges[-1][1] == number - 1:
             self.ranges[-1][1] = number
-        elif len(self.ranges) < _MOST_RANGES:
+        elif len(self.ranges) < self.most_ranges:
             self.ranges.append([number, number])
 
     def __str__(self) -> str:
@@ -138,8 +139,8 @@ class _LineRanges:
 class Offending:
     """The bad rows of one file; rows are counted as an editor counts lines."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, most_reasons: int = _MOST_REASONS, most_ranges: int = _MOST_RANGES) -> None:
+        self.path, self._most_reasons, self._most_ranges = path, most_reasons, most_ranges
         self.count = 0
         self._by_reason: dict[str, _LineRanges] = {}
         self._other_reasons = 0
@@ -151,11 +152,12 @@ class Offending:
         self.count += 1
         for reason in bad.reasons:
             lines = self._by_reason.get(reason)
-            if lines is None and len(self._by_reason) == _MOST_REASONS:
+            if lines is None and len(self._by_reason) == self._most_reasons:
                 self._other_reasons += 1
                 continue
             if lines is None:
-                lines = self._by_reason[reason] = _LineRanges(f" (row {number}: {bad.detail})" if bad.detail else "")
+                detail = f" (row {number}: {bad.detail})" if bad.detail else ""
+                lines = self._by_reason[reason] = _LineRanges(detail, self._most_ranges)
             lines.add(number)
 
     def describe(self) -> list[str]:

@@ -18,7 +18,7 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym._config.problems import explain
-from nemo_gym._rollouts.bad_rows import BadRow, BadRowReport, BadRows
+from nemo_gym._data.rows import BadRow, Offending
 from nemo_gym._rollouts.compact import KeySet, Numbered, TaskCounts, digest_of
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, write_error
@@ -37,6 +37,11 @@ from nemo_gym.errors import ConfigError, GymError
 
 DEFAULT_REPEATS_KEY = "_default"
 _BUFFER_BYTES = 1 << 20
+_REASONS_TOLD, _RANGES_TOLD = 20, 20
+
+
+class BadRows(GymError, ValueError):
+    """Rows of an input cannot be played."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ def expand(
     the end. So a consumer acts on a row only after it has seen the last one, as `materialize` does.
     """
     _check_overrides(settings.overrides)
-    problems, tasks, count = BadRowReport(str(source)), _Tasks(), 0
+    problems, tasks, count = Offending(str(source), most_reasons=_REASONS_TOLD, most_ranges=_RANGES_TOLD), _Tasks(), 0
     for number, raw in itertools.islice(lines, settings.limit):
         count += 1
         try:
@@ -125,7 +130,8 @@ def expand(
         except BadRow as bad:
             problems.add(number, bad)
     if problems:
-        raise problems.error(count)
+        head = f"{problems.count} of {count} rows of {source} cannot be played; nothing was started."
+        raise BadRows("\n".join([head, *problems.describe()]))
 
 
 def _check_overrides(overrides: Mapping[str, Any]) -> None:
@@ -169,15 +175,15 @@ def _prepare(raw: bytes, settings: ExpandSettings) -> Row:
     row = _parse(raw)
     params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     if params is not None and not isinstance(params, dict):
-        raise BadRow(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}` is not an object")
+        raise BadRow((f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}` is not an object",))
     if settings.prompt is not None:
         try:
             row = dict(settings.prompt(row))
         except GymError as error:
-            raise BadRow(str(error)) from error
+            raise BadRow((str(error),)) from error
         params = row.get(RESPONSES_CREATE_PARAMS_KEY_NAME)
     if params is None:
-        raise BadRow(f"no `{RESPONSES_CREATE_PARAMS_KEY_NAME}`")
+        raise BadRow((f"no `{RESPONSES_CREATE_PARAMS_KEY_NAME}`",))
     row[AGENT_REF_KEY_NAME] = _choose_agent(row, settings)
     row[RESPONSES_CREATE_PARAMS_KEY_NAME] = params = _check_params({**params, **settings.overrides})
     if settings.add_seed:
@@ -191,9 +197,9 @@ def _parse(raw: bytes) -> Row:
     try:
         row = orjson.loads(raw)
     except orjson.JSONDecodeError as error:
-        raise BadRow("not JSON", f"{error.msg}, column {error.colno}") from None
+        raise BadRow(("not JSON",), f"{error.msg}, column {error.colno}") from None
     if not isinstance(row, dict):
-        raise BadRow("not a JSON object")
+        raise BadRow(("not a JSON object",))
     return row
 
 
@@ -207,7 +213,7 @@ def _check_params(params: Row) -> Row:
         # Item 7 of one row and item 9 of the next are the same mistake: positions would make every row its own reason.
         place = ".".join("*" if isinstance(part, int) else part for part in first["loc"])
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-        raise BadRow(f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}{more}") from None
+        raise BadRow((f"`{RESPONSES_CREATE_PARAMS_KEY_NAME}.{place}`: {first['msg']}{more}",)) from None
     return params
 
 
@@ -217,9 +223,9 @@ def _choose_agent(row: Row, settings: ExpandSettings) -> Row:
         ref = {"name": settings.agent_name or _find_only_agent(settings.known_agents)}
     name = ref.get("name") if isinstance(ref, dict) else None
     if not isinstance(name, str) or not name:
-        raise BadRow(f"`{AGENT_REF_KEY_NAME}` has no `name`")
+        raise BadRow((f"`{AGENT_REF_KEY_NAME}` has no `name`",))
     if settings.known_agents is not None and name not in settings.known_agents:
-        raise BadRow(f"no server is called {name!r}. {did_you_mean(name, settings.known_agents)}".rstrip())
+        raise BadRow((f"no server is called {name!r}. {did_you_mean(name, settings.known_agents)}".rstrip(),))
     return dict(ref)
 
 
@@ -228,8 +234,10 @@ def _find_only_agent(known: Collection[str] | None) -> str:
         return next(iter(known))
     there = f" (there are {', '.join(sorted(known))})" if known else ""
     raise BadRow(
-        f"no agent: choose one with `--agent`, which is `agent_name`{there}, "
-        f'or give each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`'
+        (
+            f"no agent: choose one with `--agent`, which is `agent_name`{there}, "
+            f'or give each row its `{AGENT_REF_KEY_NAME}: {{"name": …}}`',
+        )
     )
 
 
@@ -239,7 +247,7 @@ def _count_repeats(row: Row, settings: ExpandSettings) -> int:
     agent = row[AGENT_REF_KEY_NAME]["name"]
     repeats = settings.repeats.get(agent, settings.repeats.get(DEFAULT_REPEATS_KEY))
     if repeats is None:
-        raise BadRow(f"`num_repeats` lists neither agent {agent!r} nor `{DEFAULT_REPEATS_KEY}`")
+        raise BadRow((f"`num_repeats` lists neither agent {agent!r} nor `{DEFAULT_REPEATS_KEY}`",))
     return repeats
 
 
@@ -264,7 +272,7 @@ def _read_extra_body(metadata: Mapping[str, str]) -> dict[str, Any]:
     except ValueError:
         extra = None
     if not isinstance(extra, dict):
-        raise BadRow("`metadata.extra_body` is not the JSON text of an object, so no seed can be added to it")
+        raise BadRow(("`metadata.extra_body` is not the JSON text of an object, so no seed can be added to it",))
     return extra
 
 
@@ -297,10 +305,12 @@ class _Tasks:
 
     def _check_index(self, given: object) -> int:
         if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            raise BadRow(f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 on")
+            raise BadRow((f"`{TASK_INDEX_KEY_NAME}` is not a whole number from 0 on",))
         if (given, 0) in self._ours:
             raise BadRow(
-                f"`{TASK_INDEX_KEY_NAME}` is already the number of a row above that has none of its own; "
-                f"number all rows, or none"
+                (
+                    f"`{TASK_INDEX_KEY_NAME}` is already the number of a row above that has none of its own; "
+                    f"number all rows, or none",
+                )
             )
         return given

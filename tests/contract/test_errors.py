@@ -24,7 +24,6 @@ INTERNAL = {
     "nemo_gym._execution.inside.watching.ServerGone",
     "nemo_gym._mcp.protocol.RpcError",
     "nemo_gym._mcp.schema.NotAnObject",
-    "nemo_gym._rollouts.bad_rows.BadRow",
     "nemo_gym._serving.event_loop.SignalInterrupt",
     "nemo_gym._serving.guard.BodyTooLarge",
     "nemo_gym.errors.ServerBlocked",

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._rollouts import expand as expand_module
-from nemo_gym._rollouts.bad_rows import BadRows
-from nemo_gym._rollouts.expand import ExpandSettings, expand, materialize
+from nemo_gym._rollouts.expand import BadRows, ExpandSettings, expand, materialize
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym.errors import ConfigError, GymError
