@@ -34,7 +34,7 @@ _PROMPT_HINT = "a prompt fills `responses_create_params.input`: rows must have i
 
 
 class BadRow(Exception):
-    """One row is bad: for reasons that other rows may share, with a detail of its own. Whoever reads rows catches it."""
+    """One row is bad, for reasons that others may share, with a detail of its own. Whoever reads rows catches it."""
 
     def __init__(self, reasons: tuple[str, ...], detail: str = "") -> None:
         super().__init__(reasons, detail)
