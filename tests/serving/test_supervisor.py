@@ -8,7 +8,6 @@ import sys
 import threading
 from pathlib import Path
 
-import psutil
 import pytest
 from fastapi import FastAPI
 
@@ -54,18 +53,18 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path):
+def scene(tmp_path, list_new_children):
     scene = Scene(tmp_path)
     yield scene
     scene.logs.close()
-    assert psutil.Process().children() == []
+    assert list_new_children() == []
     assert all(map(is_free, scene.ports))
 
 
-async def test_all_are_ready_inside_and_gone_after(scene):
+async def test_all_are_ready_inside_and_gone_after(scene, list_new_children):
     child, inline = scene.child("own", READY), scene.inline("here")
     async with scene.run(child, inline) as running:
-        (process,) = psutil.Process().children()
+        (process,) = list_new_children()
         assert running.pids == {"own": process.pid}
         for port in (scene.ports[0], inline.port):
             assert await asyncio.to_thread(status_of, f"http://127.0.0.1:{port}", 5) == "success"

@@ -225,9 +225,9 @@ def signal_this_process(*numbers: int) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_when_all_are_ready_ends_all_workers_and_is_no_failure(number, caplog):
+def test_a_signal_when_all_are_ready_ends_all_workers_and_is_no_failure(number, caplog, list_new_children):
     assert run_workers(on_ready=lambda: signal_this_process(number), grace_s=3600) == 0
-    assert psutil.Process().children() == []
+    assert list_new_children() == []
     assert caplog.text == ""
 
 
@@ -250,12 +250,12 @@ def test_a_second_signal_kills_at_once(caplog):
         ("if worker['index'] == 0: os.abort()", "worker 0 of 3 (pid {pid}) was killed by SIGABRT"),
     ],
 )
-def test_a_worker_that_ends_by_itself_ends_the_others_and_is_named(body, how, caplog):
+def test_a_worker_that_ends_by_itself_ends_the_others_and_is_named(body, how, caplog, list_new_children):
     assert run_workers(body, grace_s=3600) == 1
     (record,) = caplog.records
     assert record.args[0] == "tiny"
     assert how.format(pid=record.args[3]) in caplog.text
-    assert psutil.Process().children() == []
+    assert list_new_children() == []
 
 
 def test_a_command_that_does_not_exist_fails_as_itself():
