@@ -47,7 +47,7 @@ class _ReportedFile:
     index: Index
     run_files: RunFiles
     failures: Index | None
-    is_beside: bool
+    holds_failures_of_another: bool
     """It holds the failures of another one, which shows the overview of both."""
 
 
@@ -85,10 +85,10 @@ def export_report(
             failures = open_failures(index)
             if failures is not None:
                 opened.enter_context(failures).wait()
-            files.append(_ReportedFile(index, RunFiles(index), failures, is_beside=False))
+            files.append(_ReportedFile(index, RunFiles(index), failures, holds_failures_of_another=False))
         paths = {index.path for index in named_files}
         beside = [file.failures for file in files if file.failures and file.failures.path not in paths]
-        files += [_ReportedFile(index, RunFiles(index), None, is_beside=True) for index in beside]
+        files += [_ReportedFile(index, RunFiles(index), None, holds_failures_of_another=True) for index in beside]
         for file in files:
             opened.callback(file.run_files.close)
             file.index.wait()
@@ -145,7 +145,7 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
         content = _make_navigation(file.index, chosen, position) + render_rollout(rollout)
         size += _write_page(pages / one.name, f"{rollout.title} · {file.index.name}", Html(content))
         entries.append(_list_entry_cells(one, rollout, preview_row(row, planned)))
-    runs = [file.index for file in files if not file.is_beside]
+    runs = [file.index for file in files if not file.holds_failures_of_another]
     parts = [part for number in range(len(files)) for part in _render_file(files[number], number, chosen, entries)]
     if len(runs) > 1:
         parts.append(element("h1", "Compared"))
@@ -161,7 +161,7 @@ def _render_file(
     """Render what the first page says of a file."""
     index = file.index
     parts = [element("h1", index.name), element("p", str(index.path), class_="ngv-soft")]
-    if not file.is_beside:
+    if not file.holds_failures_of_another:
         addresses = {one.row: f"{_PAGES}/{one.name}" for one in chosen if one.file == number}
         parts.append(Html(render_overview(make_overview(index, file.failures), addresses.get)))
         parts.append(Html(render_problems(index.problems, index.progress.n_problems)))

@@ -51,7 +51,7 @@ class ExpandSettings:
     agent_name: str | None = None
     """The agent of rows that name none; if not given, the only one of `known_agents`."""
     limit: int | None = None
-    """Take only so many lines from the top."""
+    """How many lines to take from the top; all of them if not given."""
     repeats: int | Mapping[str, int] = 1
     """Rollouts per line: a number, or one per agent, with `_default` for those that are not listed."""
     add_seed: bool = False

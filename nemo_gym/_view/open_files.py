@@ -22,11 +22,16 @@ class OpenFile:
     """One open file."""
 
     def __init__(
-        self, index: Index, failures: Index | None, user_cache_dir: Path | None = None, *, is_beside: bool = False
+        self,
+        index: Index,
+        failures: Index | None,
+        user_cache_dir: Path | None = None,
+        *,
+        holds_failures_of_another: bool = False,
     ) -> None:
         self.index, self.failures, self.name = index, failures, index.name
-        self.is_beside = is_beside
-        """It holds the failures of another open file, and was opened with that."""
+        self.holds_failures_of_another = holds_failures_of_another
+        """It was opened together with the rollouts file whose failures it holds."""
         self.run_files = RunFiles(index, user_cache_dir)
         self.browser = Browser(index, self.run_files)
         self.overview_version: object = None
@@ -64,7 +69,7 @@ class OpenFiles:
 
     def __init__(self, files: Sequence[OpenFile]) -> None:
         self.files = files
-        self.runs = [number for number, file in enumerate(files) if not file.is_beside]
+        self.runs = [number for number, file in enumerate(files) if not file.holds_failures_of_another]
         """The numbers of the files that were asked for, which can be compared with each other."""
         self._lock = threading.Lock()
         self._comparison: tuple[object, FileComparison] | None = None
@@ -106,6 +111,6 @@ def open_files(paths: Sequence[Path], *, user_cache_dir: Path | None = None) -> 
             files.append(OpenFile(index, failures, user_cache_dir))
         named = {path.resolve() for path in paths}
         beside = [file.failures for file in files if file.failures and file.failures.path.resolve() not in named]
-        files += [OpenFile(index, None, user_cache_dir, is_beside=True) for index in beside]
+        files += [OpenFile(index, None, user_cache_dir, holds_failures_of_another=True) for index in beside]
         opened.pop_all()
         return OpenFiles(files)

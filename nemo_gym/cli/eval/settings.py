@@ -28,7 +28,7 @@ class EvalRunConfig(RolloutCollectionConfig):
     )
     split: Split | None = Field(default=None, description="Which datasets of the config to run, without an input.")
     reuse_existing_data_preparation: bool = Field(default=False, description="Take the data an earlier run prepared.")
-    no_serve: bool = Field(default=False, description="Use servers that run already.")
+    no_serve: bool = Field(default=False, description="Use servers that are already running.")
     rollout_timeout_seconds: PositiveFloat | None = Field(default=None, description="Deadline of one rollout.")
     allow_failures: str = Field(default="0", description="How many rollouts may fail: a number or a percentage.")
     max_failure_rate: float | None = Field(
