@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -170,12 +171,13 @@ def test_servers_that_hang_at_start_are_named_with_what_they_said(tmp_path, run_
     hang = "print('loading'); time.sleep(1000)"
     ports = [write_server(tmp_path, name, on_import=hang, placement=name) for name in late]
     fine = write_server(tmp_path, "fine", placement="process")
-    with start(tmp_path, "fine", *late, overrides=["++server_startup_timeout_seconds=4"]) as run:
+    with start(tmp_path, "fine", *late, overrides=["++server_startup_timeout_seconds=6"]) as run:
         assert run.wait() == 1
         run.wait_until_nothing_is_left(*ports, fine)
     for name in late:
-        assert f"still waiting for {name!r}; its last line: loading" in run.said
-        assert f"server {name!r} was not ready within 4 s.\nits last lines:\n  loading\n" in run.said
+        # On a slow machine it has said nothing yet when it is first waited for.
+        assert re.search(f"still waiting for {name!r}; its last line: (loading|nothing printed yet)", run.said)
+        assert f"server {name!r} was not ready within 6 s.\nits last lines:\n  loading\n" in run.said
     assert run.lines[-1].startswith("hint: ")
     assert "server_startup_timeout_seconds" in run.lines[-1]
     assert "Traceback" not in run.said
