@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One HTTP/1.1 connection of the small client: sends a request, and puts its reply together as it comes in.
+
+A connection is closed whenever its state is not certain: after a broken or cancelled call, when more comes than one
+reply, or when something comes that nobody has asked for.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import aiohttp
+import httptools
+
+from nemo_gym._transport.whole_response import RawHeaders
+
+_MOST_HEAD_BYTES = 2**16
+_MOST_FRAMING = 16
+"""How many bytes may frame a byte of a body: one that comes byte by byte has five."""
+
+
+class TooLarge(Exception):
+    """The reply has more bytes than it may have."""
+
+
+class NotHttp(Exception):
+    """What came is no reply that can be read."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection, and the reply that comes in over it: the methods `on_…` are called by the parser."""
+
+    __slots__ = (
+        "_content_length",
+        "_framing_bytes",
+        "_has_head",
+        "_headers",
+        "_is_chunked",
+        "_is_complete",
+        "_is_interim",
+        "_limit_bytes",
+        "_loop",
+        "_parser",
+        "_parts",
+        "_size",
+        "_status",
+        "_transport",
+        "_waiter",
+        "idle_since",
+        "is_open",
+        "is_reusable",
+        "on_lost",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop, self._parser = loop, httptools.HttpResponseParser(self)
+        self._transport: Any = None
+        self._waiter: asyncio.Future[tuple[int, RawHeaders, bytes]] | None = None
+        self.on_lost: Callable[[Connection], None] | None = None
+        self.is_open, self.is_reusable, self.idle_since = True, False, 0.0
+
+    def exchange(self, request: tuple[bytes, ...], limit_bytes: int) -> "Exchange":
+        """Send a request; awaiting the result gives status, headers and body of the reply."""
+        self._limit_bytes, self._size, self._framing_bytes = limit_bytes, 0, 0
+        self._headers, self._parts = list[tuple[bytes, bytes]](), list[bytes]()
+        self._has_head = self._is_complete = self._is_interim = self._is_chunked = self.is_reusable = False
+        self._content_length: int | None = None
+        self._waiter = waiter = self._loop.create_future()
+        for part in request:
+            self._transport.write(part)
+        return waiter
+
+    def close(self) -> None:
+        """Close it at once, whatever is under way."""
+        self.is_open = self.is_reusable = False
+        if self._transport is not None and not self._loop.is_closed():
+            self._transport.abort()
+
+    # --- events of the transport --------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        if self._waiter is None or self._waiter.done():
+            return self.close()  # nobody has asked: whatever comes would be taken for the next answer
+        self._framing_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            return self._fail(NotHttp("it changes to another protocol, which nobody has asked for"))
+        except httptools.HttpParserError as error:
+            is_body = self._has_head and not self._is_complete
+            return self._fail(aiohttp.ClientPayloadError(str(error)) if is_body else NotHttp(str(error)))
+        if self._is_complete:
+            self._finish()
+        elif self._framing_bytes - self._size > _MOST_HEAD_BYTES + _MOST_FRAMING * self._size:
+            self._fail(NotHttp("its headers do not come to an end"))
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_open = self.is_reusable = False
+        if self.on_lost is not None:
+            self.on_lost(self)
+        if self._waiter is None or self._waiter.done():
+            return
+        is_until_the_end = self._has_head and self._content_length is None and not self._is_chunked
+        if exc is None and is_until_the_end:
+            self._finish()
+        elif self._has_head:
+            self._fail(aiohttp.ClientPayloadError(f"{self._size} bytes of the body came, and not its end"))
+        else:
+            self._fail(aiohttp.ServerDisconnectedError(str(exc) if exc else None))
+
+    # --- what the parser finds ----------------------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        if self._is_complete:  # then its length is wrong, and so may be its content
+            self._fail(NotHttp("more comes than one reply"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._has_head:  # those after a body have no reader
+            self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        self._status = self._parser.get_status_code()
+        if self._status < 200:
+            self._is_interim = True
+            return
+        self._has_head = True
+        for name, value in self._headers:
+            lowered = name.lower()
+            if lowered == b"content-length":
+                self._content_length = int(value)
+                if self._content_length > self._limit_bytes:
+                    self._fail(TooLarge())
+            elif lowered == b"transfer-encoding":
+                self._is_chunked = True
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+        self._size += len(body)
+        if self._size > self._limit_bytes:
+            self._fail(TooLarge())
+
+    def on_message_complete(self) -> None:
+        if self._is_interim:
+            self._is_interim, self._headers = False, []
+            return
+        self._is_complete = True
+        # Not if part of the request is still to be sent: the next reply would be the answer to that.
+        self.is_reusable = (
+            self.is_open and self._parser.should_keep_alive() and not self._transport.get_write_buffer_size()
+        )
+
+    def _finish(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            return None
+        body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+        try:
+            body = _decompress(self._headers, body, self._limit_bytes)
+        except (TooLarge, NotHttp, aiohttp.ClientPayloadError) as error:
+            return self._fail(error)
+        waiter, self._waiter, self._parts = self._waiter, None, []  # an idle connection holds no reply
+        waiter.set_result((self._status, self._headers, body))
+        return None
+
+    def _fail(self, error: Exception) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+            self.close()
+
+
+Exchange = asyncio.Future[tuple[int, RawHeaders, bytes]]
+
+
+def _decompress(headers: RawHeaders, body: bytes, limit_bytes: int) -> bytes:
+    """Return the body as it was before it was compressed, if it was."""
+    coding = next((value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"), b"")
+    if coding in (b"", b"identity") or not body:
+        return body
+    if coding not in (b"gzip", b"x-gzip", b"deflate"):
+        raise NotHttp(f"its content encoding is {coding.decode('latin-1')!r}, which was not asked for")
+    is_raw = coding == b"deflate" and body[0] & 0x0F != 8  # without the header that the standard asks for
+    parts, size = list[bytes](), 0
+    try:
+        while body:
+            member = zlib.decompressobj(-zlib.MAX_WBITS if is_raw else zlib.MAX_WBITS | 32)
+            parts.append(member.decompress(body, limit_bytes + 1 - size))
+            size += len(parts[-1])
+            if size > limit_bytes:
+                raise TooLarge
+            if not member.eof:
+                raise aiohttp.ClientPayloadError("the compressed body is cut off")
+            body = member.unused_data.lstrip(b"\0")
+    except zlib.error as error:
+        raise aiohttp.ClientPayloadError(f"the compressed body is broken ({error})") from error
+    return b"".join(parts)
