@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The worker's side of a run with workers: play the rows that the coordinator sends, and tell it how each ended.
+
+A worker decides nothing but how to play one row: how many run at once, what is recorded and when all of it ends is the
+coordinator's business.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import orjson
+
+from nemo_gym._rollouts.dispatch import Play, make_cancelled
+from nemo_gym._rollouts.play import name_boundary
+from nemo_gym._rollouts.types import Failed, OnRetry, Row
+from nemo_gym._rollouts.worker_messages import (
+    PAUSING,
+    PLAY,
+    RETRY,
+    FrameReader,
+    Outbox,
+    Send,
+    add_outcome,
+    count_body_bytes,
+)
+from nemo_gym._transport.failures import Failure, build_failure
+from nemo_gym._transport.retries import RETRIES
+
+_PAUSES_EVERY_S = 0.25
+
+
+class WorkerDesk:
+    """Takes the coordinator's messages and answers them."""
+
+    def __init__(
+        self,
+        play_with: Callable[[OnRetry], Play],
+        send: Send,
+        strip: Callable[[Row], Row],
+    ) -> None:
+        """`play_with`: see `collect`. `send` takes frames for the coordinator. `strip`: see `add_outcome`."""
+        self._play, self._strip = play_with(self._tell_retry), strip
+        self._loop, self._outbox, self._reader = asyncio.get_running_loop(), Outbox(send), FrameReader()
+        self._running = dict[int, asyncio.Task[None]]()
+        self._pauses_told = dict[str, int]()
+        self._next_pauses: asyncio.TimerHandle | None = None
+
+    def take(self, data: bytes) -> None:
+        """Take bytes from the coordinator."""
+        for messages, body in self._reader.feed(data):
+            at = 0
+            for message in messages:
+                if message[0] == PLAY:
+                    row = orjson.loads(body[at : at + message[2]])
+                    task = self._loop.create_task(self._play_and_tell(message[1], row))
+                    self._running[message[1]] = task
+                elif (running := self._running.get(message[1])) is not None:
+                    running.cancel()
+                at += count_body_bytes(message)
+
+    async def close(self) -> None:
+        """Stop playing."""
+        if self._next_pauses is not None:
+            self._next_pauses.cancel()
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+
+    async def _play_and_tell(self, number: int, row: Row) -> None:
+        started = time.monotonic()
+        try:
+            outcome = await self._play(row)
+        except (Exception, asyncio.CancelledError) as error:
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            failure = make_cancelled(row) if is_cancelled else build_failure(error, "agent", name_boundary(row))
+            outcome = Failed(row, failure, 1, time.monotonic() - started)
+        finally:
+            del self._running[number]
+        add_outcome(self._outbox, number, outcome, self._strip)
+
+    def _tell_retry(self, failure: Failure) -> None:
+        self._outbox.add([RETRY, asdict(failure)])
+        if self._next_pauses is None:
+            self._next_pauses = self._loop.call_later(0.0, self._tell_pauses)
+
+    def _tell_pauses(self) -> None:
+        """Tell who waits for another attempt, and again from time to time until nobody does."""
+        self._next_pauses = None
+        pauses = RETRIES.under_way()
+        if pauses != self._pauses_told:
+            self._outbox.add([PAUSING, pauses])
+            self._pauses_told = pauses
+        if pauses:
+            self._next_pauses = self._loop.call_later(_PAUSES_EVERY_S, self._tell_pauses)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the coordinator of a run and its workers say to each other, and how it is put into bytes.
+
+Messages that are due at the same moment travel as one frame: the sizes of its two parts, a JSON list of the messages,
+and the rows and results that belong to them as raw bytes, in the same order. No object is pickled. Each message begins
+with its kind:
+
+    to a worker          play     number, row                                play this row, under this number
+                         cancel   number                                     stop playing it
+    to the coordinator   scored   number, attempts, seconds, scores, line    `line` is for the journal, as it is
+                         failed   number, attempts, seconds, failure, terminal, persist, result
+                         retry    failure                                    a rollout failed so, and is tried again
+                         pausing  counts                                     who waits for another attempt, by cause
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from struct import Struct
+from typing import Any
+
+import orjson
+
+from nemo_gym._rollouts.journal import encode_line
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
+from nemo_gym._transport.failures import Failure
+
+PLAY, CANCEL = "play", "cancel"
+SCORED, FAILED, RETRY, PAUSING = "scored", "failed", "retry", "pausing"
+_SIZES = Struct("!II")
+
+Message = list[Any]
+Send = Callable[[bytes], None]
+
+
+class Outbox:
+    """Gathers messages, and sends those of one turn of the event loop as one frame."""
+
+    def __init__(self, send: Send) -> None:
+        self._send, self._loop = send, asyncio.get_running_loop()
+        self._messages, self._bodies = list[Message](), list[bytes]()
+
+    def add(self, message: Message, *bodies: bytes) -> None:
+        """Send `message` with the next frame; the sizes of its `bodies` are added to it."""
+        if not self._messages:
+            self._loop.call_soon(self._flush)
+        message.extend(map(len, bodies))
+        self._messages.append(message)
+        self._bodies.extend(bodies)
+
+    def _flush(self) -> None:
+        messages, body = orjson.dumps(self._messages), b"".join(self._bodies)
+        self._messages.clear()
+        self._bodies.clear()
+        self._send(b"%b%b%b" % (_SIZES.pack(len(messages), len(body)), messages, body))
+
+
+class FrameReader:
+    """Takes a stream of frames apart."""
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[tuple[list[Message], memoryview]]:
+        """Yield the messages and the raw bytes of every frame that is complete with `data`."""
+        if self._rest:
+            self._rest += data
+            data = bytes(self._rest) if self._is_complete() else b""
+        start, view = 0, memoryview(data)
+        while len(data) - start >= _SIZES.size:
+            messages_size, body_size = _SIZES.unpack_from(data, start)
+            at = start + _SIZES.size
+            end = at + messages_size + body_size
+            if end > len(data):
+                break
+            yield orjson.loads(view[at : at + messages_size]), view[at + messages_size : end]
+            start = end
+        if data:
+            self._rest = bytearray(view[start:])
+
+    def _is_complete(self) -> bool:
+        """Return whether the first frame of what has come is; a large one comes in many pieces."""
+        if len(self._rest) < _SIZES.size:
+            return False
+        wanted: int = _SIZES.size + sum(_SIZES.unpack_from(self._rest))
+        return len(self._rest) >= wanted
+
+
+# --- outcomes ---------------------------------------------------------------------------------------------------------
+
+
+def add_outcome(outbox: Outbox, number: int, outcome: Outcome, strip: Callable[[Row], Row]) -> None:
+    """Send what has become of rollout `number`; `strip` returns what others than the journal read of a result."""
+    told: Message = [number, outcome.attempts, outcome.elapsed_s]
+    if isinstance(outcome, Scored):
+        outbox.add([SCORED, *told], encode_line(strip(outcome.result)), encode_line(outcome.result))
+    else:
+        # Few fail, and what is kept of one that does is put together by the coordinator.
+        result = b"" if outcome.result is None else encode_line(outcome.result)
+        outbox.add([FAILED, *told, asdict(outcome.failure), outcome.terminal, outcome.persist], result)
+
+
+def read_outcome(message: Message, body: memoryview, row: Row) -> Outcome:
+    """Return the outcome of `row` that `message` tells of; `body` begins with what belongs to it."""
+    if message[0] == SCORED:
+        _, _, attempts, elapsed_s, scores_size, line_size = message
+        scores = orjson.loads(body[:scores_size])
+        return Scored(row, scores, attempts, elapsed_s, bytes(body[scores_size : scores_size + line_size]))
+    _, _, attempts, elapsed_s, failure, terminal, persist, size = message
+    result = orjson.loads(body[:size]) if size else None
+    return Failed(row, Failure(**failure), attempts, elapsed_s, result, terminal, persist)
+
+
+def count_body_bytes(message: Message) -> int:
+    """Return how many of the raw bytes of its frame belong to `message`."""
+    if message[0] == SCORED:
+        return int(message[4] + message[5])
+    return int(message[-1]) if message[0] in (PLAY, FAILED) else 0

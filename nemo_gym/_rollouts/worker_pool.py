@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Play rollouts in other processes: each row goes to the worker that has the fewest under way.
+
+Nothing is shared out in advance, so that a slow worker keeps nobody waiting. A worker that dies is replaced, and what
+it had under way is played again by others. A row that has cost several workers their lives fails; so that others do
+not fail with it, rows that are suspect are played one at a time. What workers are made of, processes or Ray actors, is
+not known here.
+"""
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import orjson
+
+from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.dispatch import Play
+from nemo_gym._rollouts.play import name_boundary
+from nemo_gym._rollouts.types import Failed, OnRetry, Outcome, Row
+from nemo_gym._rollouts.worker_messages import (
+    CANCEL,
+    FAILED,
+    PAUSING,
+    PLAY,
+    RETRY,
+    SCORED,
+    FrameReader,
+    Message,
+    Outbox,
+    count_body_bytes,
+    read_outcome,
+)
+from nemo_gym._transport.failures import Failure
+from nemo_gym._transport.retries import RETRIES
+
+# So many workers may die with a row under way; after one less, it is suspect.
+_MOST_LOSSES = 3
+# How many workers may die: so many for each that there is, and one more whenever so many rollouts have ended.
+_DEATHS_PER_WORKER, _ROLLOUTS_PER_DEATH = 4, 200
+
+
+class Worker(Protocol):
+    """A worker that is ready, as the coordinator sees it."""
+
+    def send(self, frame: bytes) -> None:
+        """Send a frame; one for a worker that has died is dropped."""
+
+    async def wait_for_end(self) -> str:
+        """Return how it ended, in words, once all that it had sent has been delivered."""
+
+    async def stop(self) -> None:
+        """End it, for good."""
+
+
+StartWorker = Callable[[str, Callable[[bytes], None]], Awaitable[Worker]]
+"""Starts the worker of a name, and returns it when it is ready; what it sends goes to the function."""
+
+
+class _WorkerLost(Exception):
+    """The worker has died while it played the row."""
+
+
+@dataclass
+class _BusyWorker:
+    """One worker, and what it has under way."""
+
+    name: str
+    worker: Worker
+    outbox: Outbox
+    under_way: dict[int, "_Play"] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Play:
+    """A row that is being played."""
+
+    row: Row
+    outcome: "asyncio.Future[Outcome]"
+
+
+class WorkerPool:
+    """The workers of a run. An async context manager: they are started together, and stopped when it is left."""
+
+    def __init__(
+        self, start: StartWorker, count: int, control: RunControl, notice: Callable[[str], None] = lambda text: None
+    ) -> None:
+        """`notice` is told of every worker that dies; when too many do, the run is given up by `control`."""
+        self._start, self._count, self._control, self._notice = start, count, control, notice
+        self._places = list[_BusyWorker]()
+        self._has_place = asyncio.Event()
+        self._suspects_turn = asyncio.Lock()
+        self._numbers, self._names = itertools.count(1), itertools.count(1)
+        self._on_retry: OnRetry = lambda failure: None
+        self._ended = self._deaths = 0
+        self._tasks = set[asyncio.Task[None]]()
+        self._is_closing = False
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._stop)
+            starts = [asyncio.create_task(self._add_worker()) for _ in range(self._count)]
+            try:
+                await asyncio.gather(*starts)
+            finally:
+                for task in starts:
+                    task.cancel()
+                await asyncio.gather(*starts, return_exceptions=True)
+            stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the workers that are there."""
+        return [place.name for place in self._places]
+
+    def play_with(self, on_retry: OnRetry) -> Play:
+        """Return what plays a row; `on_retry` hears of every attempt that failed and is not the last."""
+        self._on_retry = on_retry
+        return self.play
+
+    async def play(self, row: Row) -> Outcome:
+        """Let a worker play `row`, and another one if that worker dies."""
+        started, losses = time.monotonic(), 0
+        while True:
+            try:
+                if losses < _MOST_LOSSES - 1:
+                    return await self._play_once(row)
+                async with self._suspects_turn:
+                    return await self._play_once(row)
+            except _WorkerLost as lost:
+                losses += 1
+                if losses >= _MOST_LOSSES:
+                    message = f"{losses} workers have died while they played it; the last one {lost}"
+                    failure = Failure("worker_died", name_boundary(row), True, message)
+                    return Failed(row, failure, losses, time.monotonic() - started)
+
+    async def _play_once(self, row: Row) -> Outcome:
+        while not self._places:
+            # Somebody is being started, or the run is being given up, which cancels this.
+            await self._has_place.wait()
+        place = min(self._places, key=lambda one: len(one.under_way))
+        number = next(self._numbers)
+        outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+        place.under_way[number] = _Play(row, outcome)
+        place.outbox.add([PLAY, number], orjson.dumps(row))
+        try:
+            return await outcome
+        finally:
+            if place.under_way.pop(number, None) is not None:
+                place.outbox.add([CANCEL, number])
+
+    # --- workers ------------------------------------------------------------------------------------------------------
+
+    async def _add_worker(self) -> None:
+        name = f"worker-{next(self._names)}"
+        under_way, reader = dict[int, _Play](), FrameReader()
+
+        def take(data: bytes) -> None:
+            for messages, body in reader.feed(data):
+                at = 0
+                for message in messages:
+                    self._hear(name, under_way, message, body[at:])
+                    at += count_body_bytes(message)
+
+        worker = await self._start(name, take)
+        place = _BusyWorker(name, worker, Outbox(worker.send), under_way)
+        self._places.append(place)
+        self._has_place.set()
+        self._run(self._watch(place))
+
+    def _hear(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
+        kind, told = message[0], message[1]
+        if kind in (SCORED, FAILED):
+            play = under_way.pop(told, None)
+            if play is not None and not play.outcome.done():  # else it was cancelled meanwhile
+                self._ended += 1
+                play.outcome.set_result(read_outcome(message, body, play.row))
+        elif kind == RETRY:
+            self._on_retry(Failure(**told))
+        elif kind == PAUSING:
+            RETRIES.note_elsewhere(name, told)
+
+    async def _watch(self, place: _BusyWorker) -> None:
+        """Wait for the end of a worker, and deal with it if nobody wanted it."""
+        how = await place.worker.wait_for_end()
+        if self._is_closing:
+            return
+        self._places.remove(place)
+        RETRIES.note_elsewhere(place.name, {})
+        if not self._places:
+            self._has_place.clear()
+        lost = [play.outcome for play in place.under_way.values() if not play.outcome.done()]
+        place.under_way.clear()
+        for outcome in lost:
+            outcome.set_exception(_WorkerLost(how))
+        self._run(place.worker.stop())
+        self._deaths += 1
+        allowed = _DEATHS_PER_WORKER * self._count + self._ended // _ROLLOUTS_PER_DEATH
+        if self._deaths > allowed:
+            self._control.abort(
+                f"{self._deaths} workers have died in this run; the last one, {place.name}, {how}\n"
+                "hint: where memory is short, fewer workers (`--workers`) or fewer rollouts at once (`--concurrency`) "
+                "take less; then run the same command again with `--resume`"
+            )
+            return
+        self._notice(f"{place.name} {how}\nits rollouts under way ({len(lost)}) are played again; starting another one")
+        try:
+            await self._add_worker()
+        except Exception as error:
+            self._control.abort(f"a worker has died, and no other could be started in its place.\n{error}")
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _stop(self) -> None:
+        self._is_closing = True
+        await asyncio.gather(*(place.worker.stop() for place in self._places))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for place in self._places:
+            RETRIES.note_elsewhere(place.name, {})
