@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks of the hot paths: `python -m perf`. Ratios within one run, because machines are noisy."""
+"""The parts of `gym bench`, and `gym bench plan`. Ratios within one run, because machines are noisy."""

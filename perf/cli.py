@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from perf.measure import cpu_of_child, in_turns, ratio_of
+from perf.measure import cpu_of_child, in_turns, ratios_of
 from perf.report import Row
 
 _ROUNDS = 11
@@ -49,7 +49,10 @@ def run() -> list[Row]:
         cases = {name: _Command(name.split()[1:], env) for name in _BOUNDS if name != "gym env validate"}
         cases["gym env validate"] = _Command(["env", "validate", "--config", str(config)], env)
         samples = in_turns({"imports": _Imports(env), **cases}, _ROUNDS)
-    return [Row(name, ratio_of(samples, name, "imports"), "x the imports", bound) for name, bound in _BOUNDS.items()]
+    return [
+        Row.of_samples(name, ratios_of(samples, name, "imports"), "x the imports", bound)
+        for name, bound in _BOUNDS.items()
+    ]
 
 
 def _write_benchmarks(root: Path) -> None:

@@ -9,7 +9,6 @@ import itertools
 import json
 import random
 import resource
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,8 @@ import orjson
 from nemo_gym._config.dataset_types import DatasetConfig
 from nemo_gym._data.collate import collate
 from nemo_gym._data.sources import Source
-from nemo_gym._data.text_lengths import openai_tokenizer, text_batches
+from nemo_gym._data.text_lengths import load_tokenizer, make_text_batches
+from perf.measure import in_unit, ratios_of
 from perf.report import Row
 from perf.tasks import weather_task
 
@@ -42,14 +42,13 @@ def run() -> list[Row]:
         size = _write_rows(rows)
         child = subprocess.run([sys.executable, "-m", __name__, folder], stdout=subprocess.PIPE, check=True)
     found = json.loads(child.stdout)
-    ratio = statistics.median(a / b for a, b in zip(found["collate"], found["bare"], strict=True))
-    us_a_row = 1e6 * statistics.median(found["collate"]) / _ROWS
+    us_a_row = in_unit(found, "collate", 1e6 / _ROWS)
     return [
         Row("a row of the dataset", size / _ROWS, "bytes"),
-        Row("bare orjson", 1e6 * statistics.median(found["bare"]) / _ROWS, "µs a row"),
-        Row("collate", us_a_row, "µs a row", _US_A_ROW),
-        Row("collate", 1e6 / us_a_row, "rows/s on one core"),
-        Row("collate", ratio, "x bare orjson", _TIMES_BARE),
+        Row.of_samples("bare orjson", in_unit(found, "bare", 1e6 / _ROWS), "µs of CPU a row"),
+        Row.of_samples("collate", us_a_row, "µs of CPU a row", _US_A_ROW),
+        Row.of_samples("collate", [1e6 / each_us for each_us in us_a_row], "rows/s on one core"),
+        Row.of_samples("collate", ratios_of(found, "collate", "bare"), "x bare orjson", _TIMES_BARE),
         Row("collate, peak memory", found["peak_mb"], "MB", _PEAK_MB),
     ]
 
@@ -103,8 +102,8 @@ def _measure(folder: Path) -> dict[str, Any]:
 
 
 def _collate(source: Source, output: Path) -> None:
-    text_batches.cache_clear()  # each time as the first time: no word is known yet
-    collate([source], output, count_tokens=openai_tokenizer())
+    make_text_batches.cache_clear()  # each time as the first time: no word is known yet
+    collate([source], output, count_tokens=load_tokenizer())
 
 
 def _data(folder: Path) -> Path:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from perf.measure import in_turns, median_of
@@ -22,6 +23,7 @@ _BOUND = 4.0
 _POLL_S, _DEADLINE_S = 0.002, 300.0
 _LOAD = """
 import time
+from collections.abc import Callable
 from responses_api_models.local_model.app import LocalModelConfig
 from responses_api_models.local_model.engine import Engine, EngineSettings, default_threads
 from responses_api_models.local_model.weights import ensure_weights, weights_folder
@@ -40,7 +42,11 @@ def run() -> list[Row]:
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     with tempfile.TemporaryDirectory(prefix="perf-demo-") as folder:
         env = {**inherited, "PYTHONPYCACHEPREFIX": folder, "NEMO_GYM_RUN_TOKEN_DIR": folder}
-        cases = {"imports": Imports(env), "load": lambda: _load(env), "demo": lambda: _first_reward(env, Path(folder))}
+        cases: dict[str, Callable[[], float]] = {
+            "imports": Imports(env),
+            "load": lambda: _load(env),
+            "demo": lambda: _first_reward(env, Path(folder)),
+        }
         samples = in_turns(cases, _ROUNDS)
     rounds = zip(samples["demo"], samples["load"], samples["imports"], strict=True)
     ratio = statistics.median((demo - load) / imports for demo, load, imports in rounds)

@@ -22,7 +22,7 @@ import uvloop
 from nemo_gym import PARENT_DIR
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.code_execution import CodePool
-from perf.measure import in_turns_async, median_of, ratio_of
+from perf.measure import in_turns_async, in_unit, ratios_of
 from perf.report import Row
 from perf.verifying import serving, up_to_verify, verify_all
 
@@ -66,8 +66,10 @@ async def _code_rows() -> list[Row]:
         samples = await in_turns_async({"bare": bare, "small": small, "busy": busy}, _ROUNDS)
     share = statistics.median(shares)
     return [
-        Row("code_gen: a small unit test", 1000 * median_of(samples, "small") / _TESTS, "ms of CPU"),
-        Row("code_gen: a small unit test", ratio_of(samples, "small", "bare"), "of bare `python -c`", _TEST_BOUND),
+        Row.of_samples("code_gen: a small unit test", in_unit(samples, "small", 1000 / _TESTS), "ms of CPU"),
+        Row.of_samples(
+            "code_gen: a small unit test", ratios_of(samples, "small", "bare"), "of bare `python -c`", _TEST_BOUND
+        ),
         Row("code_gen: a unit test of 50 ms", 1 / share, "of its program's own time", _OWN_TIME_BOUND),
     ]
 
@@ -123,7 +125,8 @@ async def _math_rows() -> list[Row]:
                 return max(await verify_all(subject, await up_to_verify(subject, _AT_ONCE)))
 
             samples = await in_turns_async({"bare": bare, "ours": ours}, _MATH_ROUNDS)
-    return [Row(f"{_MATH}: a verification", ratio_of(samples, "ours", "bare"), "of bare math-verify", _MATH_BOUND)]
+    ratios = ratios_of(samples, "ours", "bare")
+    return [Row.of_samples(f"{_MATH}: a verification", ratios, "of bare math-verify", _MATH_BOUND)]
 
 
 def _bare_verdict(pair: tuple[str, str]) -> bool:

@@ -19,20 +19,20 @@ _CONCURRENCY = 32
 _ROUNDS = 3
 _CASES = (
     # name, environment, tool calls before the answer, bound in bare POSTs
-    ("single-tool", "example_single_tool_call", 1, 10.0),
-    ("single-turn", "mcqa", 0, 6.0),
+    ("single-tool", "example_single_tool_call", 1, 8.0),
+    ("single-turn", "mcqa", 0, 5.0),
 )
 
 
 def run() -> list[Row]:
     """Rollouts of two kinds."""
-    return [row for case in _CASES for row in _measured(*case)]
+    return [row for case in _CASES for row in _measure_case(*case)]
 
 
-def _measured(name: str, environment: str, tool_rounds: int, bound: float) -> list[Row]:
+def _measure_case(name: str, environment: str, tool_rounds: int, bound: float) -> list[Row]:
     with prepared(Settings(tool_rounds=tool_rounds), environment) as (command, base_url):
         _cpu_s(command, _FEW)  # writes bytecode
-        rounds = sorted(_in_posts(command, base_url) for _ in range(_ROUNDS))
+        rounds = sorted(_measure_round(command, base_url) for _ in range(_ROUNDS))
     in_posts, each_s = rounds[_ROUNDS // 2]
     return [
         Row(f"gym eval run, {name}", in_posts, "bare POSTs of CPU a rollout", bound),
@@ -40,8 +40,8 @@ def _measured(name: str, environment: str, tool_rounds: int, bound: float) -> li
     ]
 
 
-def _in_posts(command: Command, base_url: str) -> tuple[float, float]:
-    """The CPU of one rollout: in bare POSTs that were sent before and after, and in seconds."""
+def _measure_round(command: Command, base_url: str) -> tuple[float, float]:
+    """Return the CPU of one rollout: in bare POSTs that were sent before and after, and in seconds."""
     before_s = uvloop.run(_post_s(base_url))
     each_s = (_cpu_s(command, _MANY) - _cpu_s(command, _FEW)) / (_MANY - _FEW)
     after_s = uvloop.run(_post_s(base_url))

@@ -20,25 +20,32 @@ from typing import Any
 import orjson
 
 from perf import fake_endpoint
-from perf.measure import in_turns, median_of, ratio_of
+from perf.measure import in_turns, in_unit, ratios_of
 from perf.report import Row
 from perf.startup import Imports, free_port
 
 _ENVIRONMENTS = Path(__file__).parents[1] / "resources_servers"
 _ROUNDS = 5
 _START_BOUND = 3.0
-_MANY_ROLLOUTS = 20_000
+_MANY_ROLLOUTS = 10_000
 _EXIT_BOUND_S, _EXIT_BOUND_PER_ROW_S = 0.5, 20e-6
 
 
 class Command:
     """`gym eval run` on the examples of an environment through openai_model, with all it writes in one folder."""
 
-    def __init__(self, base_url: str, folder: str, environment: str = "example_single_tool_call") -> None:
+    def __init__(
+        self,
+        base_url: str,
+        folder: str,
+        environment: str = "example_single_tool_call",
+        servers: Path = _ENVIRONMENTS,
+    ) -> None:
+        """`servers` is the folder that holds the environment, if it is not one of ours."""
         inherited = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
         self.env = {**inherited, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode", "NEMO_GYM_RUN_TOKEN_DIR": folder}
         self.output = Path(folder) / "rollouts.jsonl"
-        self._base_url, self._folder, self._environment = base_url, folder, environment
+        self._base_url, self._folder, self._environment, self._servers = base_url, folder, environment, servers
 
     def start(self, *arguments: str, **popen: Any) -> subprocess.Popen[bytes]:
         """Start it; `popen` says where its output goes."""
@@ -46,7 +53,7 @@ class Command:
 
     def write_tasks(self, number: int) -> str:
         """A file of so many tasks, no two alike."""
-        file = _ENVIRONMENTS / self._environment / "data" / "example.jsonl"
+        file = self._servers / self._environment / "data" / "example.jsonl"
         examples = [orjson.loads(line) for line in file.read_bytes().splitlines()]
         path = Path(self._folder) / f"{number}_tasks.jsonl"
         with path.open("wb") as tasks:
@@ -97,10 +104,12 @@ def run() -> list[Row]:
     with prepared() as (command, base_url):
         first_request = _FirstRequest(command, base_url)
         samples = in_turns({"imports": Imports(command.env), "first request": first_request}, _ROUNDS)
-        exit_s = median(_exit_after_last_rollout(command) for _ in range(3))
+        exit_s = median(_exit_after_last_rollout(command) for _ in range(2))
     return [
-        Row("first model request", ratio_of(samples, "first request", "imports"), "x bare imports", _START_BOUND),
-        Row("first model request, wall", 1000 * median_of(samples, "first request"), "ms"),
+        Row.of_samples(
+            "first model request", ratios_of(samples, "first request", "imports"), "x bare imports", _START_BOUND
+        ),
+        Row.of_samples("first model request, wall", in_unit(samples, "first request", 1000), "ms"),
         Row(
             f"exit after {_MANY_ROLLOUTS:,} rollouts",
             exit_s,

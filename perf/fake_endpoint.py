@@ -25,6 +25,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from http import HTTPStatus
 from math import log
+from pathlib import Path
 from typing import Any
 
 import httptools
@@ -135,6 +136,7 @@ class Endpoint:
         return {
             **self.counts,
             "cpu_s": time.process_time(),
+            "waited_s": _waited_s(),
             "open_calls": self.open_calls,
             "most_open_calls": self.most_open_calls,
             "first_call_at": self.first_call_at,
@@ -179,6 +181,14 @@ class Endpoint:
             if drawn < 0:
                 return kind
         return None
+
+
+def _waited_s() -> float:
+    """Return how long this process was ready to answer but did not run; 0 where the kernel does not count it."""
+    try:
+        return 1e-9 * int(Path("/proc/self/schedstat").read_text().split()[1])
+    except FileNotFoundError:
+        return 0.0
 
 
 def _faulty(kind: str, delay_s: float) -> Answer:

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Mapping
 
-from perf.measure import cpu_of_child, difference_of, in_turns, ratio_of
+from perf.measure import cpu_of_child, differences_of, in_turns, ratios_of
 from perf.report import Row
 
 _CASES = {
@@ -34,11 +34,11 @@ def run() -> list[Row]:
 
 def _rows(env: Mapping[str, str], rounds: int, suffix: str) -> list[Row]:
     samples = in_turns({name: _Import(code, env) for name, code in _CASES.items()}, rounds)
-    package_ms = 1000 * difference_of(samples, "nemo_gym", "nothing")
-    server = ratio_of(samples, "base_resources_server", "stack")
+    package_ms = [1000 * seconds for seconds in differences_of(samples, "nemo_gym", "nothing")]
+    server = ratios_of(samples, "base_resources_server", "stack")
     return [
-        Row(f"import nemo_gym{suffix}", package_ms, "ms over `pass`", _PACKAGE_BOUND_MS),
-        Row(f"import base_resources_server{suffix}", server, "x its libraries", _SERVER_BOUND),
+        Row.of_samples(f"import nemo_gym{suffix}", package_ms, "ms over `pass`", _PACKAGE_BOUND_MS),
+        Row.of_samples(f"import base_resources_server{suffix}", server, "x its libraries", _SERVER_BOUND),
     ]
 
 

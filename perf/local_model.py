@@ -75,7 +75,8 @@ def _own(engine: Engine, threads: ThreadPoolExecutor, prompts: list[str]) -> flo
     call: Callable[[dict[str, Any]], dict[str, Any]] = engine._server.handle_chat_completions
     begin = time.perf_counter()
     replies = list(threads.map(lambda prompt: call({**_body(prompt), **_EXTRA}), prompts))
-    return sum(reply["usage"]["completion_tokens"] for reply in replies) / (time.perf_counter() - begin)
+    tokens: int = sum(reply["usage"]["completion_tokens"] for reply in replies)
+    return tokens / (time.perf_counter() - begin)
 
 
 async def _ours(client: ServerClient, prompts: list[str]) -> float:

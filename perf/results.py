@@ -20,7 +20,7 @@ from perf.report import Row
 
 _ROLLOUTS = 100_000
 _SHAPES = {"12,500 x 8": 8, "100,000 x 1": 1}
-_ROUNDS = 2
+_ROUNDS = 1
 _IN_FLIGHT = 256
 _TIME_BOUND_S, _MEMORY_BOUND_MB = 10.0, 500.0
 _BARE = "import orjson\nfor line in open('r.jsonl', 'rb'): orjson.loads(line)\ncode = 0\n"

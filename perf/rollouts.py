@@ -17,6 +17,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
+from nemo_gym._app.rollout_calls import play_with_agents, post_with
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.journal import Journal
@@ -53,8 +54,8 @@ class _Case:
 
 
 _CASES = (
-    _Case("single-tool", "weather_agent", weather_task(), 32, bound=10.0),
-    _Case("single-turn", "choice_agent", choice_task(), 32, bound=6.0),
+    _Case("single-tool", "weather_agent", weather_task(), 32, bound=8.0),
+    _Case("single-turn", "choice_agent", choice_task(), 32, bound=5.0),
     _Case("single-tool", "weather_agent", weather_task(), 512),
 )
 
@@ -97,7 +98,7 @@ async def _measure(client: ServerClient, base_url: str, case: _Case) -> list[rep
         for number in range(_ROUNDS + 1):
             before_s = await bare_post.cost(session, base_url)
             cpu, begin = time.process_time(), time.perf_counter()
-            took = await _collected(client, case)
+            took = await _collect_all(client, case)
             cpu_s, wall_s = time.process_time() - cpu, time.perf_counter() - begin
             after_s = await bare_post.cost(session, base_url)
             if number:
@@ -113,8 +114,8 @@ async def _measure(client: ServerClient, base_url: str, case: _Case) -> list[rep
     ]
 
 
-async def _collected(client: ServerClient, case: _Case) -> list[float]:
-    """Collect all rollouts into a journal that is thrown away; how long each took."""
+async def _collect_all(client: ServerClient, case: _Case) -> list[float]:
+    """Collect all rollouts into a journal that is thrown away; return how long each took."""
     took: list[float] = []
 
     def note(outcome: Outcome) -> None:
@@ -124,11 +125,11 @@ async def _collected(client: ServerClient, case: _Case) -> list[float]:
         with _journal(Path(folder)) as journal:
             counts = await collect(
                 _rows(case),
-                lambda agent, row: client.post(agent, "/run", json=row, timeout=_DEADLINE_S),
+                play_with_agents(post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
                 journal,
                 FixedLimit(case.concurrency),
                 RunControl(),
-                CollectSettings(timeout_s=_DEADLINE_S),
+                CollectSettings(),
                 note,
             )
     assert counts.scored == _ROLLOUTS, counts

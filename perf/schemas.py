@@ -11,7 +11,7 @@ from typing import Any
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.testing import reply
-from perf.measure import cpu_per_call, in_turns, median_of, ratio_of
+from perf.measure import cpu_per_call, in_turns, in_unit, ratios_of
 from perf.report import Row
 from perf.tasks import conversation
 
@@ -29,9 +29,9 @@ def run() -> list[Row]:
         samples = in_turns(cases, _ROUNDS)
         short, middle, long = map(str, _LENGTHS)
         rows += [
-            Row(f"{name}, 150 items", 1e6 * median_of(samples, middle), "µs an item"),
-            Row(f"{name}, 150 items", ratio_of(samples, middle, short), "of 15, per item", _LINEAR),
-            Row(f"{name}, 1500 items", ratio_of(samples, long, middle), "of 150, per item", _LINEAR),
+            Row.of_samples(f"{name}, 150 items", in_unit(samples, middle, 1e6), "µs of CPU an item"),
+            Row.of_samples(f"{name}, 150 items", ratios_of(samples, middle, short), "of 15, per item", _LINEAR),
+            Row.of_samples(f"{name}, 1500 items", ratios_of(samples, long, middle), "of 150, per item", _LINEAR),
         ]
     return rows
 

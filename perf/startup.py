@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from perf.measure import in_turns, median_of, ratio_of
+from perf.measure import in_turns, in_unit, ratios_of
 from perf.report import Row
 
 _ROUNDS = 5
@@ -32,8 +32,8 @@ def run() -> list[Row]:
         footprint = start.measured().footprint
         samples = in_turns({"imports": Imports(env), "start": lambda: start.measured().seconds}, _ROUNDS)
     return [
-        Row("three servers ready", ratio_of(samples, "start", "imports"), "x bare imports", _TIME_BOUND),
-        Row("three servers ready, wall", 1000 * median_of(samples, "start"), "ms"),
+        Row.of_samples("three servers ready", ratios_of(samples, "start", "imports"), "x bare imports", _TIME_BOUND),
+        Row.of_samples("three servers ready, wall", in_unit(samples, "start", 1000), "ms"),
         Row("idle memory of the whole tree", footprint.memory_mb, "MB resident", _MEMORY_BOUND_MB),
         Row("processes of the whole tree", footprint.processes, "", _PROCESS_BOUND),
     ]

@@ -17,7 +17,7 @@ from nemo_gym._app.launch import serve_config
 from nemo_gym._checks.contract import Subject
 from nemo_gym._checks.play import Answer, Table
 from nemo_gym._config.overrides import override_token
-from nemo_gym.cli.env.check_subject import find_resources_servers, prepare_config, stand_in_of
+from nemo_gym.cli.env.check import find_resources_servers, find_stand_in, reduce_config
 from nemo_gym.cli.settings import parse_config
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, set_global_config_dict
 
@@ -40,10 +40,10 @@ async def serving(name: str, rows_path: Path | None = None) -> AsyncIterator[Sub
     config = _parsed(f"resources_servers/{name}/configs/{name}.yaml")
     [shipped, *_] = find_resources_servers(config)
     shipped = shipped if rows_path is None else replace(shipped, rows_path=rows_path)
-    prepared = prepare_config(config, shipped)
+    prepared = reduce_config(config, shipped)
     set_global_config_dict(None, _returning(prepared))
     async with serve_config(prepared):
-        subject = await shipped.subject(prepared, stand_in_of(config))
+        subject = await shipped.describe(prepared, find_stand_in(config))
         if subject.has_steps or not subject.solutions:
             raise Unmeasured("it has no right answers for `/verify`")
         if subject.needs_model and shipped.block.get("should_use_judge", True):

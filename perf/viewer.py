@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from perf.report import Row
+from perf.report import LeftOut, Row
 from perf.rollout_files import write_rollouts
 
 _SIZE_BYTES = 1 << 30
@@ -47,8 +47,7 @@ def run() -> list[Row]:
     """Open the file, wait for the index, open rollouts here and there."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     if chromium is None:
-        print("viewer: left out, there is no Chromium.\nhint: apt-get install chromium", file=sys.stderr)
-        return []
+        raise LeftOut("there is no Chromium.\nhint: apt-get install chromium")
     with tempfile.TemporaryDirectory(prefix="perf-viewer-") as folder, _browser(chromium) as browser:
         path = Path(folder) / "rollouts.jsonl"
         n_rows = write_rollouts(path, _SIZE_BYTES)

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym bench plan`: how fast a run would be, what would hold it back and what it would take. See `perf.plan`."""
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field, PositiveFloat, PositiveInt
+
+from nemo_gym._config.overrides import parse_overrides
+from nemo_gym.cli import render
+from nemo_gym.cli.settings import validate_settings
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+
+if TYPE_CHECKING:
+    from perf.plan.forecast import Forecast
+    from perf.plan.scenario import Cluster, Constants, Workload
+
+
+class BenchPlanConfig(BaseNeMoGymCLIConfig):
+    """Forecast a run from measured constants: its speed, what binds, cores and memory, and how far more nodes help."""
+
+    latency: str | None = Field(default=None, description="Time of a model call: `2s`, `lognormal:median=2,sigma=1`.")
+    tokens: str | None = Field(default=None, description="Tokens that a model call writes: a number or distribution.")
+    turns: str | None = Field(default=None, description="Model calls of a rollout: a number or distribution.")
+    from_rollouts: str | None = Field(default=None, description="A rollouts file to take latency, tokens, turns from.")
+    tool_cpu: str = Field(default="0", description="CPU time of a tool call, such as `5ms`.")
+    verify_cpu: str | None = Field(default=None, description="CPU time of a verification, such as `20ms`.")
+    verify_like: str | None = Field(default=None, description="An environment whose verifications were measured.")
+    rollouts: PositiveInt | None = Field(default=None, description="How many rollouts the run has.")
+    concurrency: PositiveInt | None = Field(default=None, description="Rollouts in flight over all workers.")
+    nodes: PositiveInt = Field(default=1, description="Machines.")
+    workers: PositiveInt = Field(default=1, description="Worker processes on each node.")
+    cores: PositiveFloat | None = Field(default=None, description="Cores of each node; by default those of this one.")
+    memory: PositiveFloat | None = Field(default=None, description="Memory of each node in GB.")
+    endpoint_in_flight: PositiveInt | None = Field(default=None, description="Requests the endpoint takes at once.")
+    endpoint_rps: PositiveFloat | None = Field(default=None, description="Requests a second that the endpoint takes.")
+    endpoint_tps: PositiveFloat | None = Field(default=None, description="Tokens a second that the endpoint writes.")
+    constants: str | None = Field(default=None, description="JSON of `gym bench` to take the constants from.")
+    check: bool = Field(default=False, description="Make three real runs and see how close the forecasts are.")
+    json_format: bool = Field(default=False, alias="json", description="Print JSON.")
+
+
+def plan(overrides: list[str]) -> int:
+    """Forecast a run, or check forecasts against real runs."""
+    config = validate_settings(BenchPlanConfig, parse_overrides(overrides).values)
+    if config.check:
+        return _check(config.json_format)
+    from perf.plan.forecast import as_object, enough_nodes, forecast, forecast_by_nodes
+    from perf.plan.measured import read_constants
+    from perf.plan.scenario import Cluster, Endpoint
+
+    constants = read_constants(None if config.constants is None else Path(config.constants))
+    workload = _read_workload(config)
+    endpoint = Endpoint(config.endpoint_in_flight, config.endpoint_rps, config.endpoint_tps)
+    cores = config.cores or len(os.sched_getaffinity(0))
+    cluster = Cluster(config.nodes, cores, config.workers, config.memory)
+    _require_cores(cluster)
+    planned = forecast(workload, endpoint, cluster, constants, config.concurrency)
+    curve = forecast_by_nodes(workload, endpoint, cluster, constants, config.concurrency)
+    enough = enough_nodes(curve)
+    if config.json_format:
+        render.json_data(
+            {
+                "schema": 1,
+                "plan": as_object(planned),
+                "by_nodes": [as_object(one) for one in curve],
+                "enough_nodes": enough.scenario.cluster.nodes,
+                "constants": asdict(constants),
+            }
+        )
+        return 0
+    _show(planned, curve, enough, constants)
+    return 0
+
+
+def _read_workload(config: BenchPlanConfig) -> "Workload":
+    from perf import bench_file
+    from perf.plan.distributions import PlanError, parse_amount, parse_distribution
+    from perf.plan.measured import DEFAULT_FILE, verify_cpu_of
+    from perf.plan.observed import read_observed_run
+    from perf.plan.scenario import Workload
+
+    given = {
+        name: parse_distribution(f"--{name}", text)
+        for name in ("latency", "tokens", "turns")
+        if (text := getattr(config, name)) is not None
+    }
+    if config.from_rollouts is not None:
+        observed = read_observed_run(Path(config.from_rollouts))
+        seen = {"latency": observed.latency, "tokens": observed.tokens, "turns": observed.turns}
+        given = {**{name: value for name, value in seen.items() if value is not None}, **given}
+    if "latency" not in given:
+        told = (
+            f"{config.from_rollouts!r} has none: its run did not record model calls" if config.from_rollouts else "none"
+        )
+        raise PlanError(
+            f"a plan needs to know how long a model call takes.\ngiven: {told}\n"
+            "hint: `--latency lognormal:median=2s,sigma=0.5`, or `--from-rollouts` of a run with "
+            "`++observability_enabled=true`"
+        )
+    if "tokens" not in given and config.endpoint_tps is not None:
+        raise PlanError(
+            "`--endpoint-tps` limits tokens a second, and nothing says how many tokens a call writes.\n"
+            f"given: --endpoint-tps {config.endpoint_tps:g}\nhint: `--tokens 400`, or `--from-rollouts FILE`"
+        )
+    if given.get("turns") is not None and given["turns"].mean < 1:
+        raise PlanError(f"--turns {config.turns}: a rollout has at least one model call.\nhint: `--turns 1`")
+    verify_cpu_s = parse_amount("--verify-cpu", config.verify_cpu or "0")
+    if config.verify_like is not None and config.verify_cpu is None:
+        path = DEFAULT_FILE if config.constants is None else Path(config.constants)
+        verify_cpu_s = verify_cpu_of(bench_file.read(path), config.verify_like)
+    return Workload(
+        **given,
+        tool_cpu_s=parse_amount("--tool-cpu", config.tool_cpu),
+        verify_cpu_s=verify_cpu_s,
+        rollouts=config.rollouts,
+    )
+
+
+def _require_cores(cluster: "Cluster") -> None:
+    from perf.plan.distributions import PlanError
+
+    if cluster.workers > cluster.cores:
+        raise PlanError(
+            f"--workers {cluster.workers} on a node of {cluster.cores:g} cores: a worker uses one core.\n"
+            "known: more workers than cores only take turns\n"
+            f"hint: `--workers {max(1, int(cluster.cores))}`, or `--cores {cluster.workers}` if the nodes have them"
+        )
+
+
+def _show(planned: "Forecast", curve: "list[Forecast]", enough: "Forecast", constants: "Constants") -> None:
+    from perf.report import write_number
+
+    simulated, scenario = planned.simulated, planned.scenario
+    lines = [
+        ("what", "value"),
+        ("rollouts a second", write_number(simulated.rollouts_per_s)),
+        ("binds", f"{planned.binding} (allows {write_number(planned.bounds[planned.binding])} a second)"),
+        ("rollouts in flight", f"{scenario.in_flight:,}"),
+        ("a rollout takes", f"{simulated.p50_s:.3g} s (p99 {simulated.p99_s:.3g} s)"),
+        ("cores busy", f"{planned.cores_needed:,.3g} of {scenario.cluster.all_cores:,g}"),
+        ("memory", f"{scenario.memory_gb:,.2f} GB on {scenario.cluster.nodes:,} node(s)"),
+    ]
+    if simulated.duration_s is not None:
+        lines.append(
+            ("the whole run", f"{write_number(simulated.duration_s)} s for {scenario.workload.rollouts:,} rollouts")
+        )
+    others = sorted((rate, name) for name, rate in planned.bounds.items() if name != planned.binding)
+    lines += [(f"  {name} allows", f"{write_number(rate)} a second") for rate, name in others]
+    render.table(lines)
+    render.data("")
+    headings = ("nodes", "rollouts/s", "in flight", "cores busy", "memory GB", "binds")
+    steps = [
+        (
+            f"{one.scenario.cluster.nodes:,}",
+            write_number(one.simulated.rollouts_per_s),
+            f"{one.scenario.in_flight:,}",
+            f"{one.cores_needed:,.3g}",
+            f"{one.scenario.memory_gb:,.1f}",
+            one.binding,
+        )
+        for one in curve
+    ]
+    render.table([headings, *steps])
+    render.data(f"\nMore than {enough.scenario.cluster.nodes:,} node(s) do not help: {enough.binding} binds.")
+    render.data(f"hint: {planned.hint}")
+    render.note(f"constants measured on {constants.machine}; `gym bench constants` measures this machine")
+
+
+def _check(as_json: bool) -> int:
+    from perf.plan.check import BUSY_SHARE, check
+    from perf.plan.check import rows_of as rows_of_checks
+    from perf.report import as_object, as_table
+
+    render.note("three real runs and their forecasts, after measuring the constants; takes a minute or two")
+    checked = check()
+    rows = rows_of_checks(checked)
+    if as_json:
+        content: dict[str, Any] = {"schema": 1, "rows": [as_object(row) for row in rows]}
+        render.json_data(content)
+    else:
+        render.data(as_table(rows))
+    missed = [one.share for one in checked if not one.is_close]
+    if missed and min(missed) < BUSY_SHARE:
+        render.note(
+            f"This machine was busy: a run got {min(missed):.0%} of the CPU that it was ready to use.\n"
+            "hint: check again when nothing else runs here; these figures say little"
+        )
+    return 1 if missed else 0
