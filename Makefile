@@ -6,8 +6,8 @@ STAMP := $(VENV)/.installed
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
 # constraints.txt is uv.lock for those who install with pip, or from an index of their own.
 EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
-# One more than there are processors: tests that start processes and servers wait for them a third of their time.
-WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 1)
+# Two more than there are processors: tests that start processes and servers wait for them half of their time.
+WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
 .PHONY: help install check test test-all demo bench format lock
 
@@ -16,7 +16,7 @@ help:
 	@echo "make test     run all tests"
 	@echo "make test-all also those that take minutes"
 	@echo "make check    formatting, lint, types, layers"
-	@echo "make bench    measure the hot paths, as ratios within one run"
+	@echo "make bench    measure this installation, as ratios within one run"
 	@echo "make format   format the code"
 	@echo "make install  set up $(VENV) (the others do it by themselves)"
 
@@ -45,7 +45,7 @@ demo: $(STAMP)
 	@$(BIN)/gym demo
 
 bench: $(STAMP)
-	$(BIN)/python -m perf
+	@$(BIN)/gym bench
 
 format: $(STAMP)
 	$(BIN)/ruff format .

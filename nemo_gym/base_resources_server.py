@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from nemo_gym._mcp.types import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
-from nemo_gym._mcp.types import MCPServerMetadata as MCPServerMetadata
+from nemo_gym._mcp.protocol import METADATA_KEY, RESERVED_TOOL_NAMES, SESSION_TOKEN_HEADER, MCPCatchall, MCPTool
+from nemo_gym._mcp.protocol import MCPServerMetadata as MCPServerMetadata
 from nemo_gym._transport.failures import FailureKind
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, BaseRunServerInstanceConfig
 from nemo_gym.judge import judge_failsafe

@@ -22,10 +22,10 @@ from nemo_gym._inprocess.fast_path import ModelJsonResponse, ObjectRequest, read
 from nemo_gym._inprocess.route import build_validation_error, parse_json, require_json, validate_body
 from nemo_gym._serving.guard import describe, json_reply
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
-from nemo_gym._transport.failures import FailureKind, failure_of
-from nemo_gym._wire.anthropic import AnthropicMessagesRequest
-from nemo_gym._wire.errors import InvalidModelReply, explain_unanswered_completion, explain_unanswered_response
-from nemo_gym._wire.streaming_replies import (
+from nemo_gym._transport.failures import FailureKind, build_failure
+from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
+from nemo_gym._wire.schema.errors import InvalidModelReply, explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.streaming import (
     stream_completion,
     stream_completion_failure,
     stream_message,
@@ -36,27 +36,8 @@ from nemo_gym.anthropic_converter import messages_to_responses_create_params, re
 from nemo_gym.chat_streaming import sanitize_streaming_chat_body
 from nemo_gym.config_types import BaseRunServerInstanceConfig
 from nemo_gym.errors import GymError
-from nemo_gym.model_call_capture import CaptureStore as CaptureStore
-from nemo_gym.model_call_capture import ModelCallCaptureConfig as ModelCallCaptureConfig
-from nemo_gym.model_call_capture import ModelCallRecord as ModelCallRecord
-from nemo_gym.model_call_capture import _CaptureMiddleware as _CaptureMiddleware
-from nemo_gym.model_call_capture import aggregate_model_call_metrics as aggregate_model_call_metrics
-from nemo_gym.model_call_capture import aggregate_model_call_records as aggregate_model_call_records
-from nemo_gym.model_call_capture import build_model_call_record as build_model_call_record
-from nemo_gym.model_call_capture import (
-    clear_model_call_captures_for_rollouts as clear_model_call_captures_for_rollouts,
-)
-from nemo_gym.model_call_capture import extract_token_stats as extract_token_stats
-from nemo_gym.model_call_capture import install_model_call_capture as install_model_call_capture
-from nemo_gym.model_call_capture import make_capture_store as make_capture_store
-from nemo_gym.model_call_capture import (
-    merge_model_call_capture_into_record as merge_model_call_capture_into_record,
-)
-from nemo_gym.model_call_capture import (
-    model_call_capture_dirs_from_config as model_call_capture_dirs_from_config,
-)
-from nemo_gym.model_call_capture import read_available_model_call_records as read_available_model_call_records
-from nemo_gym.model_call_capture import read_model_call_records as read_model_call_records
+from nemo_gym.model_call_capture import *  # noqa: F403  others import its names from here
+from nemo_gym.model_call_capture import ModelCallCaptureConfig, install_model_call_capture
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -85,7 +66,7 @@ class BaseResponsesAPIModel(BaseServer):
 
 
 @cache
-def _adapter(model: type[BaseModel]) -> TypeAdapter[Any]:
+def _make_adapter(model: type[BaseModel]) -> TypeAdapter[Any]:
     return TypeAdapter(model)
 
 
@@ -122,11 +103,11 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         """`POST /v1/responses`: strict without `stream`, tolerant and as events with it."""
         sent = read_params(request)
         if sent is not None:
-            return _json(await self._dispatch_answer(self.responses, request, sent))
+            return _make_json_response(await self._dispatch_answer(self.responses, request, sent))
         raw = await _read_json(request)
         if not (isinstance(raw, dict) and raw.get("stream")):
-            body = validate_body(_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
-            return _json(await self._dispatch_answer(self.responses, request, body))
+            body = validate_body(_make_adapter(NeMoGymResponseCreateParamsNonStreaming), raw)
+            return _make_json_response(await self._dispatch_answer(self.responses, request, body))
         params, names = sanitize_streaming_responses_body(raw)
         try:
             asked = validate_streaming_responses_params(params)
@@ -146,7 +127,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     async def chat_completions_dispatch(self, request: Request) -> Response:
         """`POST /v1/chat/completions`: as one object, or as chunks if `stream` is true."""
         raw = await _read_json(request)
-        adapter = _adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
+        adapter = _make_adapter(NeMoGymChatCompletionCreateParamsNonStreaming)
         if not (isinstance(raw, dict) and raw.get("stream") is True):
             return await self._dispatch_chat(request, validate_body(adapter, raw))
         content, include_usage = sanitize_streaming_chat_body(raw)
@@ -164,29 +145,29 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         )
 
     async def _dispatch_chat(self, request: Request, body: BaseModel) -> Response:
-        """Answer with one object; nothing that only misses a schema looks like a crash of this server.
+        """Answer with one object. What merely fails a schema must not look like a crash of this server.
 
-        A reply of the endpoint that is no chat completion is a 502, a request that has no form for the endpoint a 422.
+        An endpoint's reply that is not a chat completion is a 502; a request that chat has no form for is a 422.
         """
         try:
-            return _json(await self._dispatch_answer(self.chat_completions, request, body))
+            return _make_json_response(await self._dispatch_answer(self.chat_completions, request, body))
         except ValidationError as error:
             if error.title in _REQUEST_SCHEMAS:
                 raise build_validation_error(error, body.model_dump(exclude_unset=True)) from error
-            cause: Exception = _name_unfit_reply(error)
+            cause: Exception = _describe_unfit_reply(error)
         except (GymError, NotImplementedError) as error:
             cause = error
-        failure = failure_of(cause, self._failure_kind, f"{self.config.name}{request.scope['path']}")
+        failure = build_failure(cause, self._failure_kind, f"{self.config.name}{request.scope['path']}")
         if isinstance(cause, GymError) and failure.kind != "model_reply_invalid":
             raise cause
         LOG.error("%s: a chat completion failed: %s", self.config.name, cause)
         reply = json_reply(422 if isinstance(cause, NotImplementedError) else 502, {"detail": str(cause)})
-        reply.headers[FAILURE_HEADER] = failure.encoded()
+        reply.headers[FAILURE_HEADER] = failure.encode()
         return reply
 
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`: Anthropic's dialect, by way of `responses`."""
-        asked = validate_body(_adapter(AnthropicMessagesRequest), await _read_json(request))
+        asked = validate_body(_make_adapter(AnthropicMessagesRequest), await _read_json(request))
 
         async def answer() -> dict[str, Any]:
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
@@ -242,21 +223,21 @@ _REQUEST_SCHEMAS = {
 }
 
 
-def _name_unfit_reply(error: ValidationError) -> InvalidModelReply:
+def _describe_unfit_reply(error: ValidationError) -> InvalidModelReply:
     problems = "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors()[:5])
     return InvalidModelReply(
-        f"what the model endpoint sent is no {error.title}: {problems}\n"
+        f"what the model endpoint sent is not a {error.title}: {problems}\n"
         "hint: look at the endpoint's reply; a proxy or another API version may have changed its fields"
     )
 
 
 def _require_answer(reply: Any, reason: str | None) -> Any:
-    """Return `reply`; InvalidModelReply if there is a `reason` why it is no answer.
+    """Return `reply`; InvalidModelReply if there is a `reason` why it contains no answer.
 
     For dialects in which nobody can tell that from an empty answer. Elsewhere the caller sees what the handler sent.
     """
     if reason is not None:
-        raise InvalidModelReply(f"the model's reply is no answer: {reason}")
+        raise InvalidModelReply(f"the model's reply contains no answer: {reason}")
     return reply
 
 
@@ -265,7 +246,7 @@ def _takes_request(function: Callable[..., Any]) -> bool:
     return "request" in inspect.signature(function).parameters
 
 
-def _json(reply: Any) -> Response:
+def _make_json_response(reply: Any) -> Response:
     if isinstance(reply, Response):
         return reply
     if isinstance(reply, BaseModel):

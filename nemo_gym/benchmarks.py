@@ -4,11 +4,18 @@
 A benchmark is a config below `benchmarks/` that declares a dataset of type `benchmark`. Running one is `gym eval run`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from omegaconf import DictConfig, OmegaConf
@@ -16,11 +23,12 @@ from pydantic import BaseModel, Field
 
 from nemo_gym import PARENT_DIR, _resolve_under_cwd_or_install, component_search_roots
 from nemo_gym._catalog.components import list_components
-from nemo_gym._catalog.prepare_scripts import PrepareError as PrepareError
-from nemo_gym._catalog.prepare_scripts import check_arguments, load_prepare, run_prepare
+from nemo_gym._data.rows import BadRow, Offending
 from nemo_gym._util.jsonl import read_lines
 from nemo_gym._util.moved_names import find_names
+from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.config_types import BenchmarkDatasetConfig
+from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     GlobalConfigDictParser,
@@ -31,6 +39,10 @@ from nemo_gym.prompt import PromptError, fill_prompt, load_prompt_config
 
 BENCHMARKS_DIR = PARENT_DIR / "benchmarks"
 _SHOWN = 5
+
+
+class PrepareError(GymError):
+    """The data of a benchmark could not be prepared."""
 
 
 class BenchmarkConfig(BaseModel):
@@ -96,7 +108,11 @@ def prepare_benchmarks(
         check_arguments(job.script, load_prepare(job.script, component_search_roots()), arguments)
     written = _run(todo, arguments, processes, config)
     for job, path in zip(todo, written, strict=True):
-        _require_declared(job, path)
+        if path.resolve() != job.output.resolve():
+            raise PrepareError(
+                f"{job.script}: prepare() wrote {str(path)!r}, but dataset {job.dataset.name!r} of {job.agent!r} is "
+                f"{str(job.output)!r}.\nhint: let `jsonl_fpath` and prepare() name the same file"
+            )
     return [PreparedBenchmark(job.agent, job.dataset.name, job.output, _check_rows(job), job in cached) for job in jobs]
 
 
@@ -110,7 +126,9 @@ def _list_jobs(config: DictConfig) -> Iterator[_Job]:
         for dataset in datasets:
             found = True
             script = _resolve_under_cwd_or_install(dataset.prepare_script)
-            yield _Job(instance.name, dataset, script, _find_output(dataset, script))
+            # The rows go into the root that the script was found in.
+            roots = (root for root in component_search_roots() if root / dataset.prepare_script == script)
+            yield _Job(instance.name, dataset, script, next(roots, Path.cwd()) / dataset.jsonl_fpath)
     if not found:
         loaded = ", ".join(config.get("config_paths") or []) or "none"
         raise PrepareError(
@@ -118,12 +136,6 @@ def _list_jobs(config: DictConfig) -> Iterator[_Job]:
             f"loaded config files: {loaded}\n"
             "hint: `gym eval prepare --benchmark NAME`; `gym list benchmarks` shows the names"
         )
-
-
-def _find_output(dataset: BenchmarkDatasetConfig, script: Path) -> Path:
-    """Return where the rows go: in the root that the script was found in."""
-    root = next((root for root in component_search_roots() if root / dataset.prepare_script == script), Path.cwd())
-    return root / dataset.jsonl_fpath
 
 
 def _run(jobs: Sequence[_Job], arguments: Mapping[str, Any], processes: int, config: DictConfig) -> list[Path]:
@@ -136,7 +148,7 @@ def _run(jobs: Sequence[_Job], arguments: Mapping[str, Any], processes: int, con
 
 
 def _use_config(text: str) -> None:
-    """In a process of its own, a script finds the same config."""
+    """Set the config of this process, so that a script finds the one that its parent has."""
     set_global_config_dict(
         GlobalConfigDictParserConfig(
             initial_global_config_dict=OmegaConf.create(text),
@@ -151,46 +163,113 @@ def _run_one(script: Path, arguments: Mapping[str, Any]) -> Path:
     return run_prepare(script, load_prepare(script, component_search_roots()), arguments)
 
 
-def _require_declared(job: _Job, path: Path) -> None:
-    if path.resolve() == job.output.resolve():
-        return
-    raise PrepareError(
-        f"{job.script}: prepare() wrote {str(path)!r}, but dataset {job.dataset.name!r} of {job.agent!r} is "
-        f"{str(job.output)!r}.\nhint: let `jsonl_fpath` and prepare() name the same file"
-    )
-
-
 def _check_rows(job: _Job) -> int:
     """Return how many rows the file has; each is a JSON object that makes a prompt, or brings one along."""
     prompt = load_prompt_config(job.dataset.prompt_config) if job.dataset.prompt_config else None
-    count, offending = 0, dict[str, list[int]]()
+    count, offending = 0, Offending(job.output)
     for line in read_lines(job.output):
         count += 1
         if prompt is not None:
             try:
                 fill_prompt(prompt, line.row)
             except PromptError as error:
-                offending.setdefault(str(error), []).append(line.number)
+                offending.add(line.number, BadRow((str(error),)))
         elif not (line.row.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}).get("input"):
             reason = "no `responses_create_params.input`, and the dataset has no `prompt_config` to make one"
-            offending.setdefault(reason, []).append(line.number)
+            offending.add(line.number, BadRow((reason,)))
     if not count:
         raise PrepareError(f"{job.output}: prepare() wrote no rows")
     if offending:
-        listed = [f"lines {_format_ranges(lines)}: {reason}" for reason, lines in list(offending.items())[:_SHOWN]]
-        raise PrepareError(f"{job.output}: rows that cannot be played:\n" + "\n".join(listed))
+        raise PrepareError("these rows cannot be played:\n" + "\n".join(offending.describe()[:_SHOWN]))
     return count
 
 
-def _format_ranges(numbers: Sequence[int]) -> str:
-    """Write 1, 2, 3 and 7 as `1-3, 7`."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][1] + 1:
-            spans[-1][1] = number
-        else:
-            spans.append([number, number])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in spans)
+# --- a prepare script: loaded, checked for what it can be called with, and run ----------------------------------------
+
+
+def load_prepare(script: Path, roots: Sequence[Path]) -> Callable[..., Any]:
+    """Return the function `prepare` of `script`, which may import its neighbours by their path below a root."""
+    if not script.is_file():
+        raise PrepareError(f"the prepare script {str(script)!r} is not there.\nhint: correct `prepare_script`")
+    try:
+        module = _import_by_name(script, roots) or _load_by_path(script)
+    except Exception as error:  # a script can fail in any way while it is loaded
+        text = f"{script}: cannot be loaded: {type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            text += f"\nhint: install what it needs, as in `uv pip install {error.name.partition('.')[0]}`"
+        raise PrepareError(text) from error
+    function = getattr(module, "prepare", None)
+    if not callable(function):
+        defined = [name for name, value in vars(module).items() if inspect.isfunction(value)]
+        raise PrepareError(
+            f"{script}: has no function `prepare`. {did_you_mean('prepare', defined)}\n"
+            "hint: `def prepare() -> Path:` writes the rows and returns where they are"
+        )
+    if inspect.iscoroutinefunction(function):
+        raise PrepareError(f"{script}: `prepare` is an `async def`, but it is called without await")
+    loaded: Callable[..., Any] = function
+    return loaded
+
+
+def check_arguments(script: Path, prepare: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
+    """Refuse arguments that `prepare` does not take, before anything runs."""
+    signature = inspect.signature(prepare)
+    try:
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise PrepareError(
+            f"{script}: prepare{signature} cannot be called with {dict(arguments)}: {error}.\n"
+            "hint: arguments are given as `++prepare_script_args.<name>=<value>`"
+        ) from error
+
+
+def run_prepare(script: Path, prepare: Callable[..., Any], arguments: Mapping[str, Any]) -> Path:
+    """Call `prepare`, which prints to stderr, and return the file that it says it wrote, which exists."""
+    try:
+        with redirect_stdout(sys.stderr):
+            result = prepare(**arguments)
+    except Exception as error:  # a script can fail in any way
+        raise PrepareError(f"{script}: prepare() failed: {type(error).__name__}: {error}") from error
+    if not isinstance(result, str | Path):
+        raise PrepareError(f"{script}: prepare() returned {result!r}, not the path of the file that it wrote")
+    path = Path(result)
+    if not path.is_file():
+        raise PrepareError(f"{script}: prepare() says that it wrote {str(path)!r}, but there is no such file")
+    return path
+
+
+def _import_by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
+    """Return the script as the module that it is below a root, if importing that name leads to this very file."""
+    root = next((root for root in roots if script.resolve().is_relative_to(root.resolve())), None)
+    if root is None:
+        return None
+    parts = script.resolve().relative_to(root.resolve()).with_suffix("").parts
+    if not all(part.isidentifier() for part in parts):
+        return None
+    name = ".".join(parts)
+    try:
+        spec = importlib.util.find_spec(name)
+    except ModuleNotFoundError:
+        return None
+    if spec is None or spec.origin is None or Path(spec.origin).resolve() != script.resolve():
+        return None
+    return importlib.import_module(name)
+
+
+def _load_by_path(script: Path) -> ModuleType:
+    digest = hashlib.sha256(str(script.resolve()).encode()).hexdigest()[:12]
+    name = f"_nemo_gym_prepare_{digest}"
+    spec = importlib.util.spec_from_file_location(name, script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 if not TYPE_CHECKING:

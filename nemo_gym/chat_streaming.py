@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nemo_gym._wire.streaming_replies import stream_completion
+from nemo_gym._wire.streaming import stream_completion
 
 
 def sanitize_streaming_chat_body(body: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Python code that a model wrote, contained: what it does reaches neither the server nor the next piece of code.
+"""Run Python code that a model wrote, contained: it can affect neither the server nor the next piece of code.
 
 A pool keeps a few sandboxes warm, each with an interpreter that forks for every piece of code, so that a check costs
-milliseconds. Bubblewrap keeps them apart where it works; otherwise resource limits, a user of their own (for root) and
-a filter on system calls do what they can, and the log says which. For commands in images or folders that last, see
+milliseconds. Bubblewrap isolates them where it works; otherwise resource limits, a user of their own (for root) and a
+filter on system calls do what they can, and the log says which. For commands in images or in folders that last, see
 `nemo_gym.sandbox`. Linux only.
 """
 
@@ -45,14 +45,14 @@ class Limits:
     """What a piece of code may use."""
 
     memory_mib: int = 1024
-    """Of all its processes together."""
+    """For all its processes together."""
     max_processes: int = 64
     """Threads included."""
     files_mib: int = 64
-    """Of all its files; without bubblewrap, of each."""
+    """For all its files together; without bubblewrap, for each."""
     max_open_files: int = 256
     max_output_bytes: int = 4 * 1024 * 1024
-    """Of stdout, stderr and the result of a call together."""
+    """For stdout, stderr and the result of a call together."""
 
 
 @dataclass(frozen=True)
@@ -60,22 +60,22 @@ class CodeResult:
     """How a piece of code ended. What it did wrong is a value here, never an exception."""
 
     status: Status
-    """`ok`: exit code 0. `error`: another one, as after an exception. `timeout`, `memory`, `output`: the limit that it
-    was stopped at. `killed`: ended by a signal, as after a crash, or stopped for having too many processes."""
+    """`ok`: exit code 0. `error`: another exit code, e.g. after an exception. `timeout`, `memory`, `output`: the limit
+    that it exceeded. `killed`: ended by a signal, e.g. after a crash, or stopped for having too many processes."""
     stdout: str
     stderr: str
-    """The end of it, if it is long."""
+    """Only the end if it is long."""
     exit_code: int | None
-    """Negative: the signal that ended it. None: it still runs, as a session does."""
+    """Negative: the signal that ended it. None: it is still running, as a session is."""
     elapsed_s: float
     value: Any = None
-    """Of a call: what the function returned. Of a session: the `repr` of the last expression, if it gave something."""
+    """After a call: what the function returned. In a session: the `repr` of the last expression, unless None."""
     state_lost: bool = False
-    """Of a session: whether its variables are gone, because its process is."""
+    """In a session: whether its variables are gone, because its process is."""
 
     @property
     def error(self) -> str:
-        """Return what went wrong in a line; empty if nothing did."""
+        """What went wrong, in one line; empty if nothing did."""
         if self.status == "error":
             return next(reversed(self.stderr.strip().splitlines()), f"ended with exit code {self.exit_code}")
         return _ERRORS[self.status]
@@ -92,21 +92,21 @@ _ERRORS = {
 
 @dataclass(frozen=True)
 class Harness:
-    """Code that tests a program, with a function of its own that is called instead of one of the program's."""
+    """Code that tests a program: a function of the harness is called instead of one of the program."""
 
     source: str
     entry_points: Sequence[str] | None = None
-    """The names that it takes from the program. None: those that it uses and that nobody else defines."""
+    """The names that it takes from the program. None: those that it uses and only the program defines."""
     given: str = ""
-    """Code that the program and the harness may both rely on; the program has its names."""
+    """Code that the program and the harness may both use; its names are visible to the program."""
     is_apart: bool = False
-    """Whether it runs in a process of its own, and gets nothing but plain values from the program's.
+    """Whether it runs in a process of its own and gets only plain values from the program.
 
-    In the program's process, a program that is out to deceive the harness can.
+    In the program's own process, a program that wants to deceive the harness can.
     """
 
 
-# The code itself cannot end its sandbox, as far as we know; what did may be over by the second time.
+# As far as we know, code cannot end its sandbox; whatever did may be over at the second try.
 _SANDBOXES_FOR_ONE = 2
 
 
@@ -129,10 +129,10 @@ class CodePool(ClosablePool):
         isolation: IsolationChoice = "auto",
         bubblewrap: str = "bwrap",
     ) -> None:
-        """`workers` programs run at a time and up to `max_queue` wait; beside them up to `max_sessions` sessions live.
+        """Run `workers` programs at a time, let up to `max_queue` wait, and keep up to `max_sessions` sessions besides.
 
-        `timeout_s` is for each run or call, and does not count the time for which other processes had the processors.
-        `import_paths` are folders that code may import from, beside the standard library; see `installed_packages`.
+        `timeout_s` is for each run or call, not counting the time for which other processes had the processor.
+        `import_paths` are folders that code may import from besides the standard library; see `installed_packages`.
         """
         super().__init__("code pool")
         self._size, self._max_queue, self._max_sessions = workers, max_queue, max_sessions
@@ -152,11 +152,11 @@ class CodePool(ClosablePool):
 
     @property
     def isolation(self) -> Isolation | None:
-        """Return what keeps the code apart; None as long as nothing ran."""
+        """What isolates the code; None until something has run."""
         return self._isolation
 
     async def start(self, count: int | None = None) -> None:
-        """Start sandboxes before they are needed, all of them unless `count` says less."""
+        """Start `count` sandboxes before they are needed, by default all of them."""
         await self._slots()[0].start(self._size if count is None else count)
 
     async def run(
@@ -177,8 +177,8 @@ class CodePool(ClosablePool):
     ) -> CodeResult:
         """Run a program, then call a function that it defines, or a method of its class `Solution`.
 
-        With a `harness` it is a function of that. Arguments and result pass as JSON, so a tuple comes back as a list.
-        The program is not `__main__`, and knows neither the harness nor the arguments before it came to its end.
+        With a `harness`, call a function of the harness. Arguments and result pass as JSON, so a tuple comes back as a
+        list. The program is not `__main__`, and sees neither the harness nor the arguments before it has run.
         """
         tests = harness or Harness("")
         request = {"op": "call", "source": source, "prelude": prelude, "given": tests.given, "is_apart": tests.is_apart}
@@ -192,14 +192,14 @@ class CodePool(ClosablePool):
         return _decode_value(result, function) if result.status == "ok" else result
 
     async def open_session(self) -> "CodeSession":
-        """Return a sandbox for one caller that keeps variables between pieces of code; close it after use."""
+        """Return a session that keeps variables between pieces of code; close it after use."""
         lent = AsyncExitStack()
         worker = await lent.enter_async_context(self._slots()[1].lend())
         return CodeSession(worker, lent, self._timeout_s)
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator["CodeSession"]:
-        """As `open_session`, closed at the end of the block."""
+        """Open a session and close it at the end of the block."""
         session = await self.open_session()
         try:
             yield session
@@ -215,7 +215,7 @@ class CodePool(ClosablePool):
     async def _run_once(
         self, request: dict[str, Any], timeout_s: float | None, task: dict[str, Any] | None = None
     ) -> CodeResult:
-        """Run something in a sandbox, and in another one if the first is lost; SandboxLost if that is, too."""
+        """Run something in a sandbox, and in another one if the first is lost; raise SandboxLost if both are."""
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         cause = ""
         for _ in range(_SANDBOXES_FOR_ONE):
@@ -231,7 +231,7 @@ class CodePool(ClosablePool):
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         if self._programs is None or self._sessions is None or self._loop is not loop:
-            self._end()  # of a loop that has ended
+            self._end()  # sandboxes of a loop that has ended
             self._loop, self._deciding = loop, asyncio.Lock()
             self._programs = Slots("code pool", self._start_worker, size=self._size, max_queue=self._max_queue)
             self._sessions = Slots(
@@ -252,17 +252,17 @@ class CodePool(ClosablePool):
 
 
 class CodeSession:
-    """An interpreter that keeps its variables. Nothing of it runs between two pieces of code."""
+    """An interpreter that keeps its variables and does not run between two pieces of code."""
 
     def __init__(self, worker: SandboxWorker, lent: AsyncExitStack, timeout_s: float) -> None:
         self._worker, self._lent, self._timeout_s = worker, lent, timeout_s
         self._turn = asyncio.Lock()
 
     async def run(self, source: str, *, timeout_s: float | None = None) -> CodeResult:
-        """Run a piece of code; after one that took its process down, the next one begins without variables.
+        """Run a piece of code; if it ends its process, the next one begins without variables.
 
-        Code that takes too long is interrupted first, which keeps the variables, and killed if that does not help.
-        SandboxLost if the sandbox around it ended, with all variables.
+        Code that takes too long is interrupted, which keeps the variables, and killed if that does not help. Raise
+        SandboxLost if the sandbox ended, with all variables.
         """
         async with self._turn:
             limit_s = self._timeout_s if timeout_s is None else timeout_s
@@ -273,11 +273,11 @@ class CodeSession:
 
     @property
     def is_usable(self) -> bool:
-        """Whether more can be run; not if even the sandbox around the interpreter was lost."""
+        """Whether more code can run; False once the sandbox is lost."""
         return self._turn.locked() or self._worker.is_usable
 
     async def aclose(self) -> None:
-        """End the interpreter; the sandbox is for others then."""
+        """End the interpreter and give the sandbox back."""
         async with self._turn, self._lent:
             if self._worker.is_usable:
                 # A sandbox that does not answer is not lent again.
@@ -286,14 +286,14 @@ class CodeSession:
 
 
 def installed_packages() -> list[str]:
-    """Return the folders of the packages that are installed here, as `import_paths` of a pool."""
+    """Return the folders of the installed packages, for `import_paths` of a pool."""
     return [path for path in [*site.getsitepackages(), site.getusersitepackages()] if path in sys.path]
 
 
 async def _ask(
     worker: SandboxWorker, request: dict[str, Any], timeout_s: float, task: dict[str, Any] | None = None
 ) -> CodeResult:
-    """Return how the code ended; WorkerDied if it was not the code that ended, or hung, but what is around it."""
+    """Return how the code ended; raise WorkerDied if the sandbox around it ended or hung."""
     try:
         answer = await worker.ask({**request, "timeout_s": timeout_s}, compute_patience(timeout_s), task)
         if answer.get("is_lost"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An interpreter for every rollout, which keeps its variables: for servers with a tool that runs code.
+"""One interpreter per rollout, which keeps its variables: for servers with a tool that runs code.
 
-An interpreter ends when its rollout does, when it was not used for a long while, or when it was idle for longest and
-another rollout needs one.
+An interpreter ends with its rollout, after a long time without use, or when it has been idle longest and another
+rollout needs one.
 """
 
 import asyncio
@@ -23,36 +23,36 @@ class _Interpreter:
 
     opening: "asyncio.Task[CodeSession]"
     calls: int = 0
-    """How many are executed or wait at the moment."""
+    """How many are running or waiting."""
     used_at: float = field(default_factory=time.monotonic)
     """When the last call ended."""
 
     @property
     def is_open(self) -> bool:
-        """Whether it takes one of the places that there are."""
+        """Whether it counts towards `max_sessions`."""
         return self.opening.done() and not self.opening.cancelled() and self.opening.exception() is None
 
 
 class Interpreters:
-    """`await interpreters.run(session_id, source)` runs code in the interpreter of a session, which is opened for it.
+    """`await interpreters.run(session_id, source)` runs code in the interpreter of a session, and opens it if needed.
 
-    `end(session_id)` when the rollout is over.
+    Call `end(session_id)` when the rollout is over.
     """
 
     def __init__(self, pool: CodePool, *, max_sessions: int, session_idle_secs: float, evict_idle_secs: float) -> None:
-        """`pool` has `max_sessions` interpreters. One ends after `session_idle_secs` without a call, and after
-        `evict_idle_secs` if another session waits for one; the longest idle first."""
+        """Use up to `max_sessions` interpreters of `pool`. Each ends after `session_idle_secs` without a call, or after
+        `evict_idle_secs` if another session waits for one, the longest idle first."""
         self._pool, self._max_sessions, self._evict_idle_s = pool, max_sessions, evict_idle_secs
         self._look_interval_s = min(session_idle_secs, evict_idle_secs) / 4
         self._sessions = SessionStore[_Interpreter](
             ttl_s=session_idle_secs, on_drop=lambda _, interpreter: self._close_later(interpreter)
         )
         self._evicted = SessionStore[str]()
-        """Why the interpreter of a session ended, until its next call is told."""
+        """Why the interpreter of a session ended, until its next call reports it."""
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, session_id: str, source: str) -> CodeResult:
-        """Run code in the interpreter of a session; RolloutFailure if that was ended for another session."""
+        """Run code in the interpreter of a session; raise RolloutFailure if it was ended for another session."""
         if (cause := self._evicted.pop(session_id)) is not None:
             raise RolloutFailure("interpreter_evicted", cause, True)
         interpreter = self._sessions.get_or_create(
@@ -78,11 +78,11 @@ class Interpreters:
             self._close_later(interpreter)
 
     async def _wait_until_open(self, session_id: str, interpreter: _Interpreter) -> CodeSession:
-        """Return the interpreter of a session once there is one; other calls of the session may wait for it too."""
+        """Return the interpreter of a session once it is open; several calls of the session may wait for it."""
         opening = interpreter.opening
         while not opening.done():
             await asyncio.wait([opening], timeout=self._look_interval_s)
-            # Who waits is not idle. To look also ends the interpreters that are, which makes room.
+            # Waiting is not idling. Looking it up also ends the interpreters that are idle, which makes room.
             self._sessions.get(session_id)
             self._evict_longest_idle()
         try:
@@ -92,7 +92,7 @@ class Interpreters:
             raise
 
     def _evict_longest_idle(self) -> None:
-        """End the interpreter that was idle longest, if all are taken and more sessions wait than are about to end."""
+        """End the interpreter that is idle longest, if all are taken and more sessions wait than are about to end."""
         sessions = self._sessions.items()
         taken = sum(one.is_open for _, one in sessions) + len(self._closing)
         waiting = sum(not one.opening.done() for _, one in sessions)

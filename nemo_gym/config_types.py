@@ -23,7 +23,7 @@ from nemo_gym._config.dataset_types import GitlabDatasetSource as GitlabDatasetS
 from nemo_gym._config.dataset_types import HuggingFaceDatasetSource as HuggingFaceDatasetSource
 from nemo_gym._config.dataset_types import JsonlDatasetGitlabIdentifer as JsonlDatasetGitlabIdentifer
 from nemo_gym._config.dataset_types import JsonlDatasetHuggingFaceIdentifer as JsonlDatasetHuggingFaceIdentifer
-from nemo_gym._config.help import help_text
+from nemo_gym._config.help import write_help
 from nemo_gym._config.server_types import AgentServerRef as AgentServerRef
 from nemo_gym._config.server_types import BaseRunServerConfig as BaseRunServerConfig
 from nemo_gym._config.server_types import BaseRunServerInstanceConfig as BaseRunServerInstanceConfig
@@ -72,7 +72,7 @@ class BaseNeMoGymCLIConfig(BaseModel):
     def show_help_if_asked(cls, data: Any) -> Any:
         asked = isinstance(data, dict | DictConfig) and (data.get("h") or data.get("help"))
         if asked or {"-h", "--help"} & set(sys.argv[1:]):
-            sys.stdout.write(help_text(cls))
+            sys.stdout.write(write_help(cls))
             sys.exit(0)
         return data
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Worker processes for verifiers that compute: warm, bounded in number, and killed when a call takes too long.
 
-For trusted code that may hang or crash, such as a computer algebra system given what a model wrote. Code that a model
-wrote belongs in `nemo_gym.code_execution`, which contains it.
+They are for trusted code that may hang or crash, such as a computer algebra system on input from a model. Code that a
+model wrote belongs in `nemo_gym.code_execution`, which contains it.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ class CpuPool(ClosablePool):
         timeout_s: float = 30.0,
         preload: Sequence[str] = (),
     ) -> None:
-        """`workers` is the number of processes, by default that of the CPUs this process may use. `timeout_s` bounds
-        the time a call runs, not the time it waits; up to `max_queue` calls wait. `preload` names modules to import
-        once, so that a worker that replaces a killed one has them at once."""
+        """`workers` is the number of processes, by default one for each CPU that this process may use. `timeout_s`
+        limits how long a call runs, not how long it waits; up to `max_queue` calls wait. `preload` names modules to
+        import once, so that a worker that replaces a killed one has them at once."""
         super().__init__("CPU pool")
         self._size = workers or usable_cpus()
         self._max_queue, self._timeout_s = max_queue, timeout_s
@@ -47,13 +47,13 @@ class CpuPool(ClosablePool):
     async def run(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Run `fn(*args, **kwargs)` in a worker process; `fn`, its arguments and its result must be picklable.
 
-        What `fn` raises is raised here. TimeoutError: it took too long, and was killed. WorkerDied: it took its process
-        down. PoolFull: too many calls wait already. PoolClosed: the pool was closed before it had an answer.
+        What `fn` raises is raised here. TimeoutError: it took too long and was killed. WorkerDied: its process ended.
+        PoolFull: too many calls are waiting. PoolClosed: the pool was closed before there was an answer.
         """
         return await self.run_for(self._timeout_s, fn, *args, **kwargs)
 
     async def run_for(self, timeout_s: float, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """As `run`, with a time limit for this call."""
+        """Do what `run` does, with a time limit for this call."""
         request, what = pack_call(fn, args, kwargs), getattr(fn, "__qualname__", repr(fn))
         async with self._slots_of_this_loop().lend() as worker:
             try:
@@ -74,7 +74,7 @@ class CpuPool(ClosablePool):
         self._refuse_if_closed()
         loop = asyncio.get_running_loop()
         if self._slots is None or self._loop is not loop:
-            if (old := self._end_workers()) is not None:  # of a loop that has ended
+            if (old := self._end_workers()) is not None:  # workers of a loop that has ended
                 old.end()
             self._loop, template = loop, Template(self._preload)
 
@@ -86,7 +86,7 @@ class CpuPool(ClosablePool):
         return self._slots
 
     def _end_workers(self) -> Template | None:
-        """Kill all workers; what is left to end is the process that forked them, which may take a moment."""
+        """Kill all workers; return the process that forked them, which may take a moment to end."""
         slots, template = self._slots, self._template
         self._slots = self._template = None
         if slots is not None:

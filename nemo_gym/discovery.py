@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.configs import Configs, server_blocks
+from nemo_gym._catalog.configs import Configs, iter_server_blocks
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ def read_config_metadata(path: str | Path) -> tuple[str | None, str | None]:
     A file that is not there or is no mapping has neither.
     """
     configs = Configs(component_search_roots())
-    blocks = [*server_blocks(configs.read(Path(path))), *server_blocks(configs.merged(Path(path)))]
+    blocks = [*iter_server_blocks(configs.read(Path(path))), *iter_server_blocks(configs.merged(Path(path)))]
 
     def find(key: str) -> str | None:
         values = (block.settings.get(key) for block in blocks)

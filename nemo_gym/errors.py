@@ -16,7 +16,7 @@
     │   │   └── PromptFieldError      (KeyError)           a field that a prompt asks for and a row lacks
     │   └── ConfigProblems            (ValueError)         several of the above at once
     ├── JsonlError                    (ValueError)         a row that is not JSON, with file and line; `_util.jsonl`
-    ├── InvalidModelReply                                  a model's answer that is none; `_wire.errors`
+    ├── InvalidModelReply                                  a model's answer that is none; `_wire.schema.errors`
     ├── UnknownSession                (KeyError)           no state for a session; `nemo_gym.session_store`
     ├── SandboxError                  (RuntimeError)       in `nemo_gym.sandbox`
     ├── ServerDied, ServerLate        (RuntimeError)       a server that ended or was late; `_serving.processes`
@@ -40,6 +40,7 @@
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   ├── ToolCrashed                                    a tool's server error that is to count as one
+    │   ├── SessionLost                                    the replica that held the session of a rollout is gone
     │   └── SandboxLost                                    code whose sandbox was killed; `nemo_gym.code_execution`
     └── ServerCallError                                    a call to a server or endpoint did not succeed; its aiohttp
                                                            flavours live in `nemo_gym._transport.errors`
@@ -156,6 +157,14 @@ class ToolCrashed(RolloutFailure):
         super().__init__("tool_crashed", f"the tool {tool!r} answered {status}: {message}")
         self.args = (tool, status, message)
         self.path = f"/{tool}"
+
+
+class SessionLost(RolloutFailure):
+    """The replica of a server that held a session is gone, and the session's state with it: play the rollout again."""
+
+    def __init__(self, server: str, reason: str) -> None:
+        super().__init__("session_lost", f"server {server!r} has lost the session of this rollout: {reason}", True)
+        self.args = (server, reason)
 
 
 class ServerCallError(GymError):

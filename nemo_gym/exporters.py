@@ -48,7 +48,7 @@ class Exporter(Protocol):
     def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None: ...
 
     def close(self, failed: bool) -> None:
-        """The run is over; `failed`: an error ended it."""
+        """End the run; `failed`: an error ended it."""
 
 
 _EXPORTERS: list[Exporter] = []
@@ -65,7 +65,7 @@ def setup_exporters(cfg: DictConfig | Mapping[str, Any]) -> None:
         return
     teardown_exporters()
     _SETTINGS[:] = wanted
-    public_config = _without_secrets(cfg)
+    public_config = _hide_secrets(cfg)
     if wandb.is_available:
         _open("wandb", lambda: WandbExporter(wandb, public_config))
     if mlflow.is_available:
@@ -73,7 +73,7 @@ def setup_exporters(cfg: DictConfig | Mapping[str, Any]) -> None:
 
 
 def get_exporters() -> list[Exporter]:
-    """The exporters that are open."""
+    """Return the exporters that are open."""
     return list(_EXPORTERS)
 
 
@@ -143,6 +143,7 @@ class MLflowExporter:
         for name, value in _MLFLOW_DEFAULTS.items():
             os.environ.setdefault(name, value)
         from mlflow import MlflowClient
+        from mlflow.entities import Param
 
         if config.mlflow_tracking_token:
             os.environ["MLFLOW_TRACKING_TOKEN"] = config.mlflow_tracking_token
@@ -157,14 +158,16 @@ class MLflowExporter:
         self._run_id = self._client.create_run(experiment_id, run_name=config.mlflow_run_name).info.run_id
         self._tables: list[dict[str, str]] = []
         self._client.log_dict(self._run_id, public_config, "global_config.json")
-        self._log_params(_flat_params(public_config))
+        params = [Param(name, value) for name, value in _flatten_params(public_config).items()]
+        for start in range(0, len(params), _MLFLOW_BATCH):
+            self._client.log_batch(self._run_id, params=params[start : start + _MLFLOW_BATCH])
 
     def export_metrics(self, metrics: Mapping[str, Any], step: int | None) -> None:
         from mlflow.entities import Metric
 
         now_ms = int(time.time() * 1000)
         numbers = [
-            Metric(sanitised_name(name), float(value), now_ms, step or 0)
+            Metric(sanitise_name(name), float(value), now_ms, step or 0)
             for name, value in metrics.items()
             if isinstance(value, int | float) and math.isfinite(value)
         ]
@@ -172,7 +175,7 @@ class MLflowExporter:
             self._client.log_batch(self._run_id, metrics=numbers[start : start + _MLFLOW_METRIC_BATCH])
 
     def export_rollouts(self, rollouts: Iterable[Mapping[str, Any]]) -> None:
-        """The file that mlflow.log_table writes and the UI shows as a table, made a row at a time."""
+        """Write the file that mlflow.log_table writes and the UI shows as a table, a row at a time."""
         name = "rollouts.json" if not self._tables else f"rollouts_{len(self._tables) + 1}.json"
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / name
@@ -188,16 +191,9 @@ class MLflowExporter:
     def close(self, failed: bool) -> None:
         self._client.set_terminated(self._run_id, status="FAILED" if failed else "FINISHED")
 
-    def _log_params(self, params: Mapping[str, str]) -> None:
-        from mlflow.entities import Param
 
-        given = [Param(name, value) for name, value in params.items()]
-        for start in range(0, len(given), _MLFLOW_BATCH):
-            self._client.log_batch(self._run_id, params=given[start : start + _MLFLOW_BATCH])
-
-
-def sanitised_name(name: str) -> str:
-    """`name` with only what MLflow allows: `pass@1[avg-of-4]/accuracy` becomes `pass_at_1_avg-of-4_/accuracy`."""
+def sanitise_name(name: str) -> str:
+    """Replace what MLflow forbids in a name: `pass@1[avg-of-4]/accuracy` becomes `pass_at_1_avg-of-4_/accuracy`."""
     return re.sub(r"[^A-Za-z0-9_\-. /:]", "_", name.replace("@", "_at_"))
 
 
@@ -225,7 +221,7 @@ def _warn_on_failure(what: str, call: Callable[[], None]) -> None:
         logger.warning("%s: %s: %s", what, type(error).__name__, error)
 
 
-def _without_secrets(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
+def _hide_secrets(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     # Interpolations stay as written: resolved, `Bearer ${policy_api_key}` would carry a secret under a harmless name.
     config = OmegaConf.create(OmegaConf.to_container(cfg) if isinstance(cfg, DictConfig) else dict(cfg))
     recursively_hide_secrets(config)
@@ -234,12 +230,12 @@ def _without_secrets(cfg: DictConfig | Mapping[str, Any]) -> dict[str, Any]:
     return {str(key): value for key, value in container.items()}
 
 
-def _flat_params(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flatten_params(config: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in config.items():
-        name = sanitised_name(f"{prefix}{key}")
+        name = sanitise_name(f"{prefix}{key}")
         if isinstance(value, dict) and value:
-            flat.update(_flat_params(value, f"{name}."))
+            flat.update(_flatten_params(value, f"{name}."))
         else:
             flat[name] = str(value)[:_MLFLOW_VALUE_LENGTH]
     return flat

@@ -33,7 +33,7 @@ Upload = gitlab.UploadedArtifact
 
 
 def registry_settings(config: DictConfig | Mapping[str, Any] | None = None) -> RegistrySettings:
-    """The registry that a config names, by default the global config; ConfigError if it names none."""
+    """Return the registry that a config names, by default the global config; ConfigError if it names none."""
     found = get_global_config_dict() if config is None else config
     uri, token = found.get("mlflow_tracking_uri"), found.get("mlflow_tracking_token")
     if not uri:
@@ -87,7 +87,7 @@ def download_jsonl_dataset(
 def delete_jsonl_dataset(
     config: DeleteJsonlDatasetGitlabConfig, confirm: Confirm, settings: RegistrySettings | None = None
 ) -> bool:
-    """Delete a dataset with all its versions, if `confirm` says yes to the question; whether it was deleted."""
+    """Delete a dataset with all its versions if `confirm` says yes to the question; return whether it was deleted."""
     return gitlab.delete(config.dataset_name, settings or registry_settings(), confirm)
 
 

@@ -21,7 +21,7 @@ from nemo_gym import CACHE_DIR, RESULTS_DIR, WORKING_DIR, component_search_roots
 from nemo_gym._config import files, interpolation, overrides, secrets, servers
 from nemo_gym._config.defaults import Machine
 from nemo_gym._config.parse import Resolved, Sources, resolve
-from nemo_gym._config.ports import free_port, reserve_port
+from nemo_gym._config.ports import find_free_port, reserve_port
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.reserved_keys import *  # noqa: F403  the names of all settings are part of this contract
 from nemo_gym._config.reserved_keys import (
@@ -35,9 +35,9 @@ from nemo_gym._config.reserved_keys import (
     UV_CACHE_DIR_KEY_NAME,
     VERBOSE_KEY_NAME,
 )
-from nemo_gym._config.server_types import server_types_in
+from nemo_gym._config.server_types import list_server_types
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME as AGENT_REF_KEY_NAME
 from nemo_gym._util.row_keys import ATTEMPT_INDEX_KEY_NAME as ATTEMPT_INDEX_KEY_NAME
@@ -161,10 +161,10 @@ class GlobalConfigDictParser(BaseModel):
         return loaded.paths, [file.config for file in loaded.merge_order]
 
     def filter_for_server_instance_configs(self, global_config_dict: DictConfig) -> list[ServerInstanceConfig]:
-        return servers.server_instances(global_config_dict)
+        return servers.find_servers(global_config_dict)
 
     def raise_on_no_server_instances(self, global_config_dict: DictConfig) -> None:
-        if not servers.server_instances(global_config_dict):
+        if not servers.find_servers(global_config_dict):
             loaded = ", ".join(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or []) or "none"
             raise NoServerInstancesError(
                 "the config defines no server, so there is nothing to start.\n"
@@ -173,11 +173,11 @@ class GlobalConfigDictParser(BaseModel):
             )
 
     def raise_on_missing_values(self, global_config_dict: DictConfig) -> None:
-        interpolation.missing_value_problems(interpolation.read_values(global_config_dict)).raise_if_any()
+        interpolation.check_missing_values(interpolation.read_values(global_config_dict)).raise_if_any()
 
     def detect_and_report_almost_servers(self, global_config_dict: DictConfig) -> None:
         """Report blocks that were meant as servers but are not valid; raises unless the config tolerates them."""
-        servers.almost_server_problems(global_config_dict).raise_if_any()
+        servers.check_almost_servers(global_config_dict).raise_if_any()
 
 
 def maybe_get_global_config_dict() -> DictConfig | None:
@@ -223,13 +223,11 @@ def get_first_server_config_dict(global_config_dict: DictConfig, top_level_path:
 
 
 def _explain_unknown_server(config: DictConfig, name: str) -> UnknownServerError:
-    defined = {str(key): types[0] for key in config if (types := server_types_in(config._get_node(key)))}
+    defined = {str(key): types[0] for key in config if (types := list_server_types(config._get_node(key)))}
     listed = "".join(f"\n  {key} ({kind})" for key, kind in defined.items())
-    close = nearest(str(name), defined, limit=1)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
     servers = f"servers of the config:{listed}" if defined else "the config has no servers at all."
     return UnknownServerError(
-        f"there is no server {name!r} in the config.{guess}\n{servers}\n"
+        f"there is no server {name!r} in the config.{suggest(str(name), defined)}\n{servers}\n"
         "hint: a server is called by the name of its block in the config; `gym env status` lists those that run"
     )
 
@@ -239,7 +237,7 @@ def find_open_port(disallowed_ports: Sequence[int] | None = None, max_retries: i
     config = maybe_get_global_config_dict() or OmegaConf.create({})
     low = config.get(PORT_RANGE_LOW_KEY_NAME) or DEFAULT_PORT_RANGE_LOW
     high = config.get(PORT_RANGE_HIGH_KEY_NAME) or DEFAULT_PORT_RANGE_HIGH
-    return free_port(low, high, disallowed_ports or (), max_retries)
+    return find_free_port(low, high, disallowed_ports or (), max_retries)
 
 
 def get_hf_token() -> str | None:
@@ -250,14 +248,14 @@ def get_hf_token() -> str | None:
 
 def format_almost_server_warning(server_name: str, error: ValidationError) -> str:
     """Return why a block that was meant as a server is not valid, one line per mistake."""
-    return servers.almost_server_text(server_name, error)
+    return servers.explain_almost_server(server_name, error)
 
 
 def _use_config(config: DictConfig) -> None:
     global _GLOBAL_CONFIG_DICT
     _GLOBAL_CONFIG_DICT = config
-    KNOWN_SECRETS.add(secrets.secret_values(config))
-    KNOWN_SECRETS.add(secrets.secret_values(os.environ))
+    KNOWN_SECRETS.add(secrets.find_secrets(config))
+    KNOWN_SECRETS.add(secrets.find_secrets(os.environ))
     if config.get(VERBOSE_KEY_NAME):
         logging.basicConfig(level=logging.DEBUG)
         logging.getLogger().setLevel(logging.DEBUG)
@@ -287,7 +285,7 @@ def _find_dotenv(parse_config: GlobalConfigDictParserConfig, roots: Sequence[Pat
     if given is not None:
         # Training frameworks always name one, whether or not their user has written it.
         return given if given.exists() else None
-    return files.first_existing("env.yaml", roots)
+    return files.find_first("env.yaml", roots)
 
 
 _OVERRIDE = re.compile(r"\+{0,2}[A-Za-z_][\w.@/-]*=")

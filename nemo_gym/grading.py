@@ -11,12 +11,14 @@ import re
 import string
 import unicodedata
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 import orjson
 from pydantic import AfterValidator
+
+from nemo_gym._wire.schema.base import get_field
 
 _THINK_TAG = re.compile(r"<(/?)think(?:ing)?>", re.IGNORECASE)
 # Escaped characters are consumed as pairs, so that `\{` and `\}` do not count as braces.
@@ -42,7 +44,7 @@ class FunctionCall(NamedTuple):
 
 
 def assistant_text(response: Any) -> str:
-    """All text the assistant wrote in a response (an object or its dict), messages separated by newlines."""
+    """Return all text that the assistant wrote in a response (or its dict), with newlines between messages."""
     return "\n".join(_list_message_texts(response))
 
 
@@ -55,12 +57,12 @@ def function_calls(response: Any) -> list[FunctionCall]:
     """Return the tool calls of a response in order, with their arguments parsed."""
     return [
         FunctionCall(
-            str(_get_field(item, "name")),
-            *_parse_arguments(_get_field(item, "arguments")),
-            str(_get_field(item, "call_id") or ""),
+            str(get_field(item, "name")),
+            *_parse_arguments(get_field(item, "arguments")),
+            str(get_field(item, "call_id") or ""),
         )
-        for item in _get_field(response, "output") or ()
-        if _get_field(item, "type") == "function_call"
+        for item in get_field(response, "output") or ()
+        if get_field(item, "type") == "function_call"
     ]
 
 
@@ -152,8 +154,8 @@ def code_block(text: str, lang: str | Sequence[str] | None = None) -> str | None
 
 
 def normalize_text(text: str) -> str:
-    """`text` for a lenient comparison: Unicode compatibility forms unified, case folded, runs of white space made one
-    space, quotes, markdown and punctuation at the edges removed."""
+    """Return `text` for a lenient comparison: Unicode compatibility forms unified, case folded, white space collapsed,
+    quotes, markdown and punctuation removed from the edges."""
     unified = text
     # Folding can create new compatibility forms and the other way round; a second pass settles both.
     for _ in range(2):
@@ -175,11 +177,11 @@ def all_numbers(text: str) -> list[int | float]:
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
-    """Compile a pattern of a row or a config; ValueError if it is no regular expression."""
+    """Compile a pattern of a row or a config; ValueError if it is not a regular expression."""
     try:
         return re.compile(pattern, flags)
     except re.error as error:
-        raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        raise ValueError(f"{pattern!r} is not a regular expression: {error}") from error
 
 
 def compile_output_regex(template_metadata: Mapping[str, Any] | None, flags: int = 0) -> list[re.Pattern[str]]:
@@ -225,22 +227,15 @@ def _is_short_int(written: str) -> bool:
     return len(written) <= _MAX_INT_DIGITS and written.lstrip("+-").isdigit()
 
 
-def _get_field(value: Any, name: str) -> Any:
-    """Return a field of something that may be a model or its dict, and of which only some kinds have the field."""
-    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
-
-
 def _list_message_texts(response: Any) -> Iterator[str]:
-    for item in _get_field(response, "output") or ():
-        if _get_field(item, "role") == "assistant":
-            content = _get_field(item, "content") or ""
-            text = content if isinstance(content, str) else "".join(_list_part_texts(content))
-            if text:
-                yield text
-
-
-def _list_part_texts(parts: Iterable[Any]) -> Iterator[str]:
-    return (_get_field(part, "text") or "" for part in parts if _get_field(part, "type") == "output_text")
+    for item in get_field(response, "output") or ():
+        if get_field(item, "role") == "assistant":
+            content = get_field(item, "content") or ""
+            if not isinstance(content, str):
+                texts = (get_field(part, "text") for part in content if get_field(part, "type") == "output_text")
+                content = "".join(text or "" for text in texts)
+            if content:
+                yield content
 
 
 def _parse_arguments(raw: Any) -> tuple[dict[str, Any] | None, str | None]:

@@ -16,8 +16,8 @@ from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._data import hub_download, hub_upload
 from nemo_gym._data.hub import Hub as Hub
 from nemo_gym._data.hub import HubError as HubError
-from nemo_gym._data.hub import collection_name, domain_of, repository_name, server_of
-from nemo_gym._data.hub_rows import lines_of
+from nemo_gym._data.hub import find_domain, make_collection_name, make_repository_name, name_server
+from nemo_gym._data.hub_rows import iter_json_lines
 from nemo_gym._data.hub_splits import is_data_file
 from nemo_gym._data.hub_upload import Destination as Destination
 from nemo_gym._data.hub_upload import Uploaded as Uploaded
@@ -35,8 +35,8 @@ Notice = Callable[[str], None]
 Upload = hub_upload.HubUpload
 
 
-def planned_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
-    """What an upload is about: `{organization}/{prefix}-{domain}-{dataset name or server}` and its collection."""
+def plan_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
+    """Plan an upload to `{organization}/{prefix}-{domain}-{dataset name or server}` and its collection."""
     path = _resolve_under_cwd_or_install(config.resource_config_path, validator=Path.is_file)
     if not path.is_file():
         raise ConfigError(
@@ -50,8 +50,8 @@ def planned_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
     name = plain_name(config)
     return Upload(
         path=source,
-        repo_id=repository_name(config.hf_organization, config.hf_dataset_prefix, domain_of(path), name),
-        collection=collection_name(config.hf_organization, config.hf_collection_name, config.hf_collection_slug),
+        repo_id=make_repository_name(config.hf_organization, config.hf_dataset_prefix, find_domain(path), name),
+        collection=make_collection_name(config.hf_organization, config.hf_collection_name, config.hf_collection_slug),
         split=config.split,
         create_pr=config.create_pr,
         revision=config.revision,
@@ -61,13 +61,13 @@ def planned_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Upload:
 
 
 def plain_name(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> str:
-    """The name of a dataset without what the Hub adds to it, as other registries know it."""
-    return config.dataset_name or server_of(config.resource_config_path)
+    """Return the name of a dataset without what the Hub adds to it, as other registries know it."""
+    return config.dataset_name or name_server(config.resource_config_path)
 
 
 def look_before_upload(config: BaseUploadJsonlDatasetHuggingFaceConfig) -> Destination:
-    """What an upload would find on the Hub, and whether it can succeed; nothing is changed."""
-    return hub_upload.inspect(Hub(config.hf_token), planned_upload(config))
+    """Return what an upload would find on the Hub; HubError if it cannot succeed. Nothing is changed."""
+    return hub_upload.inspect(Hub(config.hf_token), plan_upload(config))
 
 
 def upload_jsonl_dataset(
@@ -78,7 +78,7 @@ def upload_jsonl_dataset(
     read_back: bool = False,
 ) -> Uploaded:
     """Upload a file; with `read_back`, all of it is read from the Hub afterwards and compared."""
-    hub, wanted = Hub(config.hf_token), planned_upload(config)
+    hub, wanted = Hub(config.hf_token), plan_upload(config)
     done = hub_upload.upload(hub, wanted, notice, show_progress=show_progress)
     if read_back:
         notice(f"reading {done.path_in_repo!r} of {done.repo_id!r} back")
@@ -89,7 +89,7 @@ def upload_jsonl_dataset(
 def download_jsonl_dataset(
     config: DownloadJsonlDatasetHuggingFaceConfig, notice: Notice = LOG.info, *, revision: str | None = None
 ) -> dict[Path, int | None]:
-    """Download a raw file, a split or all splits; the files written, each with its number of rows where it was read."""
+    """Download a raw file, a split or all splits; return the files, each with its number of rows where it was read."""
     hub = Hub(config.hf_token)
     if config.artifact_fpath:
         target = _target(config, PurePosixPath(config.artifact_fpath).name)
@@ -103,7 +103,7 @@ def download_jsonl_dataset(
 def load_hub_rows(
     repo_id: str, files: str, *, token: str | None = None, revision: str | None = None
 ) -> list[dict[str, Any]]:
-    """The rows of the data files whose paths in a dataset match the pattern `files`, in the order of their names."""
+    """Return the rows of the data files whose paths in a dataset match the pattern `files`, in order of their names."""
     hub = Hub(token)
     found = hub.dataset(repo_id, revision)
     paths = sorted(sibling.rfilename for sibling in found.siblings or () if is_data_file(sibling.rfilename))
@@ -118,7 +118,9 @@ def load_hub_rows(
         for path in wanted:
             target = Path(folder) / PurePosixPath(path).name
             local = hub_download.download_artifact(hub, repo_id, path, target, found.sha)
-            rows += [loads_line(line, path, number) for number, line in enumerate(lines_of(path, local), start=1)]
+            rows += [
+                loads_line(line, path, number) for number, line in enumerate(iter_json_lines(path, local), start=1)
+            ]
     return rows
 
 

@@ -12,16 +12,15 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 import aiohttp
-import orjson
 from pydantic import BaseModel
-from starlette.responses import JSONResponse
 
 from nemo_gym import grading
+from nemo_gym._serving.guard import json_reply
 from nemo_gym._util import aio
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, NG_FAILURE_JUDGE_ERROR_KEY, REWARD_KEY_NAME
 from nemo_gym._util.signatures import resolve_signature
-from nemo_gym._wire.chat_completion import NeMoGymChatCompletion
-from nemo_gym._wire.errors import explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.schema.errors import explain_unanswered_completion, explain_unanswered_response
+from nemo_gym._wire.schema.replies import NeMoGymChatCompletion
 from nemo_gym.errors import JudgeError as JudgeError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
@@ -67,7 +66,7 @@ async def ask_judge(
 
 
 def verdict_label(response: Any, labels: Collection[str]) -> str | None:
-    """Return the one of `labels` that stands last in a judge's reply, thinking aside; None if it gives none."""
+    """Return the one of `labels` that comes last in a judge's reply, ignoring its thinking; None if there is none."""
     text = grading.strip_thinking(grading.assistant_text(response))
     last = max(labels, key=text.rfind)
     return last if last in text else None
@@ -115,17 +114,11 @@ def judge_failsafe(fn: Callable[..., Any]) -> Callable[..., Awaitable[Any]]:
             return await call(*args, **kwargs)
         except JudgeError as error:
             LOG.warning("an answer could not be judged: %s", error, exc_info=error)
-            return _OrjsonResponse(_build_failure(_find_body(signature, args, kwargs), error))
+            # Log-probs may be -inf, which plain JSON cannot hold; this writes null.
+            return json_reply(200, _build_failure(_find_body(signature, args, kwargs), error))
 
     guarded.__signature__ = signature  # type: ignore[attr-defined]
     return guarded
-
-
-class _OrjsonResponse(JSONResponse):
-    """Log-probs may be -inf, which plain JSON cannot hold; orjson writes null."""
-
-    def render(self, content: Any) -> bytes:
-        return orjson.dumps(content)
 
 
 def _build_failure(body: BaseModel | None, error: JudgeError) -> dict[str, Any]:

@@ -16,11 +16,10 @@ from starlette.routing import Route
 
 from nemo_gym._mcp.harvest import check_tools, harvest_tools, read_tool
 from nemo_gym._mcp.http import McpEndpoint, SessionEndpoints
-from nemo_gym._mcp.protocol import ToolResult, ToolSession
+from nemo_gym._mcp.protocol import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata, ToolResult, ToolSession
+from nemo_gym._mcp.protocol import MCPCatchall as MCPCatchall
+from nemo_gym._mcp.protocol import MCPTool as MCPTool
 from nemo_gym._mcp.session import Grant, GrantSigner, ToolRunner
-from nemo_gym._mcp.types import SESSION_TOKEN_HEADER, URL_PATH, MCPServerMetadata
-from nemo_gym._mcp.types import MCPCatchall as MCPCatchall
-from nemo_gym._mcp.types import MCPTool as MCPTool
 from nemo_gym._process.environment import derive_run_secret, own_secret
 from nemo_gym._serving.session import session_cookie
 from nemo_gym._transport.http import SessionSettings
@@ -92,7 +91,7 @@ def session_by_header(server: Any) -> dict[bytes, Callable[[bytes], str | None]]
 
 
 def _make_signer(server: _ResourcesServer) -> GrantSigner:
-    """Make what signs grants: with a secret of the run, as the name of the server is none."""
+    """Make the signer of grants. It needs a secret of the run: the name of the server is not secret."""
     name = f"mcp {server.get_session_middleware_key()}"
     return GrantSigner(derive_run_secret(name) or f"{name} {own_secret()}")
 

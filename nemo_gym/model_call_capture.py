@@ -152,7 +152,7 @@ def clear_model_call_captures_for_rollouts(rows: Iterable[Mapping[str, Any]], di
 
 
 def read_model_call_records(store: CaptureStore, rollout_id: str) -> list[ModelCallRecord]:
-    """Return the captured calls of one rollout in the order in which they ended; ValueError for a line that is none."""
+    """Return the captured calls of one rollout in the order in which they ended; ValueError for an unreadable line."""
     return [build_model_call_record(one, call_index=place) for place, one in enumerate(store.read(rollout_id))]
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponse
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
 
-from nemo_gym._config.secrets import secret_values
+from nemo_gym._config.secrets import find_secrets
 from nemo_gym._process.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
-from nemo_gym._transport.deadline import find_earliest_end, within
+from nemo_gym._transport.deadline import await_within, find_earliest_end
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
 from nemo_gym._transport.retries import (
     BROKEN_ENDPOINT_ATTEMPTS,
@@ -29,17 +29,17 @@ from nemo_gym._transport.retries import (
     RetryRule,
     retry_after_s,
 )
+from nemo_gym._transport.whole_response import WholeResponse
 from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
-from nemo_gym._wire import chat_completion, chat_params, item_unions, items, params, response, tokens
-from nemo_gym._wire.chat_completion import *  # noqa: F403
-from nemo_gym._wire.chat_params import *  # noqa: F403
-from nemo_gym._wire.item_unions import *  # noqa: F403
-from nemo_gym._wire.items import *  # noqa: F403
-from nemo_gym._wire.params import *  # noqa: F403
-from nemo_gym._wire.response import *  # noqa: F403
-from nemo_gym._wire.tokens import *  # noqa: F403
+from nemo_gym._wire.schema import chat_request, item_unions, items, replies, responses_request, tokens
+from nemo_gym._wire.schema.chat_request import *  # noqa: F403
+from nemo_gym._wire.schema.item_unions import *  # noqa: F403
+from nemo_gym._wire.schema.items import *  # noqa: F403
+from nemo_gym._wire.schema.replies import *  # noqa: F403
+from nemo_gym._wire.schema.responses_request import *  # noqa: F403
+from nemo_gym._wire.schema.tokens import *  # noqa: F403
 from nemo_gym.errors import ServerCallError
 from nemo_gym.server_utils import get_response_json, raise_for_status, request
 
@@ -48,12 +48,11 @@ __all__ = [
     "RETRY_ERROR_CODES",
     "NeMoGymAsyncOpenAI",
 ]
-__all__ += chat_completion.__all__
-__all__ += chat_params.__all__
+__all__ += chat_request.__all__
 __all__ += item_unions.__all__
 __all__ += items.__all__
-__all__ += params.__all__
-__all__ += response.__all__
+__all__ += replies.__all__
+__all__ += responses_request.__all__
 __all__ += tokens.__all__
 
 LOG = logging.getLogger(__name__)
@@ -84,7 +83,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
     """Deadline of one call, all attempts and pauses together."""
 
     def model_post_init(self, context: Any) -> None:
-        KNOWN_SECRETS.add(secret_values({"api_key": self.api_key, "headers": self.default_headers}))
+        KNOWN_SECRETS.add(find_secrets({"api_key": self.api_key, "headers": self.default_headers}))
 
     async def create_models(self, **kwargs: Any) -> dict[str, Any]:
         return await self._call("GET", f"{self._root}/models", params=kwargs or None)
@@ -112,7 +111,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         callers_end = find_earliest_end()
         give_up_at = min(asyncio.get_running_loop().time() + self.timeout_s, callers_end or math.inf)
         try:
-            response, reply = await within(
+            response, reply = await await_within(
                 self.timeout_s, method, url, self._fetch_reply(method, url, give_up_at, headers=headers, **kwargs)
             )
         except ServerCallError:
@@ -130,7 +129,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
         try:
             await raise_for_status(response)
             reply = await get_response_json(response)
-            body = await response.read() if isinstance(response, ClientResponse) else b""
+            body = await response.read() if isinstance(response, ClientResponse | WholeResponse) else b""
             if is_too_deep(body, reply, MAX_REPLY_DEPTH):
                 found = f"it is nested more than {MAX_REPLY_DEPTH} levels deep"
                 raise InvalidServerReply(method, url, response.status, response.content_type, body, found)
@@ -159,7 +158,7 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 _internal=self.internal,
                 _idempotent=True,
                 _bounded_s=self.timeout_s,
-                same_origin=True,
+                _to_model=True,
                 **request_kwargs,
             )
             bound_model_reply(response)

@@ -10,22 +10,22 @@ def failures_path_for(output_path: str | Path) -> Path:
 
 
 def materialized_inputs_path_for(output_path: str | Path) -> Path:
-    """The planned rollouts: every row, expanded and repeated."""
+    """Return the planned rollouts: every row, expanded and repeated."""
     return _sibling(output_path, "materialized_inputs.jsonl")
 
 
 def aggregate_metrics_path_for(output_path: str | Path) -> Path:
-    """The metrics of a run, per agent."""
+    """Return the metrics of a run, per agent."""
     return _sibling(output_path, "aggregate_metrics.json")
 
 
 def reward_profiling_path_for(output_path: str | Path) -> Path:
-    """The reward profile of a run, per task."""
+    """Return the reward profile of a run, per task."""
     return _sibling(output_path, "reward_profiling.jsonl")
 
 
 def agent_metrics_path_for(output_path: str | Path) -> Path:
-    """The reward profile of a run, per agent."""
+    """Return the reward profile of a run, per agent."""
     return _sibling(output_path, "agent_metrics.json")
 
 

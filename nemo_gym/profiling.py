@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a server spends its time: a function profile as text, callgrind file, call graph and picture.
+"""Where a server spends its time: a function profile as text, as a callgrind file, as a call graph and as a picture.
 
-Measures CPU time with yappi and draws with gprof2dot, which are an extra. yappi measures a whole process: servers that
-share one see each other's functions, so give a server a process of its own or name its folder in `required_str`.
+yappi measures CPU time and gprof2dot draws; both are an extra. yappi measures a whole process, so the profile of a
+server shows all servers in its process: give it a process of its own, or name its folder in `required_str`.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Calls that take a smaller share of all CPU time are left out of the call graph, which is unreadable otherwise.
+# Calls with a smaller share of the CPU time are left out of the call graph, to keep it readable.
 _GRAPH_MIN_SHARE = 0.005
 _PNG_TIMEOUT_S = 60
 
@@ -39,9 +39,9 @@ class Profiler(BaseModel):
     name: str
     base_profile_dir: Path
     required_str: str | tuple[str, ...] | None = None
-    """Show only functions whose `file:line name` contains this, or one of these."""
+    """Show only functions whose `file:line name` contains this text, or one of these."""
 
-    # yappi has one switch for the whole process, so it is on as long as anyone needs it.
+    # yappi has one switch for the whole process, so it stays on as long as any profiler runs.
     _running: ClassVar[set[int]] = set()
 
     @field_validator("name")
@@ -61,7 +61,7 @@ class Profiler(BaseModel):
         logger.info("profiling %r", self.name)
 
     def stop(self) -> None:
-        """Write what was measured; the last profiler of the process also ends measuring."""
+        """Write the profile; the last profiler of the process also stops measuring."""
         self.dump()
         Profiler._running.discard(id(self))
         if not Profiler._running:
@@ -71,12 +71,12 @@ class Profiler(BaseModel):
         logger.info("profile of %r is in %s", self.name, self.base_profile_dir)
 
     def dump(self) -> Path:
-        """Write what was measured so far, over an earlier dump; returns the path of the log."""
+        """Write the profile so far, replacing an earlier one, and return the path of the log."""
         yappi, gprof2dot = import_tools()
         wanted = (self.required_str,) if isinstance(self.required_str, str) else self.required_str or ("",)
         stats = yappi.get_func_stats(filter_callback=lambda stat: any(part in stat.full_name for part in wanted))
         self.base_profile_dir.mkdir(parents=True, exist_ok=True)
-        self._path("log").write_text(_table(list(stats)))
+        self._path("log").write_text(_format_table(list(stats)))
         stats.save(str(self._path("callgrind")), type="CALLGRIND")
         with self._path("callgrind").open() as saved, self._path("dot").open("w") as drawn:
             graph = gprof2dot.CallgrindParser(saved).parse()
@@ -86,7 +86,7 @@ class Profiler(BaseModel):
         return self._path("log")
 
     def attach(self, app: "FastAPI") -> None:
-        """Measure while `app` serves; `GET /stats` dumps and answers with the log."""
+        """Measure while `app` serves; `GET /stats` writes the profile and returns the log."""
         from fastapi.responses import PlainTextResponse
 
         def stats() -> PlainTextResponse:
@@ -121,12 +121,12 @@ class Profiler(BaseModel):
 
 
 def profiler_requirements() -> list[str]:
-    """Return what an environment needs so that its servers can be profiled; GymError if it is missing here."""
+    """Return what an environment needs to profile its servers; raise GymError if it is missing here."""
     return [f"{tool.__name__}=={importlib.metadata.version(tool.__name__)}" for tool in import_tools()]
 
 
 def describe_profiles(folder: Path, names: Sequence[str]) -> str:
-    """Say where the profiles of the servers `names` lie."""
+    """Return a text about where the profiles of the servers `names` are."""
     lines = [f"profiles in {folder}:"]
     for name in names:
         logs = sorted(path.name for path in (*folder.glob(f"{name}.log"), *folder.glob(f"{name}.worker*.log")))
@@ -135,7 +135,7 @@ def describe_profiles(folder: Path, names: Sequence[str]) -> str:
 
 
 def import_tools() -> tuple[ModuleType, ModuleType]:
-    """Import yappi and gprof2dot, or say which extra has them."""
+    """Import yappi and gprof2dot; if they are missing, say which extra has them."""
     try:
         import gprof2dot
         import yappi
@@ -147,23 +147,15 @@ def import_tools() -> tuple[ModuleType, ModuleType]:
     return yappi, gprof2dot
 
 
-def _table(stats: list[Any]) -> str:
-    """One line per function, the most expensive first."""
-    rows = [
-        (stat.full_name, _calls(stat), _seconds(stat.tsub), _seconds(stat.ttot), _seconds(stat.tavg))
-        for stat in sorted(stats, key=lambda stat: stat.ttot, reverse=True)
-    ]
-    width = max((len(row[0]) for row in rows), default=0) + 2
-    lines = [("name", "ncall", "tsub", "ttot", "tavg"), *rows]
+def _format_table(stats: list[Any]) -> str:
+    """Return one line per function, the most expensive first."""
+    rows = [("name", "ncall", "tsub", "ttot", "tavg")]
+    for stat in sorted(stats, key=lambda stat: stat.ttot, reverse=True):
+        # A recursive function is shown as "all calls/calls from outside".
+        calls = str(stat.ncall) if stat.ncall == stat.nactualcall else f"{stat.ncall}/{stat.nactualcall}"
+        tsub, ttot, tavg = (f"{seconds:.6f}"[:8] for seconds in (stat.tsub, stat.ttot, stat.tavg))
+        rows.append((stat.full_name, calls, tsub, ttot, tavg))
+    width = max(len(row[0]) for row in rows) + 2
     return "".join(
-        f"{name:<{width}}{calls:<12}{tsub:<10}{ttot:<10}{tavg:<10}\n" for name, calls, tsub, ttot, tavg in lines
+        f"{name:<{width}}{calls:<12}{tsub:<10}{ttot:<10}{tavg:<10}\n" for name, calls, tsub, ttot, tavg in rows
     )
-
-
-def _calls(stat: Any) -> str:
-    # A recursive function is shown as "all calls/calls from outside".
-    return str(stat.ncall) if stat.ncall == stat.nactualcall else f"{stat.ncall}/{stat.nactualcall}"
-
-
-def _seconds(value: float) -> str:
-    return f"{value:.6f}"[:8]

@@ -46,19 +46,21 @@ def load_prompt_config(path: str | Path) -> PromptConfig:
     """Return the prompt in the YAML file `path`, looked up in the search roots; read once per process."""
     file = _resolve_under_cwd_or_install(path)
     if not file.is_file():
+        roots = [Path()] if Path(path).is_absolute() else component_search_roots()
+        places = "\n".join(f"  - {root / path}" for root in roots)
         raise ConfigPathNotFoundError(
             f"prompt file {str(path)!r} was not found.\n"
-            f"looked for:\n{_list_places(path)}\n"
+            f"looked for:\n{places}\n"
             f"hint: give an absolute path, or one relative to the current folder or to the install folder"
         )
-    return _parsed(file)
+    return _parse(file)
 
 
 def fill_prompt(prompt_config: PromptConfig, row: Mapping[str, Any]) -> list[dict[str, str]]:
     """Return the messages that `row` gives: a system message if there is a template for it, and a user message."""
     templates = {"system": prompt_config.system, "user": prompt_config.user}
     return [
-        {"role": role, "content": _filled(template, row, role)}
+        {"role": role, "content": _fill(template, row, role)}
         for role, template in templates.items()
         if template is not None
     ]
@@ -85,7 +87,7 @@ def apply_prompt_to_row(
 
 
 def validate_prompt_compatibility(rows: Iterable[Mapping[str, Any]], prompt_config: PromptConfig | None = None) -> None:
-    """PromptError with the indices of all rows that have an input already or, given a prompt, lack its fields."""
+    """Raise PromptError with the indices of all rows that have an input already or, given a prompt, lack its fields."""
     conflicts: list[int] = []
     for index, row in enumerate(rows):
         if _has_input(row):
@@ -115,12 +117,7 @@ def materialize_prompts(
     return render_rows(source, Path(output_jsonl), lambda row: apply_prompt_to_row(prompt, row, path))
 
 
-def _list_places(path: str | Path) -> str:
-    roots = [Path()] if Path(path).is_absolute() else component_search_roots()
-    return "\n".join(f"  - {root / path}" for root in roots)
-
-
-def _parsed(file: Path) -> PromptConfig:
+def _parse(file: Path) -> PromptConfig:
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
         prompt = PromptConfig.model_validate(content)
@@ -137,7 +134,7 @@ def _parsed(file: Path) -> PromptConfig:
     return prompt
 
 
-def _filled(template: str, row: Mapping[str, Any], role: str) -> str:
+def _fill(template: str, row: Mapping[str, Any], role: str) -> str:
     try:
         return template.format_map(row)
     except (KeyError, AttributeError, IndexError, TypeError) as error:

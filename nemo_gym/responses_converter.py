@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Responses ↔ Chat Completions, for model servers whose endpoint only speaks chat.
 
-What each direction keeps and loses is said in `nemo_gym._wire.to_chat` and `nemo_gym._wire.from_chat`.
+What each direction keeps and loses is said in `to_chat` and `from_chat` of `nemo_gym._wire.converters`.
 Subclasses change how one kind of item is written by overriding its `_format_…` method, and how reasoning is told from
 text by overriding `_extract_reasoning_from_content`.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from time import time
 from typing import Any
@@ -13,20 +14,21 @@ from uuid import uuid4
 
 from pydantic import BaseModel
 
-from nemo_gym._wire import from_chat, to_chat
-from nemo_gym._wire.base import get_field, to_plain
-from nemo_gym._wire.chat_completion import NeMoGymChatCompletion, NeMoGymChoice
-from nemo_gym._wire.chat_params import NeMoGymChatCompletionCreateParamsNonStreaming
-from nemo_gym._wire.errors import InvalidModelReply as InvalidModelReply
-from nemo_gym._wire.errors import explain_unanswered_completion as explain_unanswered_completion
-from nemo_gym._wire.errors import explain_unanswered_response as explain_unanswered_response
-from nemo_gym._wire.from_chat import read_usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
-from nemo_gym._wire.item_unions import ITEM_TYPES
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.response import NeMoGymResponse
-from nemo_gym._wire.to_chat import ResponsesConverterState as ResponsesConverterState
+from nemo_gym._wire.converters import from_chat, to_chat
+from nemo_gym._wire.converters.from_chat import read_usage_detail as _usage_detail  # noqa: F401  litellm_model imports it
+from nemo_gym._wire.converters.to_chat import ResponsesConverterState as ResponsesConverterState
+from nemo_gym._wire.schema.base import get_field, to_plain
+from nemo_gym._wire.schema.chat_request import NeMoGymChatCompletionCreateParamsNonStreaming
+from nemo_gym._wire.schema.errors import InvalidModelReply as InvalidModelReply
+from nemo_gym._wire.schema.errors import explain_unanswered_completion as explain_unanswered_completion
+from nemo_gym._wire.schema.errors import explain_unanswered_response as explain_unanswered_response
+from nemo_gym._wire.schema.item_unions import ITEM_TYPES
+from nemo_gym._wire.schema.replies import NeMoGymChatCompletion, NeMoGymChoice, NeMoGymResponse
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 VLLMConverterResponsesToChatCompletionsState = ResponsesConverterState
+
+_THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 
 class ResponsesConverter(BaseModel):
@@ -66,10 +68,15 @@ class ResponsesConverter(BaseModel):
         to_chat.add_message(m, state)
 
     def _format_reasoning(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
-        to_chat.add_reasoning(m, state)
+        # The full reasoning text stands in where there is no summary.
+        thoughts = m.get("summary") or m.get("content") or []
+        state.say(self._wrap_reasoning_in_think_tags(thought["text"] for thought in thoughts))
+        state.attach_tokens(m)
 
     def _format_function_call(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
-        to_chat.add_function_call(m, state)
+        function = {"name": m["name"], "arguments": m["arguments"]}
+        state.call({"id": m["call_id"], "type": "function", "function": function})
+        state.attach_tokens(m)
 
     def _format_function_call_output(self, m: dict[str, Any], state: ResponsesConverterState) -> None:
         to_chat.add_tool_output(m["output"], m["call_id"], state)
@@ -94,7 +101,9 @@ class ResponsesConverter(BaseModel):
     def postprocess_assistant_message_dict(self, message_dict: Mapping[str, Any]) -> list[Any]:
         """Return the items of an assistant message, from a reply or from a history."""
         text, refusal = from_chat.read_text(message_dict)
-        thoughts = from_chat.read_reasoning(message_dict)
+        # Reasoning in a field of its own; two names are in use.
+        reasoning = message_dict.get("reasoning_content") or message_dict.get("reasoning")
+        thoughts = [reasoning] if isinstance(reasoning, str) and reasoning else []
         if self.uses_reasoning_parser:
             found, text = self._extract_reasoning_from_content(text)
             # A server that fills its reasoning field may leave the same reasoning in the text.
@@ -122,7 +131,7 @@ class ResponsesConverter(BaseModel):
 
     @staticmethod
     def _wrap_reasoning_in_think_tags(texts: Iterable[str]) -> str:
-        return to_chat.wrap_thoughts(texts)
+        return "".join(f"<think>{text}</think>" for text in texts)
 
     def _extract_reasoning_from_content(self, content: str) -> tuple[list[str], str]:
         """Return the reasoning inside `content`, and `content` without it."""
@@ -130,7 +139,8 @@ class ResponsesConverter(BaseModel):
 
     @staticmethod
     def _parse_think_tags(content: str) -> tuple[list[str], str]:
-        return from_chat.split_thoughts(content)
+        # A block that is never closed stays text, because its end is unknown.
+        return _THINK_BLOCK.findall(content), _THINK_BLOCK.sub("", content)
 
 
 VLLMConverter = ResponsesConverter

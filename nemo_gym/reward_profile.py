@@ -14,8 +14,23 @@ import orjson
 from pydantic import Field
 
 from nemo_gym._metrics import aggregate as _aggregate
-from nemo_gym._metrics import pass_at_k as _pass_at_k
 from nemo_gym._metrics import profile as _profile
+from nemo_gym._metrics.describe import mean
+from nemo_gym._metrics.pass_at_k import (
+    AVERAGE,
+    AVG_SAMPLE_STD_DEV,
+    N_SCORED,
+    N_TASKS,
+    PER_SAMPLE_AGGREGATE,
+    ScoreFn,
+    average_curves,
+    compute_pass_majority,
+    compute_spread_curve,
+    name_metric,
+    select_highest_k,
+    select_means,
+    select_score,
+)
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
@@ -24,8 +39,6 @@ from nemo_gym.path_utils import agent_metrics_path_for, reward_profiling_path_fo
 
 Tasks = Sequence[Sequence[dict[str, Any]]]
 """The rollouts of every task, as verify responses."""
-ScoreFn = Callable[[dict[str, Any]], Mapping[str, Any]]
-"""The scores of one rollout, by name."""
 
 
 class RewardProfileConfig(BaseNeMoGymCLIConfig):
@@ -51,7 +64,7 @@ class RewardProfiler:
         allow_partial_rollouts: bool = False,
         pass_threshold: float | None = None,
     ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Entries per task and per agent.
+        """Return entries per task and per agent.
 
         `rows` are the materialized inputs, `results` the rollouts, in any order. Raises ValueError unless they match
         one to one by task and rollout index; with `allow_partial_rollouts`, rows may lack a result.
@@ -68,8 +81,8 @@ class RewardProfiler:
         """Write the entries, without histograms, beside the rollouts file; returns the two paths."""
         tasks_path = reward_profiling_path_for(base_output_fpath)
         agents_path = agent_metrics_path_for(base_output_fpath)
-        write_rows(tasks_path, map(_profile.without_histograms, group_level_metrics))
-        agents = [_profile.without_histograms(entry) for entry in agent_level_metrics]
+        write_rows(tasks_path, map(_profile.drop_histograms, group_level_metrics))
+        agents = [_profile.drop_histograms(entry) for entry in agent_level_metrics]
         write_atomically(agents_path, orjson.dumps(agents, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
         return tasks_path, agents_path
 
@@ -87,7 +100,7 @@ class RewardProfiler:
 def compute_pass_majority_metrics(
     tasks: Tasks, score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> tuple[dict[str, Any], list[list[dict[str, Any]]], list[str], int]:
-    """pass@k, pass@1[avg-of-k] and, with `answer_key`, majority@k of every score, in percent.
+    """Compute pass@k, pass@1[avg-of-k] and, with `answer_key`, majority@k of every score, in percent.
 
     `score_fn` gives the scores of a rollout; the default is its reward, as `accuracy`. `answer_key` names the field of
     the extracted answer; null means that there is none, which is scored as `no_answer`.
@@ -102,7 +115,7 @@ def compute_pass_majority_metrics(
 
     Returns the metrics, the scores of every rollout, the names of the scores, and the largest k.
     """
-    result = _pass_at_k.pass_majority(tasks, score_fn, answer_key)
+    result = compute_pass_majority(tasks, score_fn, answer_key)
     return result.metrics, result.scores, result.score_names, result.max_k
 
 
@@ -116,19 +129,33 @@ def add_avg_sample_std_dev(
 
     It is the sample standard deviation of the first k scores of a task, averaged over tasks, in percent.
     """
-    metrics.update(_pass_at_k.avg_sample_std_dev(all_score_dicts, score_names, max_k))
+    for name in score_names:
+        values, _ = select_score(name, all_score_dicts)
+        means = average_curves(map(compute_spread_curve, values))
+        for k in range(2, min(max_k, len(means)) + 1):
+            metrics[f"{name_metric(AVERAGE, k, name)}/{AVG_SAMPLE_STD_DEV}"] = means[k - 1]
     return metrics
 
 
 def compute_subset_metrics(
     tasks: Tasks, subset_key: str, score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> dict[str, Any]:
-    """The metrics of `compute_pass_majority_metrics` for every value of `subset_key`, as `<subset>/<metric>`.
+    """Compute the metrics of `compute_pass_majority_metrics` for every value of `subset_key`, as `<subset>/<metric>`.
 
-    A task belongs to the first value that its rollouts carry; tasks that carry none are in no subset. What the
+    A task belongs to the value that its first rollout carries; tasks that carry none are in no subset. What the
     metrics of a subset rest on is in `<subset>/n_scored` (rollouts) and `<subset>/n_tasks`.
     """
-    return _pass_at_k.subset_metrics(tasks, subset_key, score_fn, answer_key)
+    subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
+    for task in tasks:
+        if task and (subset := task[0].get(subset_key)):
+            subsets.setdefault(str(subset), []).append(task)
+    metrics: dict[str, Any] = {}
+    for subset, of_subset in subsets.items():
+        computed = compute_pass_majority(of_subset, score_fn, answer_key).metrics
+        computed.pop(PER_SAMPLE_AGGREGATE, None)  # servers add up what a subset has: all values are numbers
+        sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
+        metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
+    return metrics
 
 
 def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
@@ -136,7 +163,16 @@ def compute_mean_rewards_by(tasks: Tasks, category_key: str) -> dict[str, Any]:
 
     How many rollouts it rests on is in `n_scored/mean/reward/<category>`, which the tables of metrics show beside it.
     """
-    return _pass_at_k.mean_rewards_by(tasks, category_key)
+    categories: dict[str, list[list[float]]] = {}
+    for task in tasks:
+        if task and task[0].get(category_key) is not None:
+            categories.setdefault(str(task[0][category_key]), []).append([rollout["reward"] for rollout in task])
+    metrics: dict[str, Any] = {}
+    for category, rewards in sorted(categories.items()):
+        name = f"mean/reward/{category}"
+        metrics[name] = mean([*map(mean, rewards)])
+        metrics[f"{N_SCORED}/{name}"] = sum(map(len, rewards))
+    return metrics
 
 
 def highest_k_metrics(
@@ -145,26 +181,26 @@ def highest_k_metrics(
     score_names: Collection[str] | None = None,
     exclude_names: Collection[str] | None = None,
 ) -> dict[str, Any]:
-    """The metrics that match `pattern`, such as `"pass@1[avg-of-{k}]"`, for the highest k there is.
+    """Return the metrics that match `pattern`, such as `"pass@1[avg-of-{k}]"`, for the highest k there is.
 
     Without `score_names`, all scores but not their spreads; a spread is asked for as `"accuracy/std_dev_across_runs"`.
     """
-    return _pass_at_k.select_highest_k(metrics, pattern, score_names, exclude_names)
+    return select_highest_k(metrics, pattern, score_names, exclude_names)
 
 
 class AggregateMetricsMixin:
     """What a server adds to the metrics of its rollouts."""
 
     def compute_metrics(self, tasks: list[list[dict[str, Any]]]) -> dict[str, Any]:
-        """The server's own metrics over the verify responses of every task, in order of task and rollout index.
+        """Return the server's own metrics over the verify responses of every task, in order of task and rollout index.
 
         The special key `per_task_metrics`, a list with one mapping per task, goes into the entries of the tasks.
         """
         return {}
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """The few metrics to look at first."""
-        return _pass_at_k.select_means(agent_metrics)
+        """Return the few metrics to look at first."""
+        return select_means(agent_metrics)
 
 
 def compute_aggregate_metrics(
@@ -172,7 +208,7 @@ def compute_aggregate_metrics(
     compute_metrics_fn: Callable[[list[list[dict[str, Any]]]], dict[str, Any]] | None = None,
     get_key_metrics_fn: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> AggregateMetrics:
-    """Statistics of all numeric fields, over all rollouts and per task, with the server's own metrics merged in.
+    """Describe all numeric fields, over all rollouts and per task, with the server's own metrics merged in.
 
     A response without a task or rollout index counts as index 0; the same pair twice is a ValueError.
     """

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 from pydantic import BaseModel, Field, PositiveInt, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from nemo_gym._app.rollout_calls import find_observer, metrics_from_servers, post_with
+from nemo_gym._app.rollout_calls import find_observer, metrics_from_servers, play_with_agents, post_with
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.expand import ExpandSettings, expand
 from nemo_gym._rollouts.inputs import read_input
-from nemo_gym._rollouts.journal import failed_row
+from nemo_gym._rollouts.journal import build_failed_row
 from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, lock_run
@@ -192,10 +192,11 @@ class _MetricsWriter(BaseModel):
         if not results:
             return None
         from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
-        from nemo_gym._results.rows import agent_of, strip_row
+        from nemo_gym._results.rows import read_agent_name, strip_row
 
         planned_rows = [dict(row) for row in rows]
-        requested = Requested(Counter(map(agent_of, planned_rows)), Counter(key_of(row)[0] for row in planned_rows))
+        agents = Counter(map(read_agent_name, planned_rows))
+        requested = Requested(agents, Counter(key_of(row)[0] for row in planned_rows))
         ask = metrics_from_servers(self.setup_server_client(), LOG.warning)
         with tempfile.TemporaryDirectory() as folder:
             kept = Path(folder) / "results.jsonl"
@@ -240,7 +241,7 @@ class RolloutCollectionHelper(_MetricsWriter):
                 raise TooManyMaskedSamples(reason)
             if isinstance(outcome, Scored):
                 return row, outcome.result
-            failed = FailedRollout(failed_row(outcome), outcome.failure)
+            failed = FailedRollout(build_failed_row(outcome), outcome.failure)
             # A trainer takes a masked sample as it is: it has a response, and its reward counts for nothing.
             if route_failures_to_sidecar or (failed.get("mask_sample") and RESPONSE_KEY_NAME in failed):
                 return row, failed
@@ -265,18 +266,17 @@ class RolloutCollectionHelper(_MetricsWriter):
                 resume=config.resume_from_cache,
                 max_attempts=_get_max_rollout_attempts(),
             )
-            workers = config.num_samples_in_parallel
+            at_once, witness = config.num_samples_in_parallel, find_observer(client)
             with run.open_journal() as journal:
                 await collect(
                     run.rows,
-                    post_with(client),
+                    play_with_agents(post_with(client), witness=witness),
                     journal,
-                    FixedLimit(workers) if workers else AdaptiveLimit(),
+                    FixedLimit(at_once) if at_once else AdaptiveLimit(),
                     RunControl(),
                     CollectSettings(),
                     lambda outcome: None,
-                    find_observer(client),
-                    _attach_trajectory_record,
+                    witness,
                 )
         results = sorted(read_rows(paths.output), key=key_of)
         if not config.disable_aggregation:
@@ -366,7 +366,7 @@ def _make_error(outcome: Failed) -> ServerResponseError:
     status = 504 if failure.kind == "timeout" else 503 if failure.retryable else 500
     body = orjson.dumps(f"{failure.kind}: {failure.message}")
     reason = http.client.responses[status]
-    return ServerResponseError("POST", failure.boundary, status, reason, body, failure.encoded())
+    return ServerResponseError("POST", failure.boundary, status, reason, body, failure.encode())
 
 
 def _require_agent(row: Mapping[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from nemo_gym._util.rollout_paths import compose_rollout_id, split_rollout_prefix, without_rollout_prefix
+from nemo_gym._util.rollout_paths import compose_rollout_id, remove_rollout_prefix, split_rollout_prefix
 from nemo_gym._util.row_keys import (
     ATTEMPT_INDEX_KEY_NAME,
     ROLLOUT_ID_KEY_NAME,
@@ -33,16 +33,16 @@ def maybe_rollout_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str |
     Raises ValueError for an id that cannot be a path segment.
     """
     return compose_rollout_id(
-        _field(body, ROLLOUT_ID_KEY_NAME),
-        _field(body, TASK_INDEX_KEY_NAME),
-        _field(body, ROLLOUT_INDEX_KEY_NAME),
-        _field(body, ATTEMPT_INDEX_KEY_NAME),
+        _get_field(body, ROLLOUT_ID_KEY_NAME),
+        _get_field(body, TASK_INDEX_KEY_NAME),
+        _get_field(body, ROLLOUT_INDEX_KEY_NAME),
+        _get_field(body, ATTEMPT_INDEX_KEY_NAME),
     )
 
 
 def task_id_from_run_body(body: BaseModel | Mapping[str, Any]) -> str | None:
     """Return the id of the task that a run request or a row holds, as text: the environment's own, else its index."""
-    found = (_field(body, key) for key in _TASK_ID_KEYS)
+    found = (_get_field(body, key) for key in _TASK_ID_KEYS)
     return next((str(value) for value in found if value is not None), None)
 
 
@@ -78,21 +78,21 @@ class RolloutContextMiddleware:
             await self.app(scope, receive, send)
             return
         with rollout_context(split.rollout_id):
-            await self.app(without_rollout_prefix(scope, split), receive, send)
+            await self.app(remove_rollout_prefix(scope, split), receive, send)
 
 
-def _field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
+def _get_field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
     if not isinstance(body, BaseModel):
         return body.get(key)
     extra = body.__pydantic_extra__
     if extra and key in extra:
         return extra[key]
-    name = _field_names(type(body)).get(key)
+    name = _map_field_names(type(body)).get(key)
     return getattr(body, name) if name is not None else None
 
 
 @lru_cache(maxsize=256)
-def _field_names(kind: type[BaseModel]) -> dict[Any, str]:
+def _map_field_names(kind: type[BaseModel]) -> dict[Any, str]:
     """Map names and aliases to fields: a declared index has an alias, for no field name begins with an underscore."""
     return {
         alias: name

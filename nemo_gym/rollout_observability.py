@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent can tell about a rollout beyond its final answer, and the trajectory record that a result row carries.
+"""What an agent can report about a rollout beyond its final answer, and the trajectory that a result row carries.
 
 Every model refuses unknown fields. Model calls are captured by `nemo_gym.model_call_capture`; observations refer to
 them by `ModelCallRef`, and `join_model_call_observations` finds the calls that are meant. The trajectory of a row is
@@ -230,7 +230,7 @@ class TrajectoryToolCall(ToolCallObservation):
 
 
 class TrajectoryRecord(ObservationModel):
-    """A rollout as a result row tells it under `ng_trajectory`."""
+    """A rollout as a result row holds it under `ng_trajectory`."""
 
     schema_version: Literal["1.0"] = "1.0"
     task_id: str
@@ -282,11 +282,11 @@ def join_model_call_observations(
         if isinstance(record, ContextCompactionObservation):
             join.resolve_compaction(record)
     join.note_calls_without_owner()
-    joined.gaps = unique_gaps([*(gap for gap in bundle.gaps if gap.code not in _JOIN_GAPS), *join.gaps])
+    joined.gaps = drop_duplicate_gaps([*(gap for gap in bundle.gaps if gap.code not in _JOIN_GAPS), *join.gaps])
     return joined
 
 
-def unique_gaps(gaps: Iterable[ObservationGap]) -> list[ObservationGap]:
+def drop_duplicate_gaps(gaps: Iterable[ObservationGap]) -> list[ObservationGap]:
     """Return `gaps` in order, each once."""
     return list({(gap.code, gap.invocation_id, gap.detail): gap for gap in gaps}.values())
 

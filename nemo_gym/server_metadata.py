@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym._catalog.configs import server_blocks
+from nemo_gym._catalog.configs import iter_server_blocks
 
 
 @dataclass
@@ -25,13 +25,13 @@ class ServerMetadata:
 
 def visit_resources_server(data: Mapping[str, Any]) -> ServerMetadata:
     """Return what the first resources server in a parsed config file says of itself."""
-    settings = next((block.settings for block in server_blocks(data) if block.type == "resources_servers"), {})
+    settings = next((block.settings for block in iter_server_blocks(data) if block.type == "resources_servers"), {})
     return _describe(settings)
 
 
 def visit_agent_server(data: Mapping[str, Any]) -> ServerMetadata:
     """Return what the first agent in a parsed config file says of itself, and what the datasets of all agents are."""
-    blocks = [block for block in server_blocks(data) if block.type == "responses_api_agents"]
+    blocks = [block for block in iter_server_blocks(data) if block.type == "responses_api_agents"]
     described = _describe(blocks[0].settings if blocks else {})
     datasets = [dataset for block in blocks for dataset in block.datasets]
     by_use = sorted(datasets, key=lambda one: {"train": 0, "validation": 1}.get(str(one.get("type")), 2))

@@ -9,22 +9,18 @@ import inspect
 import logging
 import os
 import sys
-import urllib.request
 from abc import abstractmethod
-from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
-import orjson
 from aiohttp import ClientResponse
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, PrivateAttr
 from starlette.types import ASGIApp
-from yaml import YAMLError
 
 from nemo_gym._inprocess import call, registry
 from nemo_gym._inprocess import response as replies
@@ -33,12 +29,9 @@ from nemo_gym._process.environment import (
     INSTANCE_NAME_ENV,
     derive_run_secret,
     is_supervised,
-    listener,
     may_serve,
-    run_token_header,
     run_token_path,
     run_workers,
-    say_ready,
     starting,
     this_worker,
 )
@@ -47,12 +40,18 @@ from nemo_gym._process.environment import is_nemo_gym_fastapi_entrypoint as is_n
 from nemo_gym._process.environment import is_nemo_gym_fastapi_worker as is_nemo_gym_fastapi_worker
 from nemo_gym._process.http_session import GlobalAIOHTTPAsyncClientConfig as GlobalAIOHTTPAsyncClientConfig
 from nemo_gym._process.http_session import close_global_aiohttp_client as close_global_aiohttp_client
-from nemo_gym._process.http_session import get_global_aiohttp_client, is_global_aiohttp_client_request_debug_enabled
+from nemo_gym._process.http_session import (
+    find_model_client,
+    get_global_aiohttp_client,
+    is_global_aiohttp_client_request_debug_enabled,
+)
 from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
 from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
 from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
 from nemo_gym._process.ray_cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
-from nemo_gym._serving import binding, head, run_files, workers
+from nemo_gym._process.replica_calls import call_replica, find_base_url, guard_replica_sessions, is_placed_on_ray
+from nemo_gym._process.serving import fetch_head_config, serve_in_thread, serve_instance
+from nemo_gym._serving import head, run_files, workers
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.affinity import ReadSession, SessionAffinity
 from nemo_gym._serving.app import GymApp
@@ -62,7 +61,7 @@ from nemo_gym._serving.logs import prefix_output
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
 from nemo_gym._transport import http, retries
 from nemo_gym._transport.deadline import add_seconds_left
-from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decoded
+from nemo_gym._transport.failures import HEADER, Failure, FailureKind, decode_failure
 from nemo_gym._transport.probe import ServerStatus as ServerStatus
 from nemo_gym._transport.probe import status_of
 from nemo_gym._util.open_files import allow_open_files
@@ -75,7 +74,6 @@ from nemo_gym.config_types import AgentServerRef as AgentServerRef
 from nemo_gym.config_types import BaseRunServerInstanceConfig, BaseServerConfig
 from nemo_gym.config_types import ModelServerRef as ModelServerRef
 from nemo_gym.config_types import ResourcesServerRef as ResourcesServerRef
-from nemo_gym.errors import NoHeadServerError
 from nemo_gym.global_config import (
     HEAD_SERVER_KEY_NAME,
     GlobalConfigDictParserConfig,
@@ -93,6 +91,7 @@ LOG = logging.getLogger(__name__)
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 MAX_NUM_TRIES = 3
+_RETRIES = retries.RetryPolicy(repeatable=MAX_NUM_TRIES)
 _MODEL_ENDPOINTS = ("/v1/responses", "/v1/chat/completions", "/v1/messages")
 
 
@@ -103,27 +102,33 @@ async def request(
     *,
     _idempotent: bool | None = None,
     _bounded_s: float | None = None,
+    _to_model: bool = False,
     **kwargs: Any,
 ) -> ClientResponse:
     """Send one request through the process-wide session.
 
     A call that never reached the server is tried again, longer while servers start; one that may have run there only if
     its method or `_idempotent` says so. Error statuses are returned. The caller ends all of it within `_bounded_s`.
+    A call `_to_model` is answered with its whole reply, and never goes to another server than the one that is named.
     """
     if "json" in kwargs and (body := kwargs.pop("json")) is not None:
-        kwargs["data"] = trim_buffer(http.json_body(body))  # held until the answer is there
+        kwargs["data"] = trim_buffer(http.encode_json(body))  # held until the answer is there
         kwargs["headers"] = {"Content-Type": http.JSON_CONTENT_TYPE, **(kwargs.get("headers") or {})}
     if is_global_aiohttp_client_request_debug_enabled():
         LOG.info("%s %s", method, url)
-    return await http.send(
-        get_global_aiohttp_client(),
+    session = get_global_aiohttp_client()
+    response: Any = await http.send(
+        session,
         method,
         url,
-        policy=retries.WHILE_STARTING if starting.is_set() else retries.RetryPolicy(repeatable=MAX_NUM_TRIES),
+        policy=retries.WHILE_STARTING if starting.is_set() else _RETRIES,
         idempotent=_idempotent,
         bounded_s=_bounded_s,
+        same_origin=_to_model,
+        client=find_model_client(session) if _to_model else None,
         **kwargs,
     )
+    return response  # type: ignore[no-any-return]  # a whole one behaves as aiohttp's
 
 
 async def raise_for_status(response: ClientResponse) -> None:
@@ -134,7 +139,7 @@ async def raise_for_status(response: ClientResponse) -> None:
 
 def read_failure(response: ClientResponse) -> Failure | None:
     """Return what the server that failed first says of it, with the line of code; None if `response` does not tell."""
-    return decoded(response.headers.get(HEADER))
+    return decode_failure(response.headers.get(HEADER))
 
 
 async def get_response_json(response: ClientResponse) -> Any:
@@ -144,7 +149,9 @@ async def get_response_json(response: ClientResponse) -> Any:
 
 async def get_response_model(response: ClientResponse, kind: type[ModelT]) -> ModelT:
     """Return the body of `response` as a `kind`; ValueError if it is none. Cheap for servers of this process."""
-    return await replies.read_model(response, kind)
+    reply: Any = response
+    value: ModelT | None = reply.convert(kind) if isinstance(reply, replies.ObjectResponse) else None
+    return value if value is not None else await replies.read_model(reply, kind)
 
 
 class ServerClient(BaseModel):
@@ -172,25 +179,13 @@ class ServerClient(BaseModel):
         if registry.is_in_this_process(where.host, where.port):
             # The head server is in this very process, whose event loop a blocking call would stop.
             return cls(head_server_config=where, global_config_dict=get_global_config_dict())
-        url = f"http://{where.host}:{where.port}/global_config_dict_yaml"
-        request = urllib.request.Request(url, headers=run_token_header(where))
-        try:
-            with urllib.request.urlopen(request, timeout=30) as response:
-                config = OmegaConf.create(orjson.loads(response.read()))
-            return cls(head_server_config=where, global_config_dict=config)
-        except (OSError, ValueError, YAMLError) as error:
-            is_silent = isinstance(error, OSError)
-            reason = getattr(error, "reason", error) if is_silent else "what answers there is something else"
-            raise NoHeadServerError(
-                f"no head server answers at {where.host}:{where.port}: {reason}.\n"
-                "hint: start the servers first (`gym env start` or `ng_run`), with the same `head_server` host and port"
-            ) from error
+        return cls(head_server_config=where, global_config_dict=fetch_head_config(where))
 
     def _build_server_base_url(self, server_config_dict: DictConfig | dict[str, Any]) -> str:
         config: Any = OmegaConf.create(server_config_dict) if type(server_config_dict) is dict else server_config_dict
-        return f"http://{config.host}:{config.port}"
+        return find_base_url(self.global_config_dict, config)
 
-    def _address_of(self, server_name: str) -> call.ServerAddress:
+    def _find_address(self, server_name: str) -> call.ServerAddress:
         # Every call passes here, and pydantic's own way to a private attribute takes ten times as long.
         addresses: dict[str, call.ServerAddress] = (self.__pydantic_private__ or {})["_addresses"]
         address = addresses.get(server_name)
@@ -202,7 +197,9 @@ class ServerClient(BaseModel):
             is_observed = bool(self.global_config_dict.get("observability_enabled"))
             token = AccessRules.from_config(self.global_config_dict).token
             where = parts.hostname or "", parts.port or 80
-            address = addresses[server_name] = call.ServerAddress(str(server_type), *where, url, is_observed, token)
+            known = str(server_type), *where, url, is_observed, token
+            is_replicated = is_placed_on_ray(self.global_config_dict, config)
+            address = addresses[server_name] = call.ServerAddress(*known, is_replicated)
         return address
 
     def _capture_settings(self) -> dict[str, Any]:
@@ -218,22 +215,24 @@ class ServerClient(BaseModel):
 
     async def request(self, server_name: str, url_path: str, method: str, **kwargs: Any) -> ClientResponse:
         """Call a server. One in this process is called without a socket."""
-        address = self._address_of(server_name)
-        path = self._with_rollout_prefix(address, url_path)
+        address = self._find_address(server_name)
+        path = self._add_rollout_prefix(address, url_path) if address.is_observed else url_path
         hosted = registry.find_app(address.host, address.port)
         if hosted is None or not call.CALL_ARGUMENTS.issuperset(kwargs):
             if (headers := add_seconds_left(kwargs.get("headers"))) is not None:
                 kwargs["headers"] = headers
             if address.token:
                 kwargs["headers"] = {run_files.TOKEN_HEADER: address.token, **(kwargs.get("headers") or {})}
+            if address.is_replicated:
+                return await call_replica(self.head_server_config, server_name, method, path, **kwargs)
             return await request(method, f"{address.base_url}{path}", _internal=True, **kwargs)
         where = (address.host, address.port)
         reply: Any = await call.call_app(hosted, method, address.base_url, path, address=where, **kwargs)
         return reply  # type: ignore[no-any-return]  # behaves as aiohttp's
 
-    def _with_rollout_prefix(self, address: call.ServerAddress, url_path: str) -> str:
+    def _add_rollout_prefix(self, address: call.ServerAddress, url_path: str) -> str:
         rollout_id = current_rollout_id()
-        if rollout_id is None or not address.is_observed:
+        if rollout_id is None:
             return url_path
         wanted = address.server_type == "resources_servers" or (
             address.server_type == "responses_api_models" and url_path in _MODEL_ENDPOINTS
@@ -253,7 +252,7 @@ class ServerClient(BaseModel):
         if server_name == HEAD_SERVER_KEY_NAME:
             url = f"http://{self.head_server_config.host}:{self.head_server_config.port}"
         else:
-            url = self._address_of(server_name).base_url
+            url = self._find_address(server_name).base_url
         return status_of(url, timeout_s=5)
 
 
@@ -271,8 +270,8 @@ def setup_server_client(head_server_config: BaseServerConfig | None = None) -> S
 
 def get_server_url(server_name: str) -> str:
     """Return the base URL of a server of this process's config."""
-    config = get_first_server_config_dict(get_global_config_dict(), server_name)
-    return f"http://{config['host']}:{config['port']}"
+    config = get_global_config_dict()
+    return find_base_url(config, get_first_server_config_dict(config, server_name))
 
 
 class BaseServer(QuickState):
@@ -376,6 +375,7 @@ class SimpleServer(BaseServer):
         self.setup_liveness(app)
         if global_config_dict.get("profiling_enabled"):
             self.setup_profiling(app, global_config_dict)
+        guard_replica_sessions(app, self.config.name, self.config.session_affinity)
         self.setup_exception_middleware(app)
         return app
 
@@ -409,25 +409,16 @@ class SimpleServer(BaseServer):
         server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
         server.prefix_server_logs()
-        app = server.finished_app(global_config_dict)
-        access = AccessRules.from_config(global_config_dict)
+        app: ASGIApp = server.finished_app(global_config_dict)
         if worker is not None:
-            workers.serve(worker, server._with_affinity(app, worker), config.host, config.port, access, starting.clear)
-            return None
-        from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
-
-        uvicorn_server = listening.uvicorn_server(app, config.host, config.port, access)
-        uvicorn_server.on_ready = say_ready
-        with suppress(KeyboardInterrupt):  # uvicorn passes the signal on once it has shut down
-            uvicorn_server.run(sockets=[listener(config, config.name)])
-        if not uvicorn_server.started:
-            sys.exit(listening.STARTUP_FAILURE)
+            app = server._add_affinity(app, worker)
+        serve_instance(app, config, AccessRules.from_config(global_config_dict))
         return None
 
-    def _with_affinity(self, app: FastAPI, worker: workers.ServerWorker) -> ASGIApp:
+    def _add_affinity(self, app: Any, worker: workers.ServerWorker) -> ASGIApp:
         """Return `app` behind what takes every request to the worker that holds its session."""
         if not self.config.session_affinity:
-            return app
+            return app  # type: ignore[no-any-return]
         cookie = session_cookie(app, self.get_session_middleware_key())
         read: dict[bytes, ReadSession] = {b"cookie": lambda header: cookie.session(header).get(SESSION_ID_KEY)}
         if getattr(self.config, "expose_tools_over_mcp", False):
@@ -449,12 +440,8 @@ class HeadServer(BaseServer):
         config = get_global_config_dict()
         where = BaseServerConfig.model_validate(OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True))
         head_server = cls(config=where)
-        sock = binding.bind(where.host, where.port, HEAD_SERVER_KEY_NAME)
-        from nemo_gym._serving import listening  # loads uvicorn, which only who serves needs
-
         app, access = head_server.setup_webserver(), AccessRules.from_config(config)
-        server = listening.uvicorn_server(app, where.host, where.port, access, quiet_signals=True)
-        return server, listening.serve_in_thread(server, sock, name="head-server"), head_server
+        return *serve_in_thread(app, where, access, HEAD_SERVER_KEY_NAME), head_server
 
     def setup_webserver(self) -> FastAPI:
         """Return the app, with its token in the user's token file: the config's access token, else a new run token."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Per-session state that cannot leak: entries expire when unused and the number of them is bounded.
+"""Per-session state that cannot leak: unused entries expire, and their number is bounded.
 
-For servers that keep something between the calls of one rollout, keyed by `request.session[SESSION_ID_KEY]`. State
-lives in the process; it is not shared between workers and does not survive a restart.
+It is for servers that keep something between the calls of one rollout, by `request.session[SESSION_ID_KEY]`. The state
+lives in the process: workers do not share it, and it does not survive a restart.
 """
 
 import time
@@ -37,7 +37,7 @@ class SessionStore(Generic[T]):
     """A mapping from session id to state, with an expiry and a bound.
 
     Reading an entry keeps it alive. When the store is full, the entry that was unused longest goes first. `on_drop` is
-    told about every entry that leaves without `pop` having been called.
+    called for every entry that expires or is pushed out.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class SessionStore(Generic[T]):
             return default
 
     def of_request(self, request: Request) -> T:
-        """Return the state of the session that `request` belongs to; HTTPException 400 if there is none."""
+        """Return the state of the session of `request`; raise HTTPException 400 if there is none."""
         try:
             return self[request.session[SESSION_ID_KEY]]
         except UnknownSession as error:
             raise HTTPException(400, str(error)) from error
 
     def get_or_create(self, session_id: str, factory: Callable[[], T]) -> T:
-        """Return the state of a session, made by `factory` if there is none yet."""
+        """Return the state of a session; let `factory` make it if there is none."""
         if session_id not in self:
             self[session_id] = factory()
         return self[session_id]
 
     def pop(self, session_id: str, default: T | None = None) -> T | None:
-        """Take the state of a session out of the store."""
+        """Remove and return the state of a session."""
         entry = self._entries.pop(session_id, None)
         return default if entry is None else entry[1]
 
@@ -106,7 +106,7 @@ class SessionStore(Generic[T]):
         return iter(list(self._entries))
 
     def items(self) -> list[tuple[str, T]]:
-        """Return all sessions with their state, the one unused longest first; this does not count as use."""
+        """Return all sessions with their state, the longest unused first; this does not count as use."""
         self._drop_stale()
         return [(session_id, state) for session_id, (_, state) in self._entries.items()]
 

@@ -101,16 +101,13 @@ def stage_skills(path: str | Path | SkillsRef | Mapping[str, Any], dest: str | P
                 "hint: start a new run, or restore the files"
             )
     for skill in list_skills(path):
-        _stage(skill, Path(dest) / skill.name)
-
-
-def _stage(skill: Skill, folder: Path) -> None:
-    source, target = skill.folder.resolve(), folder.resolve()
-    if source in (target, *target.parents) or target in source.parents:
-        raise SkillError(f"skill {skill.name!r} cannot be copied to {folder}, which overlaps its own folder {source}")
-    if folder.exists():
-        shutil.rmtree(folder)
-    shutil.copytree(source, folder)
+        folder = Path(dest) / skill.name
+        source, target = skill.folder.resolve(), folder.resolve()
+        if source in (target, *target.parents) or target in source.parents:
+            raise SkillError(f"skill {skill.name!r} cannot be copied to {folder}: it overlaps its own folder {source}")
+        if folder.exists():
+            shutil.rmtree(folder)
+        shutil.copytree(source, folder)
 
 
 def _find_root(path: str | Path) -> Path:

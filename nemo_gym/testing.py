@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a test of a server needs: replies and tool calls to score, servers in this process, a scripted model."""
+"""What tests of servers need: replies and tool calls to score, servers in this process, a scripted model."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ from nemo_gym.openai_utils import (
 from nemo_gym.server_utils import ServerClient, SimpleServer
 
 _numbers = itertools.count(1)
-# Apps in this process are found by address; a host name that no resolver knows keeps them apart from real ones.
+# Apps in this process are found by address; a host name that no resolver knows cannot be confused with a real one.
 _TEST_HOST = "nemo-gym-testing"
 
 _HEAD = BaseServerConfig(host=_TEST_HOST, port=0)
@@ -54,7 +54,7 @@ def message(text: str) -> NeMoGymResponseOutputMessage:
 def tool_call(
     name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None
 ) -> NeMoGymResponseFunctionToolCall:
-    """Build a function call; `arguments` as text are taken as they are, valid or not."""
+    """Build a function call; `arguments` given as text are used as they are, valid or not."""
     call_id = call_id or f"call_{next(_numbers)}"
     text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
     return NeMoGymResponseFunctionToolCall(arguments=text, call_id=call_id, name=name, id=call_id, status="completed")
@@ -66,7 +66,7 @@ def reasoning(text: str) -> NeMoGymResponseReasoningItem:
 
 
 def reply(*parts: Any, usage: NeMoGymResponseUsage | None = None, **fields: Any) -> NeMoGymResponse:
-    """Build a model's response of `parts`: strings are assistant messages, the rest output items."""
+    """Build a model's response from `parts`: strings become assistant messages, the rest are output items."""
     output = [message(part) if isinstance(part, str) else part for part in parts]
     defaults = {
         "id": f"resp_{next(_numbers)}",
@@ -87,7 +87,7 @@ def asked(prompt: str | Sequence[Any], **params: Any) -> NeMoGymResponseCreatePa
 
 
 class ScriptedModel(SimpleResponsesAPIModel):
-    """A model server that gives the replies of a script in order, and an error when it runs out of them."""
+    """A model server that gives the replies of a script in order, and fails when they run out."""
 
     config: BaseResponsesAPIModelConfig
     _replies: list[NeMoGymResponse] = PrivateAttr(default_factory=list)
@@ -95,7 +95,7 @@ class ScriptedModel(SimpleResponsesAPIModel):
 
     @property
     def requests(self) -> list[NeMoGymResponseCreateParamsNonStreaming]:
-        """What the model was asked so far."""
+        """The requests so far."""
         return self._requests
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
@@ -110,21 +110,32 @@ class ScriptedModel(SimpleResponsesAPIModel):
         raise AssertionError("the scripted model answers /v1/responses only")
 
 
-def scripted_model(*replies: NeMoGymResponse | str) -> ScriptedModel:
-    """Build a model that gives `replies`, one a call."""
+def scripted_model(*replies: NeMoGymResponse | str | tuple[str, dict[str, Any]]) -> ScriptedModel:
+    """Build a model that gives one of `replies` per call: a response, a text, or a tool call as name and arguments."""
     model = build_server(ScriptedModel, name="policy_model")
-    model._replies.extend(reply(item) if isinstance(item, str) else item for item in replies)
+    for item in replies:
+        call = tool_call(*item) if isinstance(item, tuple) else item
+        model._replies.append(call if isinstance(call, NeMoGymResponse) else reply(call))
     return model
 
 
+def agent_config(resources_server: str, **fields: Any) -> dict[str, Any]:
+    """Build the config of an agent that plays `policy_model` in the environment `resources_server`."""
+    return {
+        "resources_server": {"type": "resources_servers", "name": resources_server},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+        **fields,
+    }
+
+
 def server_config(cls: type[SimpleServer], *, name: str = "test_server", **fields: Any) -> Any:
-    """Build the config object that `cls` declares, with `fields` and what every config must have."""
+    """Build the config object that `cls` declares, from `fields` and what every config needs."""
     declared: Any = cls.model_fields["config"].annotation
     return declared(**{"host": _TEST_HOST, "port": next(_numbers), "entrypoint": "app.py", "name": name, **fields})
 
 
 def build_server(cls: type[S], *, name: str = "test_server", **config: Any) -> S:
-    """Build a server of class `cls` that knows no other servers."""
+    """Build a server of class `cls` without other servers."""
     client = ServerClient(head_server_config=_HEAD, global_config_dict=OmegaConf.create({}))
     return cls(config=server_config(cls, name=name, **config), server_client=client)
 

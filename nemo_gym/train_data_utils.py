@@ -5,8 +5,9 @@
 rows is `nemo_gym._data`, and so is reaching a registry, unless somebody puts a function of his own into `FETCHERS`.
 """
 
+import functools
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,17 +16,16 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel, ConfigDict, Field
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._catalog.files import benchmark_name
+from nemo_gym._catalog.configs import name_benchmark
 from nemo_gym._data.collate import Collation as Collation
 from nemo_gym._data.collate import MetricsConflict as MetricsConflict
-from nemo_gym._data.collate import Progress, collate, write_rows_of
-from nemo_gym._data.fetch import Credentials, Fetch, Registry, fetch_missing, known_fetchers
+from nemo_gym._data.collate import Progress, collate, write_source_rows
 from nemo_gym._data.rows import OffendingRows as OffendingRows
 from nemo_gym._data.rows import Row
+from nemo_gym._data.sources import Fetch, Registry, fetch_missing, make_fetchers, raise_if_missing
 from nemo_gym._data.sources import MissingDatasets as MissingDatasets
 from nemo_gym._data.sources import Source as Source
-from nemo_gym._data.sources import raise_if_missing
-from nemo_gym._data.text_lengths import openai_tokenizer
+from nemo_gym._data.text_lengths import load_tokenizer
 from nemo_gym._util.moved_names import find_names
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, BenchmarkDatasetConfig, ConfigError, DatasetConfig
 from nemo_gym.global_config import CONFIG_PATHS_KEY_NAME, HF_TOKEN_KEY_NAME, GlobalConfigDictParser
@@ -96,15 +96,15 @@ class DatasetScope:
     """The datasets in scope, in config order."""
     prepare_command: str = "gym eval prepare"
     """What writes the data of the benchmarks among them."""
-    credentials: Credentials = field(default_factory=Credentials)
-    """What the registries that they can be fetched from are asked with."""
+    fetchers: Mapping[str, Fetch] = field(default_factory=dict, repr=False)
+    """By registry, the function that fetches missing ones from it."""
 
 
 class TrainDataProcessor(BaseModel):
     """Checks, measures and collates the datasets of a config."""
 
     def run(self, global_config_dict: DictConfig) -> Collation:
-        """All steps; MissingDatasets, OffendingRows or MetricsConflict if the data is not as it should be."""
+        """Do all steps; MissingDatasets, OffendingRows or MetricsConflict if the data is not as it should be."""
         config = TrainDataProcessorConfig.model_validate(OmegaConf.to_container(global_config_dict, resolve=True))
         scope = self.scope(config, global_config_dict)
         self.require(config, scope)
@@ -113,7 +113,7 @@ class TrainDataProcessor(BaseModel):
         return collation
 
     def scope(self, config: TrainDataProcessorConfig, global_config_dict: DictConfig) -> DatasetScope:
-        """The datasets that the mode is about; ConfigError if there is none."""
+        """Return the datasets that the mode is about; ConfigError if there is none."""
         scope = dataset_scope(global_config_dict, _SCOPE[config.mode])
         if not scope.sources:
             types = " or ".join(_SCOPE[config.mode])
@@ -127,9 +127,9 @@ class TrainDataProcessor(BaseModel):
     def require(
         self, config: TrainDataProcessorConfig, scope: DatasetScope, notice: Callable[[str], None] = LOG.info
     ) -> None:
-        """Every file must be there; what is not is fetched, if the config says so and a registry has it."""
+        """Fetch missing files if the config says so and a registry has them; MissingDatasets if one stays missing."""
         if config.should_download:
-            fetch_missing(scope.sources, config.data_source, _fetchers(scope), notice)
+            fetch_missing(scope.sources, config.data_source, {**scope.fetchers, **FETCHERS}, notice)
         raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
 
     def collate(
@@ -139,16 +139,19 @@ class TrainDataProcessor(BaseModel):
         return collate(
             scope.sources,
             Path(config.output_dirpath),
-            count_tokens=openai_tokenizer(),
+            count_tokens=load_tokenizer(),
             overwrite_conflicts=config.overwrite_metrics_conflicts,
             progress=progress,
         )
 
 
 def dataset_scope(global_config_dict: DictConfig, types: Collection[str], *, with_prompts: bool = True) -> DatasetScope:
-    """The datasets of `types` in a config; without prompts, rows of benchmarks stay as their scripts wrote them."""
+    """Return the datasets of `types` in a config; without prompts, rows of benchmarks stay as they were prepared."""
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(global_config_dict)
     agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
+    paths = global_config_dict.get(CONFIG_PATHS_KEY_NAME) or ()
+    benchmarks = [f"--benchmark {name}" for path in paths if (name := name_benchmark(path))]
+    benchmarks = benchmarks or [f"--config {path}" for path in paths]
     return DatasetScope(
         servers=tuple(instance.name for instance in instances),
         agents_with_data=tuple(instance.name for instance in instances if instance.datasets),
@@ -159,11 +162,11 @@ def dataset_scope(global_config_dict: DictConfig, types: Collection[str], *, wit
             for dataset in instance.datasets or ()
             if dataset.type in types
         ),
-        prepare_command=_prepare_command(list(global_config_dict.get(CONFIG_PATHS_KEY_NAME) or ())),
-        credentials=Credentials(
-            hf_token=global_config_dict.get(HF_TOKEN_KEY_NAME),
-            mlflow_tracking_uri=global_config_dict.get("mlflow_tracking_uri"),
-            mlflow_tracking_token=global_config_dict.get("mlflow_tracking_token"),
+        prepare_command=" ".join(["gym eval prepare", *benchmarks]),
+        fetchers=make_fetchers(
+            global_config_dict.get(HF_TOKEN_KEY_NAME),
+            global_config_dict.get("mlflow_tracking_uri"),
+            global_config_dict.get("mlflow_tracking_token"),
         ),
     )
 
@@ -176,50 +179,30 @@ def write_evaluation_input(
     check: bool = True,
     notice: Callable[[str], None] = LOG.info,
 ) -> int:
-    """The rows of a scope's datasets in one file, for an evaluation: `limit` of them at most; how many there are.
+    """Write the rows of a scope's datasets, at most `limit`, into one file for an evaluation; return how many.
 
     What is missing and has a source in a registry is fetched. Nothing is measured or written beside the datasets.
     """
-    fetch_missing(scope.sources, "huggingface", _fetchers(scope), notice)
+    fetch_missing(scope.sources, "huggingface", {**scope.fetchers, **FETCHERS}, notice)
     raise_if_missing(scope.sources, prepare_command=scope.prepare_command)
-    return write_rows_of(scope.sources, path, limit=limit, check=check)
-
-
-def _fetchers(scope: DatasetScope) -> dict[str, Fetch]:
-    return {**known_fetchers(scope.credentials), **FETCHERS}
+    return write_source_rows(scope.sources, path, limit=limit, check=check)
 
 
 def _source(agent: str, dataset: DatasetConfig | BenchmarkDatasetConfig, *, with_prompts: bool) -> Source:
-    prompt = dataset.prompt_config if with_prompts and isinstance(dataset, BenchmarkDatasetConfig) else None
+    fill: Callable[[Row], Row] | None = None
+    if with_prompts and isinstance(dataset, BenchmarkDatasetConfig) and (path := dataset.prompt_config) is not None:
+        fill = functools.partial(apply_prompt_to_row, load_prompt_config(path), prompt_config_path=path)
     command = None
     if isinstance(dataset, DatasetConfig) and dataset.prepare_script:
         command = f"python {_data_path(dataset.prepare_script)} {dataset.type}"
-    return Source(
-        agent,
-        dataset,
-        _data_path(dataset.jsonl_fpath),
-        _prompted(prompt) if prompt is not None else None,
-        prepare_command=command,
-    )
-
-
-def _prompted(path: Path) -> Callable[[Row], Row]:
-    prompt = load_prompt_config(path)
-    return lambda row: apply_prompt_to_row(prompt, row, path)
+    return Source(agent, dataset, _data_path(dataset.jsonl_fpath), fill, prepare_command=command)
 
 
 def _data_path(given: str | Path) -> Path:
-    """Where the file is, looked up in the search roots; if it is nowhere, where it would be put: below this folder."""
+    """Return where a file is in the search roots; if it is nowhere, where it would be put: below this folder."""
     found = _resolve_under_cwd_or_install(given, validator=Path.is_file)
     path = found if found.is_file() else Path.cwd() / given
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-
-
-def _prepare_command(config_paths: Sequence[str]) -> str:
-    """The command that writes the benchmark data of these configs."""
-    names = [name for path in config_paths if (name := benchmark_name(path))]
-    flags = [f"--benchmark {name}" for name in names] or [f"--config {path}" for path in config_paths]
-    return " ".join(["gym eval prepare", *flags])
 
 
 if not TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import reply, running, scripted_model, tool_call
+from nemo_gym.testing import running, scripted_model
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 
@@ -30,10 +30,9 @@ async def play_example(older_name: str) -> dict[str, Any]:
 
     generator = importlib.import_module(f"resources_servers.{newer_name}.generate_data")
     row = generator.rows()[0]
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generator.solution(row)]
     agent_fields = agent_block["responses_api_agents"]["simple_agent"]
     agent_fields.pop("datasets")
     servers = {environment: (server, fields), agent: (SimpleAgent, agent_fields)}
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
+    async with running(**servers, policy_model=scripted_model(*generator.solution(row))) as client:
         rollout: dict[str, Any] = await get_response_json(await client.post(agent, "/run", json=row))
     return rollout

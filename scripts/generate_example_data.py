@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure
-from nemo_gym._data.metrics_file import encode_metrics
+from nemo_gym._data.dataset_metrics import encode_metrics, measure
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.jsonl import dumps_line, read_rows

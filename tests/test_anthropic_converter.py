@@ -15,7 +15,7 @@ from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.responses_converter import ResponsesConverter
 from tests.wire import convert_strategies as cs
 
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=30, deadline=None)
 official_messages: TypeAdapter[Any] = TypeAdapter(list[MessageParam])
 
 

@@ -24,6 +24,7 @@ EXPECTED = {
         "8 scored of 8 requested rollouts, 2 tasks",
     ],
     "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
+    "scale-out": ["40 scored of 40 requested"],
     "look-at-rollouts": ["20 scored of 20 requested", "Wrote report/index.html: 10 rollouts"],
     "run-environments-and-benchmarks": [
         "workplace_assistant    agent",
@@ -33,6 +34,13 @@ EXPECTED = {
     ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
+    "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py
+    "measure": [
+        "bare POST",
+        "of 1 figures stayed within their spread",
+        "endpoint: requests in flight (allows 226 a second)",
+        "hint: let the endpoint take more requests at once",
+    ],
     "prepare-data": [
         "collated/train.jsonl: 4 rows",
         "collated/validation.jsonl: 1 row;",

@@ -103,7 +103,7 @@ class TestStripThinking:
     def test_only_the_answer_is_left(self, text, answer):
         assert grading.strip_thinking(text) == answer
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.lists(st.sampled_from(["<think>", "</think>", "<thinking>", "</thinking>", "a", " ", "<", ">"])))
     def test_no_tag_survives(self, pieces):
         text = grading.strip_thinking(" ".join(pieces))
@@ -140,7 +140,7 @@ class TestBoxed:
     def test_boxes_nested_very_deeply_take_linear_time(self):
         assert grading.all_boxed(r"\boxed{" * 100_000 + "}" * 100_000) == [""]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(
         st.recursive(
             st.text(alphabet="ab1 ", max_size=4), lambda inner: inner.map(lambda s: "{" + s + "}"), max_leaves=5
@@ -228,7 +228,7 @@ class TestNormalizeText:
     def test_case_space_and_edges_do_not_matter(self, text, normal):
         assert grading.normalize_text(text) == normal
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.text(max_size=30))
     def test_what_is_normal_stays_as_it_is(self, text):
         once = grading.normalize_text(text)
@@ -264,7 +264,7 @@ class TestLastNumber:
     def test_all_numbers_come_in_order(self):
         assert grading.all_numbers("2.5, then -1,000 and 1e3, not x7 nor 1e999") == [2.5, -1000, 1000.0]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=50, deadline=None)
     @given(st.integers() | st.floats(allow_nan=False, allow_infinity=False))
     def test_a_number_comes_back(self, number):
         assert grading.last_number(f"it is {number} metres") == number
@@ -283,7 +283,7 @@ EXTRACTORS = [
 
 
 @pytest.mark.parametrize("extract", EXTRACTORS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(text=fuzz)
 def test_no_text_makes_an_extractor_fail(extract, text):
     extract(text)
@@ -295,6 +295,6 @@ def test_no_text_makes_an_extractor_fail(extract, text):
     ["{", "}", "{}", r"\boxed{", r"\boxed ", "\\", "<think>", "</think>", "<answer>", "<answer ", "Answer:", "Answer*",
      "Answer ", "```\n", "`", "1,111", "1", "1.", "-", "1e", " ", "\n"],
 )  # fmt: skip
-def test_half_a_megabyte_of_anything_takes_linear_time(extract, piece):
-    # A quadratic search would need some 10^11 steps here and hit the time limit of the suite.
-    extract(piece * (MEGABYTE // 2 // len(piece)))
+def test_a_long_text_of_anything_takes_linear_time(extract, piece):
+    # A quadratic search would need some 10^10 steps here and hit the time limit of the suite.
+    extract(piece * (MEGABYTE // 5 // len(piece)))

@@ -3,13 +3,17 @@
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any
 
+import hypothesis.strategies as st
 import pytest
+from hypothesis import given, settings
 from pydantic import ValidationError
 
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.responses_streaming import (
     flatten_namespace_tools,
     sanitize_streaming_responses_body,
@@ -18,10 +22,9 @@ from nemo_gym.responses_streaming import (
     validate_streaming_responses_params,
 )
 from nemo_gym.testing import reply, tool_call
+from tests.wire import convert_strategies as cs
 
-READ = {"type": "function", "name": "read", "parameters": {"type": "object"}, "strict": False}
-FILES = {"type": "namespace", "name": "files", "tools": [READ]}
-USER = {"role": "user", "content": "hi"}
+USER = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
 SHELL = {"command": ["ls"], "env": {}, "type": "exec"}
 HOSTED: list[dict[str, Any]] = [
     {"type": "mcp_call", "name": "f", "arguments": "{}"},
@@ -42,6 +45,17 @@ HOSTED: list[dict[str, Any]] = [
 HOSTED[6]["status"] = "completed"
 
 
+def function(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False, **fields}
+
+
+def prepare(raw: dict[str, Any]) -> dict[str, Any]:
+    """The sanitized body, which fits the schema."""
+    params, _ = sanitize_streaming_responses_body(raw)
+    NeMoGymResponseCreateParamsNonStreaming.model_validate(params)
+    return params
+
+
 def events(stream: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
     pieces = list(stream)
     assert all(type(piece) is str and piece.endswith("\n\n") for piece in pieces)
@@ -50,21 +64,52 @@ def events(stream: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def test_tools_of_a_namespace_get_joined_names():
-    web = {"type": "web_search"}
-    assert flatten_namespace_tools([web, FILES, READ]) == (
-        [web, {**READ, "name": "files__read"}, READ],
+    web, read = {"type": "web_search"}, function("read")
+    assert flatten_namespace_tools([web, {"type": "namespace", "name": "files", "tools": [read]}, read]) == (
+        [web, function("files__read"), read],
         {"files__read": ("files", "read")},
     )
     assert flatten_namespace_tools(None) == flatten_namespace_tools([]) == ([], {})
 
 
-def test_a_body_is_trimmed_to_what_the_schema_knows_and_left_alone_itself():
-    body = {"input": [USER], "tools": [FILES], "stream": True, "client_metadata": {"x": 1}}
-    before = deepcopy(body)
-    sanitized, names = sanitize_streaming_responses_body(body)
-    assert sanitized == {"input": [USER], "tools": [{**READ, "name": "files__read"}]}
-    assert names == {"files__read": ("files", "read")}
-    assert body == before
+def test_unknown_fields_are_dropped_and_named(caplog):
+    raw = {"model": "m", "input": "hi", "stream": True, "prompt_cache_key": "k", "stream_options": {}}
+    with caplog.at_level("INFO"):
+        assert prepare(raw) == {"model": "m", "input": "hi"}
+    assert caplog.messages == ["a streamed request was taken without field 'prompt_cache_key'"]
+
+
+def test_calls_and_choices_of_a_tool_in_a_namespace_get_its_joined_name():
+    namespace = {"type": "namespace", "name": "fs", "description": "files", "tools": [function("read", defer=True)]}
+    history = {"type": "function_call", "call_id": "c", "namespace": "fs", "name": "read", "arguments": "{}"}
+    choice = {"type": "function", "namespace": "fs", "name": "read"}
+    raw = {"input": [USER, history], "tools": [function("f"), namespace], "tool_choice": choice}
+    params, names = sanitize_streaming_responses_body(raw)
+    assert validate_streaming_responses_params(params)
+    assert params["tools"] == [function("f"), function("fs__read")]
+    assert params["input"][1]["name"] == "fs__read"
+    assert "namespace" not in params["input"][1]
+    assert params["tool_choice"] == {"type": "function", "name": "fs__read"}
+    assert names == {"fs__read": ("fs", "read")}
+
+
+def test_additional_tools_are_hoisted_out_of_the_input():
+    params = prepare(
+        {"input": [{"type": "additional_tools", "tools": [function("g")]}, USER], "tools": [function("f")]}
+    )
+    assert params["tools"] == [function("f"), function("g")]
+    assert params["input"] == [USER]
+
+
+def test_unsupported_tools_and_items_are_dropped_and_named(caplog):
+    items = [USER, {"type": "web_search_call", "id": "w", "status": "asleep", "action": {}}, {"type": "ghost"}, {}]
+    tools = [{"type": "web_search"}, {"type": "custom", "name": "apply_patch"}, function("f")]
+    with caplog.at_level("INFO"):
+        assert prepare({"input": items, "tools": tools}) == {"input": [USER], "tools": [function("f")]}
+    assert caplog.messages == [
+        "a streamed request was taken without tool '' of type 'web_search', tool 'apply_patch' of type 'custom', "
+        "input item 1 of type 'web_search_call', input item 2 of type 'ghost', input item 3 of type None"
+    ]
 
 
 @pytest.mark.parametrize("item", HOSTED, ids=lambda item: item["type"])
@@ -74,11 +119,103 @@ def test_hosted_items_reach_the_model(item):
     assert validate_streaming_responses_params(sanitized).input[1].type == item["type"]
 
 
-def test_what_was_left_out_is_logged(caplog):
-    with caplog.at_level("INFO"):
-        sanitized, _ = sanitize_streaming_responses_body({"input": [USER, {"type": "ghost"}], "stream": True})
-    assert sanitized["input"] == [USER]
-    assert "input item 1 of type 'ghost'" in caplog.text
+def test_an_item_without_a_type_that_fits_the_schema_is_kept():
+    assert prepare({"input": [USER, {"call_id": "c", "output": "done"}]})["input"][1]["output"] == "done"
+
+
+def test_the_choice_of_a_dropped_tool_is_dropped():
+    raw = {
+        "input": "hi",
+        "tools": [function("f"), {"type": "custom", "name": "p"}],
+        "tool_choice": {"type": "custom", "name": "p"},
+    }
+    assert "tool_choice" not in prepare(raw)
+    allowed = {
+        "type": "allowed_tools",
+        "mode": "auto",
+        "tools": [{"type": "custom", "name": "p"}, {"type": "function", "name": "f"}],
+    }
+    assert prepare({**raw, "tool_choice": allowed})["tool_choice"]["tools"] == [{"type": "function", "name": "f"}]
+
+
+def test_without_tools_nothing_is_said_about_their_use():
+    raw = {"input": "hi", "tools": [{"type": "web_search"}], "tool_choice": "required", "parallel_tool_calls": True}
+    assert prepare(raw) == {"input": "hi"}
+
+
+def test_a_joined_name_that_is_taken_is_not_taken_twice():
+    namespace = {"type": "namespace", "name": "a", "tools": [function("b")]}
+    params, names = sanitize_streaming_responses_body({"input": "hi", "tools": [function("a__b"), namespace]})
+    assert (params["tools"], names) == ([function("a__b")], {})
+
+
+def test_leading_system_and_developer_messages_become_instructions():
+    leading = [
+        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "b"}]},
+        {"role": "system", "content": "c"},
+    ]
+    later = {"role": "developer", "content": "later"}
+    params = prepare({"instructions": "a", "input": [*leading, USER, later]})
+    assert (params["instructions"], params["input"]) == ("a\n\nb\n\nc", [USER, later])
+
+
+def test_reasoning_without_an_id_and_fields_of_other_clients_are_made_valid():
+    items = [
+        {"type": "reasoning", "encrypted_content": "x", "summary": None},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "t"}], "phase": "final"},
+    ]
+    assert prepare({"input": items})["input"] == [
+        {"type": "reasoning", "encrypted_content": "x", "summary": [], "id": "rs_0"},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "t"}]},
+    ]
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["message", "function", "namespace", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "role", "content", "name", "tools", "namespace", "text"]), inner, max_size=4
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {}, optional={"input": st.lists(json_values), "tools": st.lists(json_values), "tool_choice": json_values}
+    )
+)
+def test_whatever_is_sent_is_accepted_or_refused_by_the_schema(raw):
+    with suppress(ValidationError):
+        prepare(raw)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cs.conversations(with_tokens=True))
+def test_what_the_schema_knows_passes_whole_and_the_request_is_left_alone(items):
+    raw = {"input": items, "stream": True, "client_metadata": {"x": 1}}
+    before = deepcopy(raw)
+    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(sanitize_streaming_responses_body(raw)[0])
+    assert raw == before
+    direct = NeMoGymResponseCreateParamsNonStreaming(input=items)
+    assert conversation(params) == conversation(direct)
+
+
+def conversation(params: NeMoGymResponseCreateParamsNonStreaming) -> list[dict[str, Any]]:
+    converter = ResponsesConverter(return_token_id_information=True)
+    messages = converter.responses_to_chat_completion_create_params(params).messages
+    return [message for message in messages if message["role"] not in ("system", "developer")]
+
+
+@pytest.mark.parametrize(
+    "raw", [{"input": [1]}, {"input": "hi", "tools": [1]}, {"input": [{"role": 1, "content": None}]}]
+)
+def test_what_has_no_shape_at_all_is_left_for_the_schema_to_refuse(raw):
+    with pytest.raises(ValidationError):
+        prepare(raw)
 
 
 def test_forbidden_fields_are_pruned_at_any_depth():

@@ -73,14 +73,14 @@ def test_a_request_that_drops_unknown_fields_has_no_rollout_id():
     assert maybe_rollout_id_from_run_body(Request.model_validate({"_ng_task_index": 1, "_ng_rollout_index": 2})) is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(rollout_id=rollout_ids, token_capture=st.booleans(), rest=rests)
 def test_a_prefixed_path_splits_into_what_it_was_made_of(rollout_id: str, token_capture: bool, rest: str):
     prefixed = rollout_path_prefix(rollout_id, token_capture=token_capture) + rest
     assert split_rollout_prefix(prefixed) == (rollout_id, token_capture, rest)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(path=st.text(max_size=40))
 def test_a_path_without_the_prefix_is_returned_as_it_was(path: str):
     assert split_rollout_prefix("/v1" + path) == (None, False, "/v1" + path)

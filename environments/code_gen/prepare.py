@@ -11,7 +11,7 @@ FOLDS = 5
 
 
 def _others() -> list[dict[str, Any]]:
-    """All rows but the examples."""
+    """Return all rows but the examples."""
     examples = {row["hash_id"] for row in rows()}
     return [row for row in all_rows() if row["hash_id"] not in examples]
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from environments._splits import main, write_split
-from resources_servers.reasoning_gym.generate_data import rows
-from resources_servers.reasoning_gym.generation import generate, task_names
+from resources_servers.reasoning_gym.generate_data import generate, list_tasks, rows
 
 
 def _rounds(number: int, seed: int) -> Iterator[dict[str, Any]]:
     """So many rows of every task."""
-    tasks = task_names()
+    tasks = list_tasks()
     return generate(tasks, number * len(tasks), seed)
 
 

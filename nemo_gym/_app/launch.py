@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a config to running servers: plan where each runs, build the environments, start, watch and stop them.
 
-The head server and the servers that need nothing of their own share this process; the others get a process each.
+The head server and the servers that need nothing of their own share this process; the others get a process each, on
+this machine or on nodes of a Ray cluster.
 """
 
 import asyncio
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from shutil import which
 from typing import Any
@@ -21,13 +22,20 @@ from pydantic import ValidationError
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
 from nemo_gym._app.plan import Notice, ServerPlan, build_environments, plan_launch, server_folder
+from nemo_gym._app.ray_servers import ServerList, list_replica_specs
 from nemo_gym._config.paths import join_path
 from nemo_gym._config.ports import take_reserved
 from nemo_gym._config.problems import explain
 from nemo_gym._inprocess import registry
 from nemo_gym._process.environment import INSTANCE_NAME_ENV, run_files_folder, run_token_path, share_run_token, starting
 from nemo_gym._process.http_session import close_global_aiohttp_client
-from nemo_gym._process.ray_cluster import require_reachable_cluster, run_cluster, send_code_by_value
+from nemo_gym._process.ray_cluster import (
+    find_cluster_address,
+    require_ray,
+    require_reachable_cluster,
+    run_cluster,
+    send_code_by_value,
+)
 from nemo_gym._serving import binding, run_files
 from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
@@ -104,12 +112,12 @@ def agents_to_ask(config: DictConfig) -> frozenset[str]:
     A server of this process can be seen to have none; any other might.
     """
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
-    classes = {instance.name: _find_class(config, instance) for instance in instances}
+    classes = {instance.name: find_inline_class(config, instance) for instance in instances}
     agents = [instance for instance in instances if instance.SERVER_TYPE == "responses_api_agents"]
     return frozenset(agent.name for agent in agents if _may_have_metrics(agent, classes))
 
 
-def _find_class(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
+def find_inline_class(config: DictConfig, instance: ServerInstanceConfig) -> type[SimpleServer] | None:
     """Return the class of a server that runs in this process."""
     block = instance.get_inner_run_server_config_dict()
     if not registry.is_in_this_process(block["host"], block["port"]):
@@ -163,24 +171,28 @@ async def serve_config(
         if models_within_s is not None:  # said before minutes go into building environments
             await wait_for_models(config, notice, count, models_within_s)
         await build_environments(config, plans, notice)
+        is_cluster_named = find_cluster_address(config) is not None
         async with _join_ray_cluster(config, plans, notice):
             with (
                 route_output(Path(log_dir) if log_dir else None) as logs,
                 _open_head_server(config) as (head, listening_head),
                 share_config(config) as environment,
+                _list_servers(plans, head) as server_list,
             ):
+                replicas = partial(list_replica_specs, config, plans, server_list, environment, notice)
+                timeout_s = startup_timeout_s(config)
                 launch = Launch(
                     head=listening_head,
                     inline=[inline_spec(config, plan) for plan in plans if plan.placement == "inline"],
                     children=[child_spec(plan, environment) for plan in plans if plan.placement == "process"],
-                    startup_timeout_s=startup_timeout_s(config),
+                    startup_timeout_s=timeout_s,
                     access=access,
+                    remote=await in_thread(replicas, restart_timeout_s=timeout_s, sends_code=is_cluster_named),
                 )
                 starting.set()
                 async with supervise(launch, logs, notice) as running:
                     starting.clear()
-                    servers = [_describe_server(plan, running.pids) for plan in plans]
-                    head.set_server_instances([server.model_dump(mode="json") for server in servers])
+                    servers = server_list.note_ready(running.pids)
                     if models_within_s is None:
                         await running.run_unless_dead(wait_for_models(config, notice, count))
                     yield Served(servers, running)
@@ -196,8 +208,10 @@ async def serve_config(
 @asynccontextmanager
 async def _join_ray_cluster(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> AsyncIterator[None]:
     """Have the Ray cluster that servers need, if any does, while the context lasts."""
-    users = [plan for plan in plans if plan.uses_ray]
-    used_here = any(plan.placement == "inline" for plan in users)
+    users = [plan for plan in plans if plan.uses_ray or plan.placement == "ray"]
+    used_here = any(plan.placement in ("inline", "ray") for plan in users)
+    if any(plan.placement == "ray" for plan in users):
+        require_ray()
     cluster = run_cluster(config, [plan.name for plan in users], used_here=used_here, notice=notice)
     with ExitStack() as stack:
         # In a thread: joining takes seconds, and in the main thread Ray would take the signals that end a run.
@@ -291,6 +305,16 @@ def _open_head_server(config: DictConfig) -> Iterator[tuple[HeadServer, InlineSe
 
 
 @contextmanager
+def _list_servers(plans: Sequence[ServerPlan], head: HeadServer) -> Iterator[ServerList]:
+    """Yield the list of servers that `head` gives out, which begins with none."""
+    servers = ServerList(plans, head.config, head.set_server_instances)
+    try:
+        yield servers
+    finally:
+        servers.forget()
+
+
+@contextmanager
 def share_config(config: DictConfig) -> Iterator[dict[str, str]]:
     """Yield the environment of server processes, with the config in a file that only this user can read."""
     with run_files.private_file(run_files_folder(), OmegaConf.to_yaml(config)) as path:
@@ -326,19 +350,3 @@ def _activate(python: Path, path: str) -> dict[str, str]:
     scripts = python.parent
     root = {"VIRTUAL_ENV": str(scripts.parent)} if (scripts.parent / "pyvenv.cfg").is_file() else {}
     return {**root, "PATH": os.pathsep.join([str(scripts), path, *uv])}
-
-
-def _describe_server(plan: ServerPlan, pids: dict[str, int]) -> ServerInstanceDisplayConfig:
-    return ServerInstanceDisplayConfig(
-        config_path=plan.name,
-        dir_path=plan.folder,
-        entrypoint=plan.entrypoint,
-        host=plan.host,
-        name=plan.impl,
-        pid=None if plan.placement == "external" else pids.get(plan.name, os.getpid()),
-        port=plan.port,
-        process_name=plan.name,
-        server_type=plan.server_type,
-        start_time=time.time(),
-        url=plan.url,
-    )

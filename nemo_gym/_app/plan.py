@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plan where each server of a run is to run: in this process, in one of its own with its venv, or already elsewhere."""
+"""Plan where each server of a run is to run.
+
+In this process, in one of its own with its venv, on nodes of a Ray cluster, or somewhere already.
+"""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -8,8 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from omegaconf import DictConfig, OmegaConf
+from pydantic import ValidationError
 
 from nemo_gym import _make_servers_importable, component_search_roots
+from nemo_gym._config.paths import join_path
+from nemo_gym._config.problems import explain
+from nemo_gym._config.server_types import RayPlacementConfig
 from nemo_gym._serving.server_imports import find_bare_neighbour, imports_package
 from nemo_gym._serving.venvs import VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym._util.nearest import did_you_mean
@@ -19,7 +26,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import GlobalConfigDictParser
 from nemo_gym.profiling import profiler_requirements
 
-Placement = Literal["inline", "process", "external"]
+Placement = Literal["inline", "process", "ray", "external"]
 Notice = Callable[[str], None]
 _STAGES = {"building": "building an environment: ", "ready": "environment ready: "}
 PLACEMENTS: tuple[Placement, ...] = get_args(Placement)
@@ -43,6 +50,8 @@ class ServerPlan:
     """The interpreter of a server that this run starts; None for an external one."""
     uses_ray: bool = False
     """Whether its code imports Ray."""
+    ray: RayPlacementConfig | None = None
+    """How many replicas it has on which nodes, if Ray places it."""
 
     @property
     def url(self) -> str:
@@ -87,6 +96,7 @@ def _plan_server(config: DictConfig, instance: ServerInstanceConfig, settings: V
         why=why,
         venv=venv,
         uses_ray=imports_package(folder, "ray"),
+        ray=read_ray_placement(instance.name, block) if placement == "ray" else None,
         **where,
     )
 
@@ -107,12 +117,7 @@ def choose_placement(
     name: str, block: Mapping[str, Any], default: str | None, entrypoint: Path, venv: VenvPlan
 ) -> tuple[Placement, str]:
     """Return the placement of a server and the reason for it."""
-    asked = block.get("placement") or default
-    if asked == "ray":
-        raise ConfigError(
-            f"server {name!r} asks for the placement 'ray', which this version does not have.\n"
-            "hint: use 'process' on this machine, or run it elsewhere and set `external: true` with its host and port"
-        )
+    asked: Any = block.get("placement") or default
     if asked is not None and asked not in PLACEMENTS:
         raise ConfigError(
             f"server {name!r} asks for the placement {asked!r}, which does not exist. "
@@ -121,12 +126,32 @@ def choose_placement(
     needs = _needs_process(block, venv)
     if asked == "inline" and needs is not None:
         raise ConfigError(f"server {name!r} asks for the placement 'inline', but it {needs}.\nhint: use 'process'")
-    if asked in ("inline", "process"):
-        return ("inline" if asked == "inline" else "process"), "the config asks for it"
+    if asked in ("inline", "process", "ray"):
+        return asked, "the config asks for it"
     if needs is None and (neighbour := find_bare_neighbour(entrypoint)):
         # Two servers in one process cannot both have a module `utils`.
         needs = f"imports {neighbour!r}, which lies beside it, by its bare name"
     return ("process", f"it {needs}") if needs else ("inline", "this environment has all it needs")
+
+
+def read_ray_placement(name: str, block: Mapping[str, Any]) -> RayPlacementConfig:
+    """Return what the block of a server says about its replicas."""
+    try:
+        found = RayPlacementConfig.model_validate(block)
+    except ValidationError as error:
+        lines = [f"  {join_path(path)} {text}" for path, text in explain(error, dict(block)).items()]
+        raise ConfigError(
+            f"server {name!r} cannot be placed on a Ray cluster, because its config is not valid:\n"
+            + "\n".join(lines)
+            + "\nhint: see `num_replicas`, `num_cpus`, `num_gpus`, `resources`, `node_labels` and `max_restarts`"
+        ) from error
+    if found.num_replicas > 1 and block.get("expose_tools_over_mcp"):
+        # They keep to one address, and would find a session that another replica holds empty.
+        raise ConfigError(
+            f"server {name!r} asks for {found.num_replicas} replicas and for tools over MCP, whose clients have no "
+            "cookie that names a replica.\nhint: use `num_replicas: 1`, with `num_workers` if one process is not enough"
+        )
+    return found
 
 
 def _needs_process(block: Mapping[str, Any], venv: VenvPlan) -> str | None:
@@ -167,5 +192,6 @@ async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], no
             servers = ", ".join(folder.name for folder in progress.servers)
             notice(f"({servers}) {_STAGES.get(progress.stage, '')}{progress.text}")
 
-    venvs = [plan.venv for plan in plans if plan.venv is not None]
+    # A node of a cluster builds its own.
+    venvs = [plan.venv for plan in plans if plan.venv is not None and plan.placement != "ray"]
     await build_all(venvs, venv_settings(config), tell)

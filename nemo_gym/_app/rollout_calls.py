@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import ClientError
 from omegaconf import DictConfig
 
-from nemo_gym._rollouts.play import Post, Witness
-from nemo_gym._rollouts.types import Row
+from nemo_gym._rollouts.dispatch import Play
+from nemo_gym._rollouts.play import Player, Post, Witness
+from nemo_gym._rollouts.types import OnRetry, Row
 from nemo_gym.errors import ServerCallError
 from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
@@ -16,10 +17,27 @@ from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_sta
 if TYPE_CHECKING:
     from nemo_gym._results.aggregate import Post as AskForMetrics
 
+LONGEST_ROLLOUT_S = 24 * 3600.0
+"""How long a rollout may take where no deadline is given."""
+
 
 def post_with(client: ServerClient, **call: Any) -> Post:
     """Return what asks agents for a rollout; `call` has further arguments of the call."""
     return lambda agent, row: client.post(agent, "/run", json=row, **call)
+
+
+def play_with_agents(post: Post, **player: Any) -> Callable[[OnRetry], Play]:
+    """Return what plays rows by `post`, given who is to hear of retries; `player` has further arguments of a Player.
+
+    What agents have observed by themselves becomes a trajectory.
+    """
+    return lambda on_retry: Player(post, on_retry=on_retry, attach_trajectory=_attach_trajectory, **player).play
+
+
+def _attach_trajectory(row: Row, result: Row) -> Any:
+    from nemo_gym._app.rollout_trajectory import attach_trajectory  # only rollouts with observations need it
+
+    return attach_trajectory(row, result)
 
 
 def find_observer(client: ServerClient) -> Witness | None:

@@ -15,10 +15,16 @@ from omegaconf import DictConfig
 
 from nemo_gym._app.rollout_trajectory import attach_trajectory, is_redacted
 from nemo_gym._rollouts.incidents import note_length_of_last_call
-from nemo_gym._rollouts.types import Outcome, Row, Scored, carried_fields
+from nemo_gym._rollouts.types import Outcome, Row, Scored
 from nemo_gym._util.aio import in_thread
 from nemo_gym._util.known_secrets import describe_error
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, NG_FAILURE_CLASS_KEY
+from nemo_gym._util.row_keys import (
+    AGENT_REF_KEY_NAME,
+    BOOKKEEPING_PREFIX,
+    CARRIED_KEYS,
+    ENDING_KEYS,
+    NG_FAILURE_CLASS_KEY,
+)
 from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.model_call_capture import (
     MODEL_CALL_CAPTURE_KEY,
@@ -57,7 +63,7 @@ class TokenTaking:
         return self.config.all_agents or self.agents.get(str((row.get(AGENT_REF_KEY_NAME) or {}).get("name")), False)
 
     async def freeze(self, rollout_id: str) -> TokenCaptureSnapshot:
-        """Take the tokens of a rollout; a source that fails costs the sample its tokens, not the run the sample."""
+        """Take the tokens of a rollout; if the source fails, the run keeps the sample without its tokens."""
         try:
             return await self.source.freeze(rollout_id)
         except Exception as error:
@@ -66,7 +72,7 @@ class TokenTaking:
             return TokenCaptureSnapshot(rollout_id, incomplete=True, incomplete_reasons=[reason])
 
     async def drop(self, rollout_id: str, snapshot_id: str, version: int) -> None:
-        """Delete tokens that a row holds, or that belong to a failure; what stays behind costs room, nothing else."""
+        """Delete tokens that a row holds, or that belong to a failure; if that fails, they only take up space."""
         try:
             if not await self.source.drop(rollout_id, snapshot_id=snapshot_id, version=version):
                 LOG.warning("the tokens of rollout %r are kept: its source holds more than was taken", rollout_id)
@@ -89,14 +95,14 @@ class RolloutObserver:
         return cls(capture_dirs, tokens) if capture_dirs or tokens is not None else None
 
     async def begin(self, row: Row) -> None:
-        """Forget what an earlier attempt under the same id has left, be it of this run or of another."""
+        """Forget what an earlier attempt under the same id has left, in this run or in another."""
         await in_thread(clear_model_call_captures_for_rollouts, [row], self._capture_dirs)
         rollout_id, tokens = maybe_rollout_id_from_run_body(row), self._tokens
         if tokens is not None and rollout_id is not None and isinstance(tokens.source, RestartableTokenSource):
             await tokens.source.restart(rollout_id)
 
     async def complete(self, outcome: Outcome) -> Outcome:
-        """Return `outcome` with everything that was observed; also one that failed: that is when it is looked for."""
+        """Return `outcome` with everything that was observed, also if it failed: that is when people look for it."""
         rollout_id, tokens = maybe_rollout_id_from_run_body(outcome.row), None
         wants_tokens = self._tokens is not None and isinstance(outcome, Scored) and self._tokens.is_for(outcome.row)
         if self._tokens is not None and wants_tokens and rollout_id is not None:
@@ -134,7 +140,7 @@ class RolloutObserver:
             LOG.warning("the token source could not be closed", exc_info=True)
 
     def _add_observations(self, outcome: Outcome, tokens: TokenCaptureSnapshot | None) -> Outcome:
-        record = {**carried_fields(outcome.row), **(outcome.result or {})}
+        record = {**_pick_bookkeeping(outcome.row), **(outcome.result or {})}
         if not isinstance(outcome, Scored):
             record.setdefault(NG_FAILURE_CLASS_KEY, outcome.failure.kind)
         rollout_id = maybe_rollout_id_from_run_body(outcome.row)
@@ -147,6 +153,18 @@ class RolloutObserver:
         if self._tokens is not None and tokens is not None:
             merge_token_capture_into_record(record, tokens, rebuild_response=self._tokens.config.rebuild_response)
         return replace(outcome, result=record)
+
+
+def _pick_bookkeeping(row: Row) -> Row:
+    """Return what a result takes over from its row: users put bookkeeping of their own beside ours.
+
+    A row that says how a rollout ended took that from an earlier rollout, and it must not end this one.
+    """
+    return {
+        key: value
+        for key, value in row.items()
+        if key in CARRIED_KEYS or (key.startswith(BOOKKEEPING_PREFIX) and key not in ENDING_KEYS)
+    }
 
 
 def _open_token_taking(config: Mapping[str, Any] | DictConfig) -> TokenTaking | None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts together the trajectory of a result row: what its agent told, what it observed, and the captured model calls.
+"""Puts together the trajectory of a result row: what its agent reported and observed, and the captured model calls.
 
-Nothing that is wrong with any of these costs the rollout: what cannot be told is a gap. Requests and responses move
+Nothing that is wrong with any of these costs the rollout: what cannot be reported is a gap. Requests and responses move
 from the capture into the trajectory, so that a row holds them once.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from nemo_gym._capture.records import PAYLOAD_FIELDS
 from nemo_gym._util.json_shapes import as_list, as_mapping
@@ -31,7 +32,7 @@ from nemo_gym.rollout_observability import (
     TrajectoryResponseMetadata,
     TrajectoryTokenStats,
     TrajectoryToolCall,
-    unique_gaps,
+    drop_duplicate_gaps,
 )
 
 LOG = logging.getLogger(__name__)
@@ -102,14 +103,14 @@ def build_trajectory(row: Mapping[str, Any], result: Mapping[str, Any]) -> Traje
         turns=sorted(trajectory.turns, key=lambda turn: (turn.timestamp, turn.invocation_id, turn.turn_no)),
         model_calls=model_calls,
         tool_calls=_merge_tool_calls(trajectory.tool_calls, tool_calls, invocations),
-        gaps=unique_gaps(gaps),
+        gaps=drop_duplicate_gaps(gaps),
     )
 
 
 def is_redacted(result: Mapping[str, Any]) -> bool:
     """Return whether the agent took pictures out of its history, so that requests must not bring them back."""
-    told = [gap for key in OBSERVED_KEYS for gap in as_list(as_mapping(result.get(key)).get("gaps"))]
-    return any(as_mapping(gap).get("code") == REDACTED for gap in told)
+    gaps = [gap for key in OBSERVED_KEYS for gap in as_list(as_mapping(result.get(key)).get("gaps"))]
+    return any(as_mapping(gap).get("code") == REDACTED for gap in gaps)
 
 
 def _find_identity(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[str, str]:
@@ -121,7 +122,7 @@ def _find_identity(row: Mapping[str, Any], result: Mapping[str, Any]) -> tuple[s
     return task_id, str(rollout_id)
 
 
-# --- what the agent told ----------------------------------------------------------------------------------------------
+# --- what the agent reported ------------------------------------------------------------------------------------------
 
 
 def _read_agent_trajectory(given: Any, task_id: str, rollout_id: str) -> TrajectoryRecord:
@@ -129,14 +130,14 @@ def _read_agent_trajectory(given: Any, task_id: str, rollout_id: str) -> Traject
     actual = {"task_id": task_id, "rollout_id": rollout_id}
     if given is None:
         return TrajectoryRecord(**actual)
-    told = dict(as_mapping(given))
-    turns = [dict(as_mapping(turn)) for turn in as_list(told.get("turns"))]
-    other = [name for name in _IDENTITY if any(one.get(name) not in (None, actual[name]) for one in (told, *turns))]
+    reported = dict(as_mapping(given))
+    turns = [dict(as_mapping(turn)) for turn in as_list(reported.get("turns"))]
+    other = [name for name in _IDENTITY if any(one.get(name) not in (None, actual[name]) for one in (reported, *turns))]
     if other:
-        told.update(actual)
-        told["turns"] = [{**turn, **actual} for turn in turns]
+        reported.update(actual)
+        reported["turns"] = [{**turn, **actual} for turn in turns]
     try:
-        trajectory = TrajectoryRecord.model_validate(told)
+        trajectory = TrajectoryRecord.model_validate(reported)
     except ValidationError as error:
         gap = ObservationGap(code="producer_trajectory_invalid", detail=_describe_first_problem(error))
         return TrajectoryRecord(**actual, gaps=[gap])
@@ -147,19 +148,19 @@ def _read_agent_trajectory(given: Any, task_id: str, rollout_id: str) -> Traject
 
 
 def _merge_tool_calls(
-    told: list[TrajectoryToolCall], observed: list[ToolCallObservation], invocations: list[AgentInvocation]
+    reported: list[TrajectoryToolCall], observed: list[ToolCallObservation], invocations: list[AgentInvocation]
 ) -> list[TrajectoryToolCall]:
-    """Return the tool calls that the agent told and observed, each with what its conversation says it returned."""
+    """Return the tool calls that the agent reported and observed, each with what its conversation says it returned."""
     outputs = {
         (invocation.invocation_id, getattr(item, "call_id", None)): getattr(item, "output", None)
         for invocation in invocations
         for item in invocation.conversation
         if getattr(item, "type", None) == "function_call_output"
     }
-    merged = _merge(told, [TrajectoryToolCall(**dict(one)) for one in observed], _get_tool_call_key)
+    merged = _merge(reported, [TrajectoryToolCall(**dict(one)) for one in observed], _get_tool_call_key)
     for call in merged:
         if call.output is None and _get_tool_call_key(call) in outputs:
-            call.output = _dump_output(outputs[_get_tool_call_key(call)])
+            call.output = to_jsonable_python(outputs[_get_tool_call_key(call)])
     return merged
 
 
@@ -176,7 +177,10 @@ def _list_captured_calls(result: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> TrajectoryModelCall:
-    payloads = {name: _get_payload(call, name) for name in ("request", "response")} if with_payloads else {}
+    payloads = {}
+    if with_payloads:
+        for name in ("request", "response"):
+            payloads[name] = call[name] if call.get(name) is not None else call.get(f"{name}_raw")
     return TrajectoryModelCall(
         model_call_id=call.get("model_call_id"),
         started_at=call.get("started_at"),
@@ -186,10 +190,6 @@ def _build_model_call(call: Mapping[str, Any], *, with_payloads: bool) -> Trajec
         token_stats=TrajectoryTokenStats(**{name: call.get(ours) for name, ours in _TOKEN_STATS.items()}),
         **payloads,
     )
-
-
-def _get_payload(call: Mapping[str, Any], name: str) -> Any:
-    return call[name] if call.get(name) is not None else call.get(f"{name}_raw")
 
 
 # --- one of two -------------------------------------------------------------------------------------------------------
@@ -229,12 +229,6 @@ def _dump_trajectory(trajectory: TrajectoryRecord) -> dict[str, Any]:
         # Captured JSON, which may be large: it is passed on, not copied.
         row["request"], row["response"] = call.request, call.response
     return dumped
-
-
-def _dump_output(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_dump_output(one) for one in value]
-    return value.model_dump(mode="json") if hasattr(value, "model_dump") else value
 
 
 def _note_failure(row: Mapping[str, Any], result: dict[str, Any], error: Exception) -> None:

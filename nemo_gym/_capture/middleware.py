@@ -21,13 +21,12 @@ import orjson
 from nemo_gym._capture.records import DIALECT_OF_PATH, Dialect
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.streams import read_stream
-from nemo_gym._util.rollout_paths import split_rollout_prefix, without_rollout_prefix
+from nemo_gym._util.rollout_paths import remove_rollout_prefix, split_rollout_prefix
 
-if TYPE_CHECKING:
-    from starlette.types import Message
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+LOG = logging.getLogger(__name__)
 
 INCOMPLETE = "incomplete"
 _CATEGORIES = {401: "auth", 403: "auth", 404: "not_found", 408: "timeout", 429: "rate_limit", 504: "timeout"}
@@ -77,7 +76,7 @@ class CapturedExchange:
         self.ended = time.perf_counter()
         self.cut_short_by = cut_short_by
 
-    def fields(self, model_ref: dict[str, Any] | None) -> dict[str, Any]:
+    def build_record(self, model_ref: dict[str, Any] | None) -> dict[str, Any]:
         """Return what is kept of a finished exchange."""
         latency_s = (self.ended if self.ended is not None else time.perf_counter()) - self.started
         request_raw, response_raw = b"".join(self.request_chunks), b"".join(self.response_chunks)
@@ -151,8 +150,6 @@ def _parse_object(raw: bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-logger = logging.getLogger(__name__)
-
 # Writers spend their time waiting for the disk, each for the file of another rollout.
 _WRITERS = 8
 
@@ -201,7 +198,7 @@ class CaptureMiddleware:
         split = split_rollout_prefix(scope["path"])
         if split.rollout_id is None:
             return await self.app(scope, receive, send)
-        inner_scope = without_rollout_prefix(scope, split)
+        inner_scope = remove_rollout_prefix(scope, split)
         dialect = DIALECT_OF_PATH.get(split.rest)
         tokens = self.tokens if split.token_capture and self.tokens is not None and self.tokens.has_sink() else None
         if dialect is None or scope.get("method") != "POST" or not (self.store or tokens):
@@ -258,7 +255,7 @@ class CaptureMiddleware:
     def _record(self, exchange: CapturedExchange) -> RecordedAnswer:
         kept: dict[str, Any] | None = None
         try:
-            kept = exchange.fields(self.model_ref)
+            kept = exchange.build_record(self.model_ref)
             if self.store is not None:
                 self.store.record(exchange.rollout_id, kept)
                 if exchange.cut_short_by is not None:
@@ -274,10 +271,10 @@ class CaptureMiddleware:
         return RecordedAnswer(kept["response"], None if category == INCOMPLETE else category)
 
     def _note_loss(self, exchange: CapturedExchange, error: Exception) -> None:
-        logger.warning("a call of rollout %r could not be captured: %s", exchange.rollout_id, error)
+        LOG.warning("a call of rollout %r could not be captured: %s", exchange.rollout_id, error)
         try:
             if self.store is not None:
                 reason = f"write_failed: call {exchange.model_call_id}: {error}"
                 self.store.mark_incomplete(exchange.rollout_id, reason)
         except OSError as marking:
-            logger.warning("the capture of rollout %r is incomplete, unmarked: %s", exchange.rollout_id, marking)
+            LOG.warning("the capture of rollout %r is incomplete, unmarked: %s", exchange.rollout_id, marking)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One call to a model endpoint, as it is told from a captured exchange, and numbers over the calls of a rollout.
+"""One call to a model endpoint, read from a captured exchange, and totals over the calls of a rollout.
 
 An exchange is the JSON object that the middleware writes: request and response as they crossed the wire, times, status.
 Bodies come from other people's servers, so every look inside tolerates another shape and then finds nothing.
@@ -57,9 +57,9 @@ class ModelCallRecord(BaseModel):
     response: dict[str, Any] | None = None
     """The body; for a stream, the object that its events describe."""
     request_raw: str | None = None
-    """The text of a request that is no JSON object."""
+    """The text of a request that is not a JSON object."""
     response_raw: str | None = None
-    """The text of a stream, or of a response that is no JSON object."""
+    """The text of a stream, or of a response that is not a JSON object."""
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
     """What the model asked for: call_id, name, arguments."""
     reasoning_content: str | None = None
@@ -74,7 +74,7 @@ class ModelCallRecord(BaseModel):
 
 
 def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> ModelCallRecord:
-    """Tell one call from its captured exchange."""
+    """Return the record of a captured exchange."""
     response, request = as_mapping(exchange.get("response")), as_mapping(exchange.get("request"))
     usage = as_mapping(response.get("usage"))
     cached = read_cached_tokens(usage)
@@ -88,9 +88,9 @@ def build_model_call_record(exchange: Mapping[str, Any], *, call_index: int) -> 
         },
         **extract_token_stats(usage),
         call_index=call_index,
-        response_id=_text_or_none(response.get("id")),
-        model=_text_or_none(response.get("model")) or _text_or_none(request.get("model")),
-        response_status=_text_or_none(response.get("status")),
+        response_id=_read_text(response.get("id")),
+        model=_read_text(response.get("model")) or _read_text(request.get("model")),
+        response_status=_read_text(response.get("status")),
         finish_reason=_read_finish_reason(response),
         tool_calls=list(_find_tool_calls(response)),
         reasoning_content="\n".join(_find_reasoning(response)) or None,
@@ -104,9 +104,9 @@ def _read_finish_reason(response: Mapping[str, Any]) -> str | None:
     """Return why the model stopped, in the words of its dialect."""
     first_choice = as_mapping(next(iter(as_list(response.get("choices"))), None))
     return (
-        _text_or_none(response.get("stop_reason"))
-        or _text_or_none(first_choice.get("finish_reason"))
-        or _text_or_none(as_mapping(response.get("incomplete_details")).get("reason"))
+        _read_text(response.get("stop_reason"))
+        or _read_text(first_choice.get("finish_reason"))
+        or _read_text(as_mapping(response.get("incomplete_details")).get("reason"))
     )
 
 
@@ -143,13 +143,13 @@ def _find_reasoning(response: Mapping[str, Any]) -> Iterator[str]:
     for item in map(as_mapping, as_list(response.get("output"))):
         if item.get("type") == "reasoning":
             for part in map(as_mapping, (*as_list(item.get("summary")), *as_list(item.get("content")))):
-                if text := _text_or_none(part.get("text")):
+                if text := _read_text(part.get("text")):
                     yield text
     for message in _list_messages(response):
-        if text := _text_or_none(message.get("reasoning_content")) or _text_or_none(message.get("reasoning")):
+        if text := _read_text(message.get("reasoning_content")) or _read_text(message.get("reasoning")):
             yield text
     for block in map(as_mapping, as_list(response.get("content"))):
-        if block.get("type") == "thinking" and (text := _text_or_none(block.get("thinking"))):
+        if block.get("type") == "thinking" and (text := _read_text(block.get("thinking"))):
             yield text
 
 
@@ -157,7 +157,7 @@ def _list_messages(response: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [as_mapping(as_mapping(choice).get("message")) for choice in as_list(response.get("choices"))]
 
 
-def _text_or_none(value: Any) -> str | None:
+def _read_text(value: Any) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
@@ -166,24 +166,24 @@ _OUTPUT_DETAILS = ("output_tokens_details", "completion_tokens_details")
 
 
 def extract_token_stats(usage: Any) -> dict[str, int | None]:
-    """Return the token counts of a `usage` object; None for what it does not tell.
+    """Return the token counts of a `usage` object; None for those that it does not report.
 
     Anthropic counts what it reads from and writes to its cache apart from the input; here the input is all of it.
     """
-    told = as_mapping(usage)
-    tokens_in = _read_first_count(told, ("input_tokens", "prompt_tokens"))
-    tokens_out = _read_first_count(told, ("output_tokens", "completion_tokens"))
-    total = _read_first_count(told, ("total_tokens",))
-    created = _read_first_count(told, ("cache_creation_input_tokens",))
-    if tokens_in is not None and total is None and _counts_cache_apart(told):
-        tokens_in += (_read_first_count(told, ("cache_read_input_tokens",)) or 0) + (created or 0)
+    reported = as_mapping(usage)
+    tokens_in = _read_first_count(reported, ("input_tokens", "prompt_tokens"))
+    tokens_out = _read_first_count(reported, ("output_tokens", "completion_tokens"))
+    total = _read_first_count(reported, ("total_tokens",))
+    created = _read_first_count(reported, ("cache_creation_input_tokens",))
+    if tokens_in is not None and total is None and _is_cache_counted_separately(reported):
+        tokens_in += (_read_first_count(reported, ("cache_read_input_tokens",)) or 0) + (created or 0)
     if total is None and tokens_in is not None and tokens_out is not None:
         total = tokens_in + tokens_out
-    reasoning_names = ("reasoning_tokens", "reasoning_output_tokens")
+    nested, top = ("reasoning_tokens", "reasoning_output_tokens"), ("reasoning_output_tokens",)
     return {
         "tokens_in": tokens_in,
         "tokens_out": tokens_out,
-        "tokens_reasoning": _read_first_detail(told, _OUTPUT_DETAILS, reasoning_names, ("reasoning_output_tokens",)),
+        "tokens_reasoning": _read_first_detail(reported, _OUTPUT_DETAILS, nested, top),
         "tokens_total": total,
         "cache_creation_tokens": created,
     }
@@ -195,8 +195,8 @@ def read_cached_tokens(usage: Any) -> int | None:
     return _read_first_detail(as_mapping(usage), _INPUT_DETAILS, nested, top)
 
 
-def _counts_cache_apart(usage: Mapping[str, Any]) -> bool:
-    """Return whether the input is told without the cache: OpenAI's two dialects include it, and say so in details."""
+def _is_cache_counted_separately(usage: Mapping[str, Any]) -> bool:
+    """Return whether the input is reported without the cache: OpenAI's two dialects include it and give details."""
     return "input_tokens" in usage and not any(isinstance(usage.get(name), dict) for name in _INPUT_DETAILS)
 
 
@@ -223,7 +223,7 @@ def list_answer_items(response: Any) -> list[dict[str, Any]]:
 
 
 def identify_item(item: Mapping[str, Any]) -> set[str]:
-    """Return what tells a generated item from the others: its ids, and for plain text a digest of the text."""
+    """Return the keys by which a generated item is recognised: its ids, and for plain text a digest of the text."""
     calls = item.get("tool_calls")
     named = [item.get("call_id"), item.get("id")]
     # An agent's loop turns the last tool call of a chat message into the item that ends the turn.
@@ -244,7 +244,7 @@ _SUMS = ("tokens_in", "tokens_out", "tokens_reasoning", "tokens_total", "cached_
 
 
 def aggregate_model_call_records(records: Sequence[ModelCallRecord]) -> dict[str, Any]:
-    """Return the number of calls and what they took together. A number that no call reported is None, not zero."""
+    """Return the number of calls and their totals. A total that no call reported anything for is None, not zero."""
     metrics: dict[str, Any] = {"num_calls": len(records)}
     for name in _SUMS:
         known = [value for record in records if (value := getattr(record, name)) is not None]

@@ -52,13 +52,13 @@ def read_lines(path: Path) -> list[bytes]:
 
 
 def parse_object(line: bytes) -> dict[str, Any]:
-    """Return the object on a line; ValueError if there is none."""
+    """Return the object on a line; ValueError if the line holds anything else."""
     try:
         value = orjson.loads(line)
     except orjson.JSONDecodeError:
         value = json.loads(line)  # half of a surrogate pair, which `_dump_line` may have written
     if not isinstance(value, dict):
-        raise ValueError(f"a JSON object is expected, this is a {type(value).__name__}")
+        raise ValueError(f"expected a JSON object, found a {type(value).__name__}")
     return value
 
 
@@ -155,7 +155,7 @@ class CaptureStore:
         return list(dict.fromkeys(value["reason"] for value in noted if isinstance(value.get("reason"), str)))
 
     def read(self, rollout_id: str) -> list[dict[str, Any]]:
-        """Return the exchanges of one rollout in the order in which they ended; ValueError for a line that is none."""
+        """Return the exchanges of one rollout in the order in which they ended; ValueError for an unreadable line."""
         return [parse_object(line) for line in read_lines(self.path_for(rollout_id))]
 
     def read_available(self, rollout_id: str) -> tuple[list[tuple[int, dict[str, Any]]], int]:

@@ -141,8 +141,8 @@ def _assemble_message(events: Iterable[dict[str, Any]]) -> dict[str, Any] | None
             _add_block_delta(blocks[index], as_mapping(event.get("delta")))
         elif kind == "message_delta" and message is not None:
             message.update(as_mapping(event.get("delta")))
-            told = {name: value for name, value in as_mapping(event.get("usage")).items() if value is not None}
-            message["usage"] = {**as_mapping(message.get("usage")), **told}
+            reported = {name: value for name, value in as_mapping(event.get("usage")).items() if value is not None}
+            message["usage"] = {**as_mapping(message.get("usage")), **reported}
     if message is None:
         return None
     return {**message, "content": [_finish_block(block) for block in blocks.values()]}

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym._catalog.configs import Configs, ServerBlock, server_blocks
-from nemo_gym._catalog.files import config_names, hidden_folders, visible_servers
+from nemo_gym._catalog.configs import (
+    Configs,
+    ServerBlock,
+    config_names,
+    describe_hidden_folders,
+    iter_server_blocks,
+    list_visible_servers,
+)
 
 _MODEL_KEYS = ("model", "openai_model", "model_name", "model_path")
 _MANIFEST_KEYS = ("version", "integration_profile", "modality")
@@ -51,15 +57,15 @@ def list_components(noun: str, roots: Sequence[Path]) -> Listing:
     found: dict[str, Component] = {}
     for component in read(configs):
         found.setdefault(component.name, component)
-    hidden = hidden_folders(collection, (name.partition("/")[0] for name in found), roots)
+    hidden = describe_hidden_folders(collection, (name.partition("/")[0] for name in found), roots)
     return Listing(sorted(found.values(), key=lambda component: component.name), configs.warnings, hidden)
 
 
-def _benchmarks(configs: Configs) -> Iterator[Component]:
+def _read_benchmarks(configs: Configs) -> Iterator[Component]:
     """Yield configs that run by themselves; one without a benchmark dataset has its first agent and one repeat."""
-    for name, path in _collection("benchmarks", configs):
-        own = list(server_blocks(configs.read(path)))
-        blocks = list(server_blocks(configs.merged(path)))
+    for name, path in (item for root in configs.roots for item in config_names(root / "benchmarks").items()):
+        own = list(iter_server_blocks(configs.read(path)))
+        blocks = list(iter_server_blocks(configs.merged(path)))
         owners = [(block, one) for block in [*own, *blocks] for one in block.datasets if one.get("type") == "benchmark"]
         agents = [block for block in blocks if block.type == "responses_api_agents" and "entrypoint" in block.settings]
         if not owners and not agents:
@@ -73,29 +79,24 @@ def _benchmarks(configs: Configs) -> Iterator[Component]:
             "Prepare script": dataset.get("prepare_script"),
             "Prompt": dataset.get("prompt_config"),
             "Agent": agent.instance,
-            "Resources server": _verifier(agent.instance, blocks),
+            "Resources server": _find_verifier(agent.instance, blocks),
             "Repeats": dataset.get("num_repeats", 1),
         }
         yield _describe(name, "benchmark", path, own, blocks, manifest, facts, details)
 
 
-def _collection(collection: str, configs: Configs) -> Iterator[tuple[str, Path]]:
-    for root in configs.roots:
-        yield from config_names(root / collection).items()
-
-
-def _environments(configs: Configs) -> Iterator[Component]:
-    for name, path in _collection("environments", configs):
+def _read_environments(configs: Configs) -> Iterator[Component]:
+    for name, path in (item for root in configs.roots for item in config_names(root / "environments").items()):
         values = configs.read(path)
-        own = list(server_blocks(values))
+        own = list(iter_server_blocks(values))
         if not own and "config_paths" not in values:
             continue
-        blocks = list(server_blocks(configs.merged(path)))
+        blocks = list(iter_server_blocks(configs.merged(path)))
         agents = [block.instance for block in blocks if block.type == "responses_api_agents"]
         details = {
             "Agents": agents,
             "Resources servers": [block.instance for block in blocks if block.type == "resources_servers"],
-            "Datasets": _datasets(blocks),
+            "Datasets": _name_datasets(blocks),
         }
         yield _describe(name, "environment", path, own, blocks, _read_manifest(path, configs), {}, details)
 
@@ -112,23 +113,23 @@ def _describe(
 ) -> Component:
     """Return a component of a collection; its manifest speaks first, then its own servers, then those it includes."""
     said = manifest or {}
-    licences = [text for block in blocks for one in block.datasets if (text := _text(one.get("license")))]
+    licences = [text for block in blocks for one in block.datasets if (text := _read_text(one.get("license")))]
     more = {
         "kind": kind,
         "status": said.get("status", "experimental") if manifest is not None else "no-manifest",
         **{key: said.get(key) for key in _MANIFEST_KEYS},
-        "licensing": _text(said.get("licensing")) or next(iter(licences), None),
+        "licensing": _read_text(said.get("licensing")) or next(iter(licences), None),
         "lifecycle": said.get("lifecycle", "active"),
     }
     return Component(
         name,
         kind,
         path,
-        domain=_text(said.get("domain")) or _first("domain", own, blocks),
-        description=_text(said.get("description"))
-        or _first("description", own, blocks)
+        domain=_read_text(said.get("domain")) or _find_first_text("domain", own, blocks),
+        description=_read_text(said.get("description"))
+        or _find_first_text("description", own, blocks)
         or _read_first_sentence(path.parent),
-        value=_first("value", own, blocks),
+        value=_find_first_text("value", own, blocks),
         facts={**facts, **more},
         details={
             **details,
@@ -137,8 +138,8 @@ def _describe(
     )
 
 
-def _agents(configs: Configs) -> Iterator[Component]:
-    for server in visible_servers("responses_api_agents", configs.roots):
+def _read_agents(configs: Configs) -> Iterator[Component]:
+    for server in list_visible_servers("responses_api_agents", configs.roots):
         name, paths = server.folder.name, server.configs
         blocks = [block for path in paths for block in _select_implementation(name, configs.read(path))]
         frameworks = [block for block in blocks if {"agent_framework", "anthropic_api_key"} & set(block.settings)]
@@ -153,20 +154,25 @@ def _agents(configs: Configs) -> Iterator[Component]:
             name,
             "agent",
             paths[0] if paths else None,
-            description=_first("description", blocks) or _read_first_sentence(server.folder),
-            value=_first("value", blocks),
+            description=_find_first_text("description", blocks) or _read_first_sentence(server.folder),
+            value=_find_first_text("value", blocks),
             facts=facts,
             details={"Composition": facts["pattern"], "Variants": facts["variants"]},
         )
 
 
-def _models(configs: Configs) -> Iterator[Component]:
-    for server in visible_servers("responses_api_models", configs.roots):
+def _read_models(configs: Configs) -> Iterator[Component]:
+    for server in list_visible_servers("responses_api_models", configs.roots):
         group = server.folder.name
         for name, path in server.names.items():
             blocks = list(_select_implementation(group, configs.read(path)))
             named = next(
-                (_text(block.settings.get(key)) for block in blocks for key in _MODEL_KEYS if key in block.settings),
+                (
+                    _read_text(block.settings.get(key))
+                    for block in blocks
+                    for key in _MODEL_KEYS
+                    if key in block.settings
+                ),
                 None,
             )
             model = named if named and "${" not in named else None
@@ -174,74 +180,72 @@ def _models(configs: Configs) -> Iterator[Component]:
                 name,
                 "model",
                 path,
-                description=_first("description", blocks) or _read_first_sentence(server.folder),
+                description=_find_first_text("description", blocks) or _read_first_sentence(server.folder),
                 facts={"model": model, "model_group": group},
                 details={"Model": model, "Server": group},
             )
 
 
-def _resources_servers(configs: Configs) -> Iterator[Component]:
-    for server in visible_servers("resources_servers", configs.roots):
+def _read_resources_servers(configs: Configs) -> Iterator[Component]:
+    for server in list_visible_servers("resources_servers", configs.roots):
         folder, names = server.folder, server.names
         for name, path in names.items():
-            every = list(server_blocks(configs.read(path)))
+            every = list(iter_server_blocks(configs.read(path)))
             servers = [block for block in every if block.type == "resources_servers"]
             own = [block for block in servers if block.implementation == folder.name] or servers
             # What a flavour leaves out, the first config of the server says.
             main = [
-                block for block in server_blocks(configs.read(server.configs[0])) if block.type == "resources_servers"
+                block
+                for block in iter_server_blocks(configs.read(server.configs[0]))
+                if block.type == "resources_servers"
             ]
             yield Component(
                 name,
                 "resources-server",
                 path,
-                domain=_first("domain", own, main),
-                description=_first("description", own, main) or _read_first_sentence(folder),
-                value=_first("value", own, main),
+                domain=_find_first_text("domain", own, main),
+                description=_find_first_text("description", own, main) or _read_first_sentence(folder),
+                value=_find_first_text("value", own, main),
                 details={
                     "Configs": list(names),
-                    "Agents": _drop_repeats(block.instance for block in every if block.type == "responses_api_agents"),
-                    "Datasets": _datasets(every),
+                    "Agents": list(dict.fromkeys(one.instance for one in every if one.type == "responses_api_agents")),
+                    "Datasets": _name_datasets(every),
                 },
             )
 
 
 _READERS: dict[str, tuple[str, Callable[[Configs], Iterator[Component]]]] = {
-    "benchmarks": ("benchmarks", _benchmarks),
-    "environments": ("environments", _environments),
-    "agents": ("responses_api_agents", _agents),
-    "models": ("responses_api_models", _models),
-    "resources-servers": ("resources_servers", _resources_servers),
+    "benchmarks": ("benchmarks", _read_benchmarks),
+    "environments": ("environments", _read_environments),
+    "agents": ("responses_api_agents", _read_agents),
+    "models": ("responses_api_models", _read_models),
+    "resources-servers": ("resources_servers", _read_resources_servers),
 }
 NOUNS = tuple(_READERS)
 
 
 def _select_implementation(name: str, values: dict[str, Any]) -> Iterator[ServerBlock]:
-    return (block for block in server_blocks(values) if block.implementation == name)
+    return (block for block in iter_server_blocks(values) if block.implementation == name)
 
 
-def _verifier(agent: str, blocks: Iterable[ServerBlock]) -> str | None:
+def _find_verifier(agent: str, blocks: Iterable[ServerBlock]) -> str | None:
     for block in blocks:
         if block.instance == agent and isinstance(server := block.settings.get("resources_server"), dict):
-            return _text(server.get("name"))
+            return _read_text(server.get("name"))
     return None
 
 
-def _datasets(blocks: Iterable[ServerBlock]) -> list[str]:
-    return _drop_repeats(f"{one.get('name')} ({one.get('type')})" for block in blocks for one in block.datasets)
+def _name_datasets(blocks: Iterable[ServerBlock]) -> list[str]:
+    return list(dict.fromkeys(f"{one.get('name')} ({one.get('type')})" for block in blocks for one in block.datasets))
 
 
-def _drop_repeats(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
-
-
-def _first(key: str, *sources: Iterable[ServerBlock]) -> str | None:
+def _find_first_text(key: str, *sources: Iterable[ServerBlock]) -> str | None:
     """Return the first value of `key` on any server block, of the earlier source first."""
-    values = (_text(block.settings.get(key)) for source in sources for block in source)
+    values = (_read_text(block.settings.get(key)) for source in sources for block in source)
     return next((value for value in values if value), None)
 
 
-def _text(value: Any) -> str | None:
+def _read_text(value: Any) -> str | None:
     """Return a text in one line; None for a number and whatever else YAML made of what somebody wrote."""
     return " ".join(value.split()) if isinstance(value, str) and value != "???" else None
 
@@ -284,16 +288,16 @@ _NO_MATCH = 3
 
 
 def _rank(component: Component, wanted: str) -> int:
-    fields = [field.lower() for field in _fields(component)]
+    fields = [field.lower() for field in _iter_fields(component)]
     if wanted in fields[0]:
         return 0
     if any(wanted in field for field in fields):
         return 1
     words = [word for field in fields if field for word in (field, *re.split(r"[\s_-]+", field))]
-    return 2 if any(_are_alike(wanted, word) for word in words) else _NO_MATCH
+    return 2 if difflib.get_close_matches(wanted, words, 1, _ALIKE) else _NO_MATCH
 
 
-def _fields(component: Component) -> Iterator[str]:
+def _iter_fields(component: Component) -> Iterator[str]:
     yield component.name
     yield component.domain or ""
     yield component.description or ""
@@ -301,8 +305,3 @@ def _fields(component: Component) -> Iterator[str]:
     for key in _SEARCHED:
         value = component.details.get(key)
         yield " ".join(map(str, value)) if isinstance(value, list) else str(value or "")
-
-
-def _are_alike(wanted: str, word: str) -> bool:
-    matcher = difflib.SequenceMatcher(None, wanted, word)
-    return matcher.real_quick_ratio() >= _ALIKE and matcher.quick_ratio() >= _ALIKE and matcher.ratio() >= _ALIKE

@@ -10,8 +10,19 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nemo_gym._checks.play import STALL_FAILS_S, STALL_WARNS_S, Played, Table, Turn, longest_stall
-from nemo_gym._checks.replies import NO_BODIES, NO_RESPONSES, Guess, guesses, odd_replies
+from nemo_gym._checks.play import (
+    NO_BODIES,
+    NO_RESPONSES,
+    STALL_FAILS_S,
+    STALL_WARNS_S,
+    Guess,
+    Played,
+    Table,
+    Turn,
+    guess_answers,
+    make_odd_replies,
+    measure_longest_stall,
+)
 
 Status = Literal["passed", "failed", "warned", "skipped"]
 COPIES = 4
@@ -57,10 +68,10 @@ class Subject:
     @property
     def tools(self) -> list[str]:
         """The tools that the rows offer."""
-        return tools_of(self.rows)
+        return list_tools(self.rows)
 
 
-def tools_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def list_tools(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the tools that `rows` offer."""
     offered = (tool for row in rows for tool in row["responses_create_params"].get("tools") or ())
     return sorted({str(tool["name"]) for tool in offered if tool.get("type") == "function"})
@@ -70,16 +81,16 @@ async def check(subject: Subject) -> AsyncIterator[Check]:
     """Yield all checks, one after the other."""
     known = _Known(subject)
     for name, run in (
-        ("example rows", known.example_rows),
-        ("tools", known.tools),
-        ("empty reply", known.empty_reply),
-        ("gold answers", known.gold_answers),
-        ("deterministic", known.deterministic),
-        ("sessions", known.sessions),
-        ("odd replies", known.odd_replies),
-        ("malformed bodies", known.malformed_bodies),
-        ("recorded rollouts", known.recorded_rollouts),
-        ("event loop", known.event_loop),
+        ("example rows", known.check_example_rows),
+        ("tools", known.check_tools),
+        ("empty reply", known.check_empty_reply),
+        ("gold answers", known.check_gold_answers),
+        ("deterministic", known.check_determinism),
+        ("sessions", known.check_sessions),
+        ("odd replies", known.check_odd_replies),
+        ("malformed bodies", known.check_malformed_bodies),
+        ("recorded rollouts", known.check_recorded_rollouts),
+        ("event loop", known.check_event_loop),
     ):
         key = name.replace(" ", "_")
         if key in subject.waived:
@@ -101,8 +112,8 @@ class _Known:
         self._serial: list[Played] | None = None
         self._silent: Sequence[Played] = ()
 
-    async def example_rows(self) -> Outcome:
-        """Check that the rows are there, they are tasks, and the server takes them."""
+    async def check_example_rows(self) -> Outcome:
+        """Check that there are rows, that they are tasks, and that the server accepts them."""
         subject = self._subject
         if subject.row_problems:
             return "failed", _list_first(subject.row_problems)
@@ -115,7 +126,7 @@ class _Known:
                 return "failed", _list_first([f"row {number}: {one.problem}" for number, one in refused])
         return "passed", f"{len(subject.rows)} rows in {subject.rows_from}"
 
-    async def tools(self) -> Outcome:
+    async def check_tools(self) -> Outcome:
         """Check that every tool that the rows offer is a route of the server."""
         subject = self._subject
         if not subject.tools:
@@ -127,40 +138,47 @@ class _Known:
             return "failed", f"the rows offer {', '.join(absent)}, but the server has no such route"
         return "passed", ", ".join(subject.tools)
 
-    async def empty_reply(self) -> Outcome:
+    async def check_empty_reply(self) -> Outcome:
         """Check that a reply without any output earns nothing."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         if problems := _list_problems(self._silent):
             return "failed", _list_first(problems)
         rewards = [one.reward for one in self._silent]
-        paid = [number for number, reward in enumerate(rewards, 1) if not self._earns_nothing(reward)]
+        found = sorted({reward for reward in rewards if reward is not None})
+        span = f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
+        paid = [str(number) for number, reward in enumerate(rewards, 1) if not self._earns_nothing(reward)]
         if paid:
-            return "failed", f"rows {_join_numbers(paid)}: no output at all has the reward {_format_range(rewards)}"
-        return "passed", f"reward {_format_range(rewards)}"
+            return "failed", f"rows {', '.join(paid)}: no output at all has the reward {span}"
+        return "passed", f"reward {span}"
 
-    async def gold_answers(self) -> Outcome:
+    async def check_gold_answers(self) -> Outcome:
         """Check that the right answer has the full reward."""
         subject = self._subject
         if why := self._explain_no_verdicts():
             return "skipped", why
         if subject.solutions is not None:
-            played = [await self._table.play(row, turns) for row, turns in self._pair_with_rows(subject.solutions)]
-            self._gold, self._serial = list(subject.solutions), played
-            return self._judge_full_reward(played, "solution() of generate_data.py")
+            self._gold = list(subject.solutions)
+            played = await self._play_serially()
+            if problems := _list_problems(played):
+                return "failed", _list_first(problems)
+            source = "solution() of generate_data.py"
+            wrong = [f"row {n}: {one.reward}" for n, one in enumerate(played, 1) if not self._is_full(one)]
+            if wrong:
+                return "failed", f"{source} should have the reward {subject.full_reward:g}: {_list_first(wrong)}"
+            return "passed", f"{len(played)} rows by {source}"
         full = [case for case in subject.cases if case.get("kind") == "full_reward"]
         if full:
-            answers = [await self._table.post("/verify", case.get("request")) for case in full]
-            wrong = [
-                f"case {case.get('name')!r}: expected {case.get('expected_reward', subject.full_reward)}, got "
-                f"{Played(answer).reward if Played(answer).reward is not None else answer.shown}"
-                for case, answer in zip(full, answers, strict=True)
-                if Played(answer).reward != case.get("expected_reward", subject.full_reward)
-            ]
-            return ("failed", _list_first(wrong)) if wrong else ("passed", f"{len(full)} cases of verifier_cases.jsonl")
+            wrong = []
+            for case in full:
+                got = Played(await self._table.post("/verify", case.get("request")))
+                if got.reward != (expected := case.get("expected_reward", subject.full_reward)):
+                    seen = got.answer.shown if got.reward is None else got.reward
+                    wrong.append(f"case {case.get('name')!r}: expected {expected}, got {seen}")
+            return _conclude(wrong, f"{len(full)} cases of verifier_cases.jsonl")
         return await self._guess_gold()
 
-    async def deterministic(self) -> Outcome:
+    async def check_determinism(self) -> Outcome:
         """Check that the same task with the same reply has the same reward."""
         if why := self._explain_no_verdicts():
             return "skipped", why
@@ -171,12 +189,12 @@ class _Known:
         other = [number for number, (a, b) in pairs if a.reward != b.reward]
         if other:
             seen = "; ".join(f"row {n}: {pairs[n - 1][1][0].reward}, then {pairs[n - 1][1][1].reward}" for n in other)
-            return "failed", f"the reward is another one the second time: {seen}"
+            return "failed", f"the reward differs the second time: {seen}"
         fields = sorted({name for _, (a, b) in pairs for name in _list_differences(a.answer.body, b.answer.body)})
         return "passed", f"{len(pairs)} plays, twice{f'; fields that differ: {chr(44).join(fields)}' if fields else ''}"
 
-    async def sessions(self) -> Outcome:
-        """Sessions at the same time go as they would one after the other."""
+    async def check_sessions(self) -> Outcome:
+        """Check that sessions played at once go as they do one after the other."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         serial = await self._play_serially()
@@ -189,44 +207,42 @@ class _Known:
                 what = one.problem or f"reward {one.reward}, alone {alone.reward}"
                 wrong.append(f"play {position % len(plays) + 1}: {what}")
         if wrong:
-            return "failed", f"{len(wrong)} of {len(mixed)} sessions at once went another way: {_list_first(wrong)}"
+            return "failed", f"{len(wrong)} of {len(mixed)} sessions at once went differently: {_list_first(wrong)}"
         return "passed", f"{len(mixed)} at once as one by one"
 
-    async def odd_replies(self) -> Outcome:
+    async def check_odd_replies(self) -> Outcome:
         """Check that whatever a model may reply is scored; a verifier that crashes on it loses the rollout."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         row = self._subject.rows[0]
         problems = []
-        odd = odd_replies(self._subject.tools)
+        odd = make_odd_replies(self._subject.tools)
         for what, items in odd.items():
             played = await self._table.play(row, items)
             if played.problem:
                 problems.append(f"{what}: {played.problem}")
-        return ("failed", _list_first(problems)) if problems else ("passed", f"{len(odd)} kinds are scored")
+        return _conclude(problems, f"{len(odd)} kinds are scored")
 
-    async def malformed_bodies(self) -> Outcome:
+    async def check_malformed_bodies(self) -> Outcome:
         """Check that a broken body is the caller's mistake, 4xx, and not a crash of the server."""
         subject = self._subject
         verify = "/step" if subject.has_steps else "/verify"
-        problems, count = list[str](), 0
         bodies: list[tuple[str, Any]] = [(verify, body) for body in NO_BODIES]
         if subject.rows:
             bodies += [(verify, {**subject.rows[0], **bad}) for bad in NO_RESPONSES]
+        others = ["/seed_session", *(f"/{tool}" for tool in subject.tools if tool in subject.tools_there)]
+        bodies += [(path, body) for path in others for body in NO_BODIES]
+        problems = []
         for path, body in bodies:
             answer = await self._table.post(path, body)
-            count += 1
-            if not 400 <= answer.status < 500:
-                problems.append(f"POST {path} with {_describe_body(body)} gave {answer.shown}")
-        for path in ("/seed_session", *(f"/{tool}" for tool in subject.tools if tool in subject.tools_there)):
-            for body in NO_BODIES:
-                answer = await self._table.post(path, body)
-                count += 1
-                if answer.status >= 500:
-                    problems.append(f"POST {path} with {_describe_body(body)} gave {answer.shown}")
-        return ("failed", _list_first(problems)) if problems else ("passed", f"{count} bodies are refused")
+            # A tool may make something of a body that is none, but a verifier must not.
+            if answer.status >= 500 or (path == verify and answer.status < 400):
+                what = f"response {body.get('response')!r}" if isinstance(body, dict) and "response" in body else None
+                what = what or ("no response" if isinstance(body, dict) else repr(body))
+                problems.append(f"POST {path} with {what} gave {answer.shown}")
+        return _conclude(problems, f"{len(bodies)} bodies are refused")
 
-    async def recorded_rollouts(self) -> Outcome:
+    async def check_recorded_rollouts(self) -> Outcome:
         """Check that the rollouts that the server ships have the rewards that its verifier gives."""
         subject = self._subject
         if not subject.rollouts:
@@ -245,14 +261,10 @@ class _Known:
             if played.reward is None or abs(played.reward - float(rollout.get("reward", 0.0))) > _CLOSE:
                 now = played.problem or f"now {played.reward}"
                 wrong.append(f"rollout {number}: recorded {rollout.get('reward')}, {now}")
-        return (
-            ("failed", _list_first(wrong))
-            if wrong
-            else ("passed", f"{len(subject.rollouts)} rollouts score as recorded")
-        )
+        return _conclude(wrong, f"{len(subject.rollouts)} rollouts score as recorded")
 
-    async def event_loop(self) -> Outcome:
-        """Verifying many responses at once leaves the server able to answer others."""
+    async def check_event_loop(self) -> Outcome:
+        """Check that the server still answers others while it verifies many responses."""
         if why := self._explain_no_verdicts():
             return "skipped", why
         plays = self._list_plays()
@@ -260,13 +272,13 @@ class _Known:
         async def work() -> None:
             await asyncio.gather(*(self._table.play(*one) for one in plays))
 
-        stall_s = await longest_stall(lambda: self._table.get("/"), work)
+        stall_s = await measure_longest_stall(lambda: self._table.get("/"), work)
         about = f"longest stall {stall_s * 1000:.0f} ms, while {len(plays)} sessions are played"
         if stall_s > STALL_FAILS_S:
             return "failed", f"{about}: verify blocks the event loop.\nhint: move heavy work to a thread or process"
-        return (
-            ("warned", f"{about}; heavy work belongs into a thread") if stall_s > STALL_WARNS_S else ("passed", about)
-        )
+        if stall_s > STALL_WARNS_S:
+            return "warned", f"{about}; heavy work belongs in a thread"
+        return "passed", about
 
     # --- shared -------------------------------------------------------------------------------------------------------
 
@@ -276,12 +288,10 @@ class _Known:
             return f"its verifier asks the model server {self._subject.needs_model!r}; give one with --model-type"
         return None if self._subject.rows and not self._subject.row_problems else _NO_ROWS
 
-    def _pair_with_rows(self, solutions: Sequence[Sequence[Turn]]) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
-        return list(zip(self._subject.rows, solutions, strict=True))
-
     def _list_plays(self) -> list[tuple[Mapping[str, Any], Sequence[Turn]]]:
         """Return every row with its gold answer, or with silence where none is known."""
-        return self._pair_with_rows(self._gold if self._gold is not None else [[] for _ in self._subject.rows])
+        rows = self._subject.rows
+        return list(zip(rows, self._gold if self._gold is not None else [[] for _ in rows], strict=True))
 
     async def _play_serially(self) -> list[Played]:
         if self._serial is None:
@@ -294,38 +304,28 @@ class _Known:
         none, full = self._subject.no_reward, self._subject.full_reward
         return reward <= none + _CLOSE if full > none else reward >= none - _CLOSE
 
-    def _judge_full_reward(self, played: Sequence[Played], source: str) -> Outcome:
-        if problems := _list_problems(played):
-            return "failed", _list_first(problems)
-        wrong = [f"row {n}: {one.reward}" for n, one in enumerate(played, 1) if not self._is_full(one)]
-        if wrong:
-            return "failed", f"{source} should have the reward {self._subject.full_reward:g}: {_list_first(wrong)}"
-        return "passed", f"{len(played)} rows by {source}"
-
     def _is_full(self, played: Played) -> bool:
         return played.reward is not None and abs(played.reward - self._subject.full_reward) <= _CLOSE
 
     async def _guess_gold(self) -> Outcome:
         subject = self._subject
         best: Guess | None = None
-        for guess in guesses(subject.rows):
+        for guess in guess_answers(subject.rows):
             played = [
                 await self._table.play(row, [text]) for row, text in zip(subject.rows, guess.replies, strict=True)
             ]
             if all(map(self._is_full, played)):
                 self._gold, self._serial = [[text] for text in guess.replies], played
-                return (
-                    "passed",
-                    f"{len(played)} rows; the field {guess.field!r}, said as {guess.form.format(answer='…')}",
-                )
+                said = guess.form.format(answer="…")
+                return "passed", f"{len(played)} rows; the field {guess.field!r}, said as {said}"
             best = best or guess
         reason = "the rows hold no field that is named like an answer"
         if best is not None:
-            reason = f"the field {best.field!r}, said in the common ways, has not the full reward"
+            reason = f"the field {best.field!r}, said in the common ways, does not get the full reward"
         return "skipped", f"{reason}; write `solution(row)` in generate_data.py to have this checked"
 
 
-# --- what is said -----------------------------------------------------------------------------------------------------
+# --- results -----------------------------------------------------------------------------------------------------
 
 
 def _list_problems(played: Sequence[Played]) -> list[str]:
@@ -338,21 +338,10 @@ def _list_differences(one: Any, other: Any) -> list[str]:
     return [name for name in {*one, *other} if one.get(name) != other.get(name)]
 
 
+def _conclude(problems: Sequence[str], fine: str) -> Outcome:
+    return ("failed", _list_first(problems)) if problems else ("passed", fine)
+
+
 def _list_first(problems: Sequence[str]) -> str:
     more = f"\n… and {len(problems) - _SHOWN} more" if len(problems) > _SHOWN else ""
     return "\n".join(problems[:_SHOWN]) + more
-
-
-def _join_numbers(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers))
-
-
-def _format_range(rewards: Sequence[float | None]) -> str:
-    found = sorted({reward for reward in rewards if reward is not None})
-    return f"{found[0]:g}" if len(found) == 1 else f"{found[0]:g} to {found[-1]:g}"
-
-
-def _describe_body(body: Any) -> str:
-    if isinstance(body, dict):
-        return f"response {body.get('response')!r}" if "response" in body else "no response"
-    return repr(body)

@@ -134,8 +134,8 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 EXAMPLE_ROWS = 5
 
 
-def data_problems(folder: Path) -> list[str]:
-    """Return what is wrong with the data of the resources server in `folder`, each with the command that mends it."""
+def find_data_problems(folder: Path) -> list[str]:
+    """Return what is wrong with the data of the resources server in `folder`, each with the command that fixes it."""
     name, data = folder.name, folder / "data"
     collate = (
         f"hint: gym dataset collate --resources-server {name} --mode example_validation --output-dir results/{name}"
@@ -145,16 +145,18 @@ def data_problems(folder: Path) -> list[str]:
         f"--output {data / 'example_rollouts.jsonl'}"
     )
     rows = f"hint: put {EXAMPLE_ROWS} rows into {data / 'example.jsonl'}"
+    conflicts = ", ".join(sorted(path.name for path in data.glob("*conflict*")))
+    disagreement = f"{data} holds metrics that disagree with their rows: {conflicts}" if conflicts else None
     found = [
-        (_row_problem(data / "example.jsonl"), rows),
-        (_metrics_problem(data / "example_metrics.json"), collate),
-        (_conflict_problem(data), f"{collate}, after deleting the files that are out of date"),
-        (_row_problem(data / "example_rollouts.jsonl"), collect),
+        (_check_row_count(data / "example.jsonl"), rows),
+        (_check_metrics(data / "example_metrics.json"), collate),
+        (disagreement, f"{collate}, after deleting the files that are out of date"),
+        (_check_row_count(data / "example_rollouts.jsonl"), collect),
     ]
     return [f"{problem}\n{hint}" for problem, hint in found if problem]
 
 
-def _row_problem(path: Path) -> str | None:
+def _check_row_count(path: Path) -> str | None:
     try:
         count = sum(1 for line in path.read_bytes().splitlines() if line.strip())
     except OSError as error:
@@ -162,7 +164,7 @@ def _row_problem(path: Path) -> str | None:
     return None if count == EXAMPLE_ROWS else f"{path} has {count} rows, not {EXAMPLE_ROWS}"
 
 
-def _metrics_problem(path: Path) -> str | None:
+def _check_metrics(path: Path) -> str | None:
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -171,8 +173,3 @@ def _metrics_problem(path: Path) -> str | None:
         return f"{path} is not JSON: {error}"
     count = metrics.get("Number of examples") if isinstance(metrics, dict) else None
     return None if count == EXAMPLE_ROWS else f"{path} says {count} examples, not {EXAMPLE_ROWS}"
-
-
-def _conflict_problem(data: Path) -> str | None:
-    conflicts = sorted(path.name for path in data.glob("*conflict*"))
-    return f"{data} holds metrics that disagree with their rows: {', '.join(conflicts)}" if conflicts else None

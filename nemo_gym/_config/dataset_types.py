@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The `datasets:` entries of a config: where the rows are, where they can be fetched, under which licence.
+"""The `datasets:` entries of a config: where the rows are, where they come from, and under which licence.
 
 Reading, fetching and preparing the rows is left to the data tools.
 """
@@ -98,33 +98,28 @@ class DatasetConfig(BaseModel):
 
     @model_validator(mode="after")
     def align_source_and_identifiers(self) -> "DatasetConfig":
-        """Readers may look at `source` or at the identifiers: each is filled from the other."""
-        if self.source is None:
-            self._fill_source()
-        elif self.gitlab_identifier or self.huggingface_identifier:
+        """Fill `source` from the identifiers, or the other way round, since readers may look at either."""
+        gitlab, huggingface = self.gitlab_identifier, self.huggingface_identifier
+        if self.source is None and (gitlab or huggingface):
+            warnings.warn(
+                f"dataset {self.name!r}: gitlab_identifier and huggingface_identifier are deprecated; use `source`",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+            if gitlab and not huggingface:
+                self.source = GitlabDatasetSource(type="gitlab", **gitlab.model_dump())
+            elif huggingface and not gitlab:
+                self.source = HuggingFaceDatasetSource(type="huggingface", **huggingface.model_dump())
+        elif self.source is not None and (gitlab or huggingface):
             raise ValueError(
                 f"dataset {self.name!r} has a `source` and also a gitlab_identifier or huggingface_identifier; "
                 "keep `source` only"
             )
         elif isinstance(self.source, GitlabDatasetSource):
             self.gitlab_identifier = JsonlDatasetGitlabIdentifer(**self.source.model_dump(exclude={"type"}))
-        else:
+        elif isinstance(self.source, HuggingFaceDatasetSource):
             self.huggingface_identifier = JsonlDatasetHuggingFaceIdentifer(**self.source.model_dump(exclude={"type"}))
         return self
-
-    def _fill_source(self) -> None:
-        gitlab, huggingface = self.gitlab_identifier, self.huggingface_identifier
-        if gitlab is None and huggingface is None:
-            return
-        warnings.warn(
-            f"dataset {self.name!r}: gitlab_identifier and huggingface_identifier are deprecated; use `source`",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        if huggingface is None and gitlab is not None:
-            self.source = GitlabDatasetSource(type="gitlab", **gitlab.model_dump())
-        elif gitlab is None and huggingface is not None:
-            self.source = HuggingFaceDatasetSource(type="huggingface", **huggingface.model_dump())
 
 
 class BenchmarkDatasetConfig(BaseModel):

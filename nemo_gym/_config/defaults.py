@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills in what a config leaves open: hosts, ports, the head server, folders, versions.
+"""Fill in what a config leaves open: hosts, ports, the head server, folders, versions.
 
-Values that the user gave are kept. The facts of the machine come in as arguments.
+Values that the user gave are kept. What depends on the machine is passed in.
 """
 
 import importlib.metadata
 import platform
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from nemo_gym._config.reserved_keys import (
     DEFAULT_PORT_RANGE_HIGH,
     DEFAULT_PORT_RANGE_LOW,
 )
-from nemo_gym._config.servers import ServerInstance
+from nemo_gym._config.server_types import ServerInstance
 from nemo_gym.errors import ConfigError
 
 PORT_TRIES = 50
@@ -32,7 +33,7 @@ _SETTINGS: dict[str, tuple[type, str]] = {
     "port_range_low": (int, "a port number"),
     "port_range_high": (int, "a port number"),
     "allow_openai_version_skew": (bool, "true or false"),
-    "access_token": (str, "a text, in quotes"),
+    "access_token": (str, "text, in quotes"),
     "allowed_hosts": (list, "a list of host names"),
     "head_server": (dict, "a mapping with `host` and `port`"),
 }
@@ -41,7 +42,7 @@ OFFLINE_PORT = -1
 
 @dataclass(frozen=True)
 class Machine:
-    """What the defaults depend on. Without `own_ip` and `open_port` a config is only resolved, not made runnable."""
+    """What the defaults depend on. Without `own_ip` and `open_port`, a config is resolved but not made runnable."""
 
     cache_dir: Path
     results_dir: Path
@@ -50,8 +51,8 @@ class Machine:
     open_port: Callable[[str, int, int, Collection[int], int], int] | None = None
 
 
-def setting_problems(values: Mapping[str, Any], holes: Collection[KeyPath]) -> Problems:
-    """Report settings whose type is wrong, before anything is built on them."""
+def check_settings(values: Mapping[str, Any], holes: Collection[KeyPath]) -> Problems:
+    """Report settings of the wrong type, before anything uses them."""
     problems = Problems()
     for key, (kinds, wanted) in _SETTINGS.items():
         value = values.get(key)
@@ -96,7 +97,7 @@ def _fill_folders(config: DictConfig, machine: Machine) -> None:
     _set_default(config, "results_dir", str(machine.results_dir))
     if config.get("profiling_enabled"):
         _set_default(config, "profiling_results_dirpath", str(Path(config.results_dir) / "profiling"))
-    # Servers work in folders of their own, so that a relative path would mean another place to each.
+    # Each server has a working folder of its own, so a relative path would mean another place to each.
     for key in ("cache_dir", "results_dir", "profiling_results_dirpath"):
         if config.get(key) is not None:
             config[key] = str(Path(config[key]).expanduser().absolute())
@@ -105,18 +106,12 @@ def _fill_folders(config: DictConfig, machine: Machine) -> None:
 
 
 def running_head_server_deps() -> list[str]:
-    """Return what every environment gets in the version of this one, unless the config says something else."""
-    wanted = {"ray": "ray[default]", "openai": "openai"}
-    return [
-        f"{requirement}=={version}" for package, requirement in wanted.items() if (version := _find_version(package))
-    ]
-
-
-def _find_version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    """Return the requirements that every environment gets in the version installed here, by default."""
+    requirements = []
+    for package, requirement in (("ray", "ray[default]"), ("openai", "openai")):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            requirements.append(f"{requirement}=={importlib.metadata.version(package)}")
+    return requirements
 
 
 def _fill_addresses(config: DictConfig, servers: Collection[DictConfig], machine: Machine) -> None:

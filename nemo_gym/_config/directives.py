@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocks that build on other blocks: `_inherit_from`, `_copy`, `_delete_key`, `${inherit_from:a.b}`, `${copy:a.b}`.
 
-To inherit moves the source away, to copy leaves it. A block's own keys are merged over the source. Chains are
-followed to their end. Works on plain data before interpolations are resolved, so these travel along as text.
+Inheriting moves the source away, copying leaves it in place. A block's own keys are merged over the source, which may
+have directives of its own. All this happens to plain data before interpolations are resolved, so they stay text.
 """
 
 import re
@@ -10,22 +10,32 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-from nemo_gym._config.paths import KeyPath, child, join_path, keys_of, nearest_paths, split_path
+from nemo_gym._config.paths import (
+    KeyPath,
+    find_similar_paths,
+    get_child,
+    get_value,
+    has_path,
+    join_path,
+    list_keys,
+    remove_path,
+    split_path,
+)
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import NOWHERE, Provenance
 from nemo_gym._config.reserved_keys import COPY_KEY_NAME as COPY
 from nemo_gym._config.reserved_keys import DELETE_KEY_KEY_NAME as DELETE
 from nemo_gym._config.reserved_keys import INHERIT_FROM_KEY_NAME as INHERIT
-from nemo_gym._util.nearest import did_you_mean
-from nemo_gym.errors import ConfigError, InheritPathNotFoundError
+from nemo_gym._util.nearest import did_you_mean, offer
+from nemo_gym.errors import InheritPathNotFoundError
 
 _VALUE_FORM = re.compile(r"\$\{\s*(inherit_from|copy)\s*:\s*([^{}]+?)\s*\}")
 _REFERENCE = re.compile(r"\$\{([^.:{}][^:{}]*)\}")
 
 
 @dataclass
-class Directed:
-    """A config without directives: `inherited` maps each block to the one it was built on."""
+class DirectiveResult:
+    """A config without directives: `inherited` maps each block to the block it was built on."""
 
     values: dict[str, Any]
     inherited: dict[KeyPath, KeyPath] = field(default_factory=dict)
@@ -34,70 +44,67 @@ class Directed:
     unresolved: set[str] = field(default_factory=set)
 
 
-def apply_directives(values: dict[str, Any], provenance: Provenance = NOWHERE) -> Directed:
-    """Carry out every directive of `values`; a block whose directive cannot be carried out is taken out."""
+def apply_directives(values: dict[str, Any], provenance: Provenance = NOWHERE) -> DirectiveResult:
+    """Carry out every directive of `values`; a block whose directive fails is left out and reported."""
     source = _drop_own_deleted_keys(values)
-    swap = _Swap(source, provenance)
+    replacer = _Replacer(source, provenance)
     result = {}
     for key, value in source.items():
         try:
-            result[key] = swap.value(value, (str(key),))
+            result[key] = replacer.replace(value, (str(key),))
         except _Unusable as problem:
-            swap.done.problems.add(problem.kind, problem.text)
-            swap.done.unresolved.add(str(key))
-            swap.forget_open_sources()
-    for moved in swap.moved:
-        _pop(result, moved)
-    swap.done.values = {key: swap.delete_keys(value, (str(key),)) for key, value in result.items()}
-    return swap.done
+            replacer.result.problems.add(InheritPathNotFoundError, str(problem))
+            replacer.result.unresolved.add(str(key))
+            replacer.open_sources.clear()
+    for moved in replacer.moved:
+        if has_path(result, moved) and isinstance(get_value(result, moved[:-1]), dict):
+            remove_path(result, moved)
+    replacer.result.values = {key: replacer.delete_keys(value, (str(key),)) for key, value in result.items()}
+    return replacer.result
 
 
 class _Unusable(Exception):
-    def __init__(self, kind: type[ConfigError], text: str) -> None:
-        super().__init__(kind, text)
-        self.kind, self.text = kind, text
+    """Why a directive cannot be carried out."""
 
 
-class _Swap:
-    """Replaces directives by what they name. Sources are read from the config as it was before any replacement."""
+class _Replacer:
+    """Replaces directives by what they name; sources are read from the config as it was before any replacement."""
 
     def __init__(self, source: dict[str, Any], provenance: Provenance) -> None:
         self.source = source
         self.provenance = provenance
-        self.done = Directed({})
+        self.result = DirectiveResult({})
         self.moved: list[KeyPath] = []
-        self._open: list[KeyPath] = []
+        self.open_sources: list[KeyPath] = []
 
-    def value(self, value: Any, at: KeyPath) -> Any:
-        """Replace every directive in `value`, which stands at the path `at`."""
+    def replace(self, value: Any, at: KeyPath) -> Any:
+        """Replace every directive in `value`, which is at the path `at`."""
         if isinstance(value, list):
-            return [self.value(item, (*at, str(index))) for index, item in enumerate(value)]
-        directive = _directive(value)
+            return [self.replace(item, (*at, str(index))) for index, item in enumerate(value)]
+        directive = _read_directive(value)
         if not isinstance(value, dict):
             return self._build_on(directive, {}, at) if directive else value
         skipped = (INHERIT, COPY) if directive else ()
-        own = {key: self.value(item, (*at, str(key))) for key, item in value.items() if key not in skipped}
+        own = {key: self.replace(item, (*at, str(key))) for key, item in value.items() if key not in skipped}
         return self._build_on(directive, own, at) if directive else own
-
-    def forget_open_sources(self) -> None:
-        """Start afresh after a directive that could not be carried out."""
-        self._open.clear()
 
     def _build_on(self, directive: tuple[str, KeyPath], own: dict[str, Any], at: KeyPath) -> Any:
         kind, source = directive
-        if source in self._open:
-            raise _Unusable(InheritPathNotFoundError, self._circle(source, at))
-        self._open.append(source)
-        # What is found below the source is reported, moved and explained where it stands, not once more per user.
-        base = reduce(merged, [self.value(layer, source) for layer in self._find_layers(source, at)])
-        self._open.pop()
-        if not self._open:
-            self.done.inherited[at] = source
+        if source in self.open_sources:
+            raise _Unusable(self._explain_circle(source, at))
+        self.open_sources.append(source)
+        base = reduce(merge_values, [self.replace(layer, source) for layer in self._find_layers(source, at)])
+        self.open_sources.pop()
+        if not self.open_sources:
+            self.result.inherited[at] = source
         if kind == INHERIT and source not in self.moved:
             self.moved.append(source)
         if own and not isinstance(base, dict) and base != "???":
-            raise _Unusable(InheritPathNotFoundError, self._no_block(source, at))
-        return merged(self.delete_keys(base, source), own) if own and base != "???" else base
+            raise _Unusable(
+                f"{self._name(at)} builds on {join_path(source)!r}, which is a single value, so keys cannot be merged "
+                "over it"
+            )
+        return merge_values(self.delete_keys(base, source), own) if own and base != "???" else base
 
     def _find_layers(self, path: KeyPath, at: KeyPath) -> list[Any]:
         """Return the values that make up `path`, weakest first: what its enclosing blocks inherit, then their own."""
@@ -105,82 +112,67 @@ class _Swap:
         for key in path:
             below: list[Any] = []
             for layer in self._flatten(layers, at):
-                if isinstance(layer, dict) and key in _keys_to_delete(layer):
+                if isinstance(layer, dict) and key in _list_keys_to_delete(layer):
                     below = []
-                if key in keys_of(layer):
-                    below.append(child(layer, key))
+                if key in list_keys(layer):
+                    below.append(get_child(layer, key))
             layers = below
         if not layers:
-            raise _Unusable(InheritPathNotFoundError, self._not_found(path, at))
+            raise _Unusable(
+                f"{self._name(at)} builds on {join_path(path)!r}, which no source defines."
+                f"{offer(find_similar_paths(self.source, path))}\n"
+                "hint: add the config that defines it to `config_paths`"
+            )
         return layers
 
     def _flatten(self, layers: list[Any], at: KeyPath) -> list[Any]:
         flat: list[Any] = []
         for layer in layers:
-            directive = _directive(layer)
+            directive = _read_directive(layer)
             reference = _REFERENCE.fullmatch(layer) if isinstance(layer, str) else None
             source = directive[1] if directive else split_path(reference[1]) if reference else None
             if source is not None:
-                if source in self._open:
-                    raise _Unusable(InheritPathNotFoundError, self._circle(source, at))
-                self._open.append(source)
+                if source in self.open_sources:
+                    raise _Unusable(self._explain_circle(source, at))
+                self.open_sources.append(source)
                 flat += self._flatten(self._find_layers(source, at), at)
-                self._open.pop()
+                self.open_sources.pop()
             if isinstance(layer, dict | list):
                 flat.append(layer)
         return flat
 
     def delete_keys(self, value: Any, at: KeyPath) -> Any:
-        """Take out what `_delete_key` still names: keys that came with the source."""
+        """Remove the keys that `_delete_key` still names, which came with the source."""
         if isinstance(value, list):
             return [self.delete_keys(item, (*at, str(index))) for index, item in enumerate(value)]
         if not isinstance(value, dict):
             return value
-        doomed = _keys_to_delete(value)
+        doomed = _list_keys_to_delete(value)
         kept = {key: item for key, item in value.items() if key != DELETE}
         for key in doomed:
             if key not in kept:
-                self._note_absent_key(key, kept, at)
+                name = f"{join_path(at)!r}{self.provenance.locate((*at, DELETE))}"
+                guess = did_you_mean(key, list_keys(kept))
+                self.result.notes.append(f"{name} deletes the key {key!r}, which is not there. {guess}".rstrip())
             kept.pop(key, None)
         return {key: self.delete_keys(item, (*at, str(key))) for key, item in kept.items()}
 
-    def _note_absent_key(self, key: str, kept: dict[str, Any], at: KeyPath) -> None:
-        self.done.notes.append(
-            f"{join_path(at)!r}{self.provenance.locate((*at, DELETE))} deletes the key {key!r}, which is not there. "
-            f"{did_you_mean(key, keys_of(kept))}".rstrip()
-        )
+    def _explain_circle(self, source: KeyPath, at: KeyPath) -> str:
+        chain = [*self.open_sources[self.open_sources.index(source) :], source]
+        return f"{self._name(at)}: blocks build on each other in a circle: {' -> '.join(map(join_path, chain))}"
 
-    def _not_found(self, path: KeyPath, at: KeyPath) -> str:
-        close = nearest_paths(self.source, path)
-        guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
-        return (
-            f"{join_path(at)!r}{self.provenance.locate(at)} builds on {join_path(path)!r}, which no source defines."
-            f"{guess}\n"
-            "hint: add the config that defines it to `config_paths`"
-        )
-
-    def _circle(self, source: KeyPath, at: KeyPath) -> str:
-        chain = [join_path(path) for path in self._open[self._open.index(source) :]]
-        return (
-            f"{join_path(at)!r}{self.provenance.locate(at)}: blocks build on each other in a circle: "
-            f"{' -> '.join([*chain, join_path(source)])}"
-        )
-
-    def _no_block(self, source: KeyPath, at: KeyPath) -> str:
-        return (
-            f"{join_path(at)!r}{self.provenance.locate(at)} builds on {join_path(source)!r}, which is a single value, "
-            "so keys cannot be merged over it"
-        )
+    def _name(self, at: KeyPath) -> str:
+        return f"{join_path(at)!r}{self.provenance.locate(at)}"
 
 
-def merged(base: Any, over: Any) -> Any:
-    """Merge `over` over `base` as OmegaConf does: mappings key by key, anything else replaced, `???` gives way."""
+def merge_values(base: Any, over: Any) -> Any:
+    """Merge `over` over `base` as OmegaConf does: mappings key by key, all else replaced, but never by `???`."""
     if isinstance(base, dict) and isinstance(over, dict):
-        return {**base, **{key: merged(base[key], item) if key in base else item for key, item in over.items()}}
+        return {**base, **{key: merge_values(base[key], item) if key in base else item for key, item in over.items()}}
     return base if over == "???" else over
 
 
-def _directive(value: Any) -> tuple[str, KeyPath] | None:
+def _read_directive(value: Any) -> tuple[str, KeyPath] | None:
     if isinstance(value, str) and (written := _VALUE_FORM.fullmatch(value.strip())):
         return (INHERIT if written[1] == "inherit_from" else COPY), split_path(written[2])
     if isinstance(value, dict):
@@ -190,28 +182,19 @@ def _directive(value: Any) -> tuple[str, KeyPath] | None:
     return None
 
 
-def _keys_to_delete(block: dict[str, Any]) -> list[str]:
+def _list_keys_to_delete(block: dict[str, Any]) -> list[str]:
     names = block.get(DELETE) or []
     listed = names.split(",") if isinstance(names, str) else [str(name) for name in names]
     return [name.strip() for name in listed if name.strip()]
 
 
 def _drop_own_deleted_keys(value: Any) -> Any:
-    """Drop keys that a block itself has and deletes; what is left to delete may come with its source."""
+    """Drop the keys that a block both has and deletes; what is left to delete may come with its source."""
     if isinstance(value, list):
         return [_drop_own_deleted_keys(item) for item in value]
     if not isinstance(value, dict):
         return value
-    doomed = _keys_to_delete(value)
+    doomed = _list_keys_to_delete(value)
     later = [key for key in doomed if key not in value]
     kept = {key: _drop_own_deleted_keys(item) for key, item in value.items() if key not in (*doomed, DELETE)}
     return {**kept, DELETE: later} if later else kept
-
-
-def _pop(values: Any, path: KeyPath) -> None:
-    for key in path[:-1]:
-        if key not in keys_of(values):
-            return
-        values = child(values, key)
-    if isinstance(values, dict):
-        values.pop(path[-1], None)

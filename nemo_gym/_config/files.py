@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read YAML files as OmegaConf would, with the line of every key, together with the files that they include.
+"""Read YAML files as OmegaConf would, with the line of every key, and the files that they include.
 
-Unlike OmegaConf's own loader it accepts a nested key that is repeated with the same value, and says where a file is
-wrong. A file includes others through its own `config_paths`: an includer overrides what it includes, a later path
+Unlike OmegaConf's own loader, this one accepts a nested key that is repeated with the same value, and says where a file
+is wrong. A file includes others through its `config_paths`: an including file overrides what it includes, a later path
 overrides an earlier one, and each file counts once. A path is looked up in the search roots, then beside the file that
 includes it.
 """
@@ -19,7 +19,7 @@ from omegaconf._utils import get_yaml_loader
 from omegaconf.errors import OmegaConfBaseException
 
 from nemo_gym._config.paths import KeyPath, join_path, split_path
-from nemo_gym._config.problems import Problems
+from nemo_gym._config.problems import Problems, read_reason
 from nemo_gym._util.nearest import nearest
 from nemo_gym.errors import ConfigError, ConfigPathNotFoundError, MalformedConfigPathsError
 
@@ -35,7 +35,7 @@ class ConfigFile:
 
 
 def load_file(path: Path, name: str | None = None) -> ConfigFile:
-    """Read `path`; raises ConfigError with file, line and column of what cannot be read."""
+    """Read `path`; raise ConfigError with the file, line and column of what cannot be read."""
     name = name or str(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -46,16 +46,15 @@ def load_file(path: Path, name: str | None = None) -> ConfigFile:
     root = _compose(name, text)
     lines: dict[KeyPath, int] = {}
     _index_lines(name, root, (), lines, set())
-    _drop_repeated_keys(name, root, ())
     return ConfigFile(name, path, _build(name, text, root, lines), lines)
 
 
-def first_existing(relative: str | Path, folders: Iterable[Path]) -> Path | None:
+def find_first(relative: str | Path, folders: Iterable[Path]) -> Path | None:
     """Return the file `relative` in the first of `folders` that holds it; an absolute path stands for itself."""
     return next((folder / relative for folder in folders if (folder / relative).is_file()), None)
 
 
-def similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
+def find_similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
     """Return existing files or folders that `relative` was probably meant to name."""
     for folder in folders:
         parts = Path(relative).parts
@@ -64,18 +63,15 @@ def similar_files(relative: str, folders: Sequence[Path]) -> list[str]:
             if not here.is_dir():
                 break
             if not (here / part).exists():
-                if matches := nearest(part, _names_in(here)):
+                names = [item.name for item in here.iterdir() if item.is_dir() or item.suffix in (".yaml", ".yml")]
+                if matches := nearest(part, names):
                     return [_complete_path(folder, parts, depth, match) for match in matches]
                 break
     return []
 
 
-def _names_in(folder: Path) -> list[str]:
-    return [entry.name for entry in folder.iterdir() if entry.is_dir() or entry.suffix in (".yaml", ".yml")]
-
-
 def _complete_path(folder: Path, parts: Sequence[str], depth: int, match: str) -> str:
-    """Complete the path where that exists: a server's folder and its config often share the misspelt name."""
+    """Complete the path if the result exists: a server's folder and its config often share the misspelt name."""
     found = Path(*parts[:depth], match)
     for rest in (parts[depth + 1 :], [part.replace(parts[depth], match) for part in parts[depth + 1 :]]):
         if (folder / found.joinpath(*rest)).exists():
@@ -107,8 +103,8 @@ def _build(name: str, text: str, root: yaml.MappingNode, lines: Mapping[KeyPath,
     except OmegaConfBaseException as error:
         path = split_path(error.full_key or "")
         line = next((f":{lines[path[:end]]}" for end in range(len(path), 0, -1) if path[:end] in lines), "")
-        reason = (error.msg or str(error)).splitlines()[0]
-        raise ConfigError(f"{name}{line}: the value of {join_path(path)!r} cannot be used: {reason}") from error
+        text = f"{name}{line}: the value of {join_path(path)!r} cannot be used: {read_reason(error)}"
+        raise ConfigError(text) from error
 
 
 def _explain_yaml_error(name: str, text: str, error: yaml.YAMLError) -> str:
@@ -122,24 +118,6 @@ def _explain_yaml_error(name: str, text: str, error: yaml.YAMLError) -> str:
     return f"{name}:{mark.line + 1}:{mark.column + 1}: not valid YAML: {problem}{context}{shown}"
 
 
-def _drop_repeated_keys(name: str, node: yaml.Node, path: KeyPath) -> None:
-    if isinstance(node, yaml.SequenceNode):
-        for index, item in enumerate(node.value):
-            _drop_repeated_keys(name, item, (*path, str(index)))
-    if not isinstance(node, yaml.MappingNode):
-        return
-    kept: dict[str, tuple[yaml.Node, yaml.Node]] = {}
-    for key, value in node.value:
-        # Merge keys (`<<`) may repeat; a key that is no scalar is left to the constructor's own error.
-        identity = key.value if isinstance(key, yaml.ScalarNode) and key.value != "<<" else f"<{id(key)}>"
-        if identity in kept and (not path or yaml.serialize(kept[identity][1]) != yaml.serialize(value)):
-            raise ConfigError(_explain_repeated_key(name, (*path, identity), kept[identity][0], key))
-        kept[identity] = (key, value)
-        if not isinstance(value, yaml.ScalarNode):
-            _drop_repeated_keys(name, value, (*path, identity))
-    node.value = list(kept.values())
-
-
 def _explain_repeated_key(name: str, path: KeyPath, first: yaml.Node, second: yaml.Node) -> str:
     lines = f"on lines {first.start_mark.line + 1} and {second.start_mark.line + 1}"
     if len(path) == 1:
@@ -151,10 +129,19 @@ def _explain_repeated_key(name: str, path: KeyPath, first: yaml.Node, second: ya
 
 
 def _index_lines(name: str, node: Any, path: KeyPath, lines: dict[KeyPath, int], enclosing: set[int]) -> None:
+    """Note the line of every key below `node`, and drop nested keys that repeat with the same value."""
     if id(node) in enclosing:
         line = lines.get(path, node.start_mark.line + 1)
         raise ConfigError(f"{name}:{line}: {join_path(path)!r} is an alias of a block that contains it")
     if isinstance(node, yaml.MappingNode):
+        kept: dict[str, tuple[yaml.Node, yaml.Node]] = {}
+        for key, value in node.value:
+            # Merge keys (`<<`) may repeat; a key that is not a scalar is left to the constructor to refuse.
+            identity = key.value if isinstance(key, yaml.ScalarNode) and key.value != "<<" else f"<{id(key)}>"
+            first, same = kept.setdefault(identity, (key, value))
+            if first is not key and (not path or yaml.serialize(same) != yaml.serialize(value)):
+                raise ConfigError(_explain_repeated_key(name, (*path, identity), first, key))
+        node.value = list(kept.values())
         below = [(key.value, key, value) for key, value in node.value if isinstance(key, yaml.ScalarNode)]
     elif isinstance(node, yaml.SequenceNode):
         below = [(str(index), item, item) for index, item in enumerate(node.value)]
@@ -174,7 +161,7 @@ _SHOWN = 3
 
 @dataclass
 class Includes:
-    """Files that were loaded: `merge_order` from weakest to strongest, `paths` roots first, then what they include."""
+    """The loaded files: `merge_order` from weakest to strongest, `paths` with the roots before what they include."""
 
     paths: list[str] = field(default_factory=list)
     merge_order: list[ConfigFile] = field(default_factory=list)
@@ -184,7 +171,7 @@ class Includes:
 def load_includes(
     config_paths: Sequence[str], search_roots: Sequence[Path], asked_by: str = "config_paths"
 ) -> Includes:
-    """Load every path and everything below it; what cannot be loaded is in `problems` of the result."""
+    """Load every path and all it includes; the result's `problems` list what cannot be loaded."""
     walk = _Walk(search_roots)
     for path in config_paths:
         walk.visit(path, asked_by, beside=None)
@@ -193,12 +180,11 @@ def load_includes(
 
 
 def read_config_paths(config: DictConfig, source: str) -> list[str]:
-    """Return the `config_paths` of one config; raises MalformedConfigPathsError unless it is a list of strings."""
+    """Return the `config_paths` of one config; raise MalformedConfigPathsError unless it is a list of strings."""
     try:
         value = config.get("config_paths")
     except OmegaConfBaseException as error:
-        reason = (error.msg or str(error)).splitlines()[0]
-        raise MalformedConfigPathsError(f"{source}: `config_paths` cannot be resolved: {reason}") from error
+        raise MalformedConfigPathsError(f"{source}: `config_paths` cannot be resolved: {read_reason(error)}") from error
     if value is None:
         return []
     paths = OmegaConf.to_container(value, resolve=True) if isinstance(value, DictConfig | ListConfig) else value
@@ -211,7 +197,7 @@ def read_config_paths(config: DictConfig, source: str) -> list[str]:
 
 
 class _Walk:
-    """Depth first through the include tree."""
+    """Visits the include tree depth first."""
 
     def __init__(self, search_roots: Sequence[Path]) -> None:
         self.search_roots = search_roots
@@ -222,7 +208,7 @@ class _Walk:
         self._seen: set[Path] = set()
 
     def visit(self, path: str, asked_by: str, beside: Path | None) -> None:
-        found = first_existing(path, [*self.search_roots, *([beside] if beside else [])])
+        found = find_first(path, [*self.search_roots, *([beside] if beside else [])])
         if found is None:
             self.problems.add(ConfigPathNotFoundError, self._explain_missing_file(path, asked_by, beside))
             return
@@ -233,7 +219,7 @@ class _Walk:
             logger.debug("config file %s, named by %s, is already loaded", path, asked_by)
         else:
             self._seen.add(resolved)
-            under_a_root = first_existing(path, self.search_roots) is not None
+            under_a_root = find_first(path, self.search_roots) is not None
             self.depths.setdefault(path if under_a_root else str(found), len(self._open))
             self._load(found, path)
 
@@ -259,7 +245,7 @@ class _Walk:
             return f"config file {path!r}, named by {asked_by}, is a folder: {folder}{guess}"
         if Path(path).is_absolute():
             return f"config file {path!r}, named by {asked_by}, does not exist"
-        similar = similar_files(path, folders)
+        similar = find_similar_files(path, folders)
         looked = "\n".join(f"  - {folder / path}" for folder in dict.fromkeys(folders))
         guess = f"\nDid you mean {' or '.join(map(repr, similar))}?" if similar else ""
         return f"config file {path!r}, named by {asked_by}, was not found. Looked for:\n{looked}{guess}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The help text of a command's config class, built from its docstring and fields.
 
-It returns text; deciding when to show it, and where, is left to the caller.
+The caller decides when and where to show it.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 
-def help_text(config_class: type[BaseModel]) -> str:
+def write_help(config_class: type[BaseModel]) -> str:
     """Return what `+help=true` shows for `config_class`."""
     description = inspect.cleandoc(config_class.__doc__ or "No description.")
     return "\n".join(
@@ -25,17 +25,17 @@ def help_text(config_class: type[BaseModel]) -> str:
             "",
             "Parameters",
             "----------",
-            *_parameter_lines(config_class),
+            *_list_parameters(config_class),
             "",
         ]
     )
 
 
-def _parameter_lines(config_class: type[BaseModel]) -> list[str]:
+def _list_parameters(config_class: type[BaseModel]) -> list[str]:
     fields = config_class.model_fields
     if not fields:
         return ["There are no arguments to this CLI command."]
-    heads = {name: f"- {name} ({type_name(field.annotation)})" for name, field in fields.items()}
+    heads = {name: f"- {name} ({write_type(field.annotation)})" for name, field in fields.items()}
     width = max(map(len, heads.values()))
     return [f"{heads[name]:<{width}}  {_describe(field)}" for name, field in fields.items()]
 
@@ -48,17 +48,17 @@ def _describe(field: FieldInfo) -> str:
     return f"{description} {default}".strip()
 
 
-def type_name(annotation: Any) -> str:
+def write_type(annotation: Any) -> str:
     """Return an annotation as a user would write it: `int | None`, `'train' | 'validation'`, `list[str]`."""
     origin = get_origin(annotation)
     if origin in (Union, types.UnionType):
-        return " | ".join(type_name(member) for member in get_args(annotation))
+        return " | ".join(write_type(member) for member in get_args(annotation))
     if origin is Annotated:
-        return type_name(get_args(annotation)[0])
+        return write_type(get_args(annotation)[0])
     if origin is Literal:
         return " | ".join(repr(value) for value in get_args(annotation))
     if annotation is type(None):
         return "None"
     if origin is not None and get_args(annotation):
-        return f"{type_name(origin)}[{', '.join(type_name(member) for member in get_args(annotation))}]"
+        return f"{write_type(origin)}[{', '.join(write_type(member) for member in get_args(annotation))}]"
     return getattr(annotation, "__name__", str(annotation))

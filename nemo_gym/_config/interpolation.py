@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a config with its interpolations resolved, and finds what is missing (`???`) or leads nowhere (`${...}`).
+"""Read a config with its interpolations resolved, and find what is missing (`???`) or refers to nothing (`${...}`).
 
-Nothing is raised while reading: a hole in one server must not hide the mistakes of the others.
+Reading raises nothing, because a hole in one server must not hide the mistakes of the others.
 """
 
 import re
@@ -17,9 +17,10 @@ from omegaconf.errors import (
     UnsupportedInterpolationType,
 )
 
-from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
-from nemo_gym._config.problems import Problems
+from nemo_gym._config.paths import KeyPath, find_similar_paths, join_path, split_path
+from nemo_gym._config.problems import Problems, read_reason
 from nemo_gym._config.provenance import NOWHERE, Provenance
+from nemo_gym._util.nearest import offer
 from nemo_gym.errors import ConfigInterpolationError, ConfigMissingValuesError
 
 _ENDLESS = "Interpolation to parent node detected"
@@ -29,7 +30,7 @@ _UNSET_VARIABLE = re.compile(r"Environment variable '(.+)' not found")
 
 @dataclass
 class ConfigValues:
-    """A config as plain data; where it has no value, the text stands as written and the path is among the holes."""
+    """A config as plain data; a value that is missing keeps its text, and its path is among the holes."""
 
     plain: dict[str, Any]
     missing: list[tuple[str | int, ...]] = field(default_factory=list)
@@ -54,7 +55,7 @@ class _Reader:
         self._open: list[int] = []
 
     def read(self, node: Any, path: tuple[str | int, ...], *, own: bool) -> Any:
-        """Read `node`; `own` is False below an interpolation, since what is wrong there is reported where it stands."""
+        """Read `node`; `own` is False below an interpolation, whose target reports its own mistakes."""
         if not isinstance(node, DictConfig | ListConfig):
             return node
         self._open.append(id(node))
@@ -83,7 +84,7 @@ class _Reader:
             if own:
                 self.found.broken[path] = error
             elif isinstance(error, _EndlessBlock):
-                raise  # Two blocks that contain each other: reported where the way into the other one begins.
+                raise  # Two blocks contain each other: the interpolation that led here reports it.
             return self._note_hole(path, node._get_node(key)._value())
 
     def _note_hole(self, path: tuple[str | int, ...], written: Any) -> Any:
@@ -91,7 +92,7 @@ class _Reader:
         return written
 
 
-def missing_value_problems(values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
+def check_missing_values(values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
     """Report every `???` that is left, as one problem."""
     problems = Problems()
     if values.missing:
@@ -106,55 +107,54 @@ def missing_value_problems(values: ConfigValues, provenance: Provenance = NOWHER
     return problems
 
 
-def interpolation_problems(config: DictConfig, values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
-    """Report each key that is referred to but not there, each circle, and each interpolation that fails otherwise."""
+def check_interpolations(config: DictConfig, values: ConfigValues, provenance: Provenance = NOWHERE) -> Problems:
+    """Report each missing key that is referred to, each circle, and every other interpolation that fails."""
     problems = Problems()
     users: dict[str, list[str]] = {}
     for path, error in values.broken.items():
         user = f"{join_path(path)!r}{provenance.locate(path)}"
-        message = (error.msg or str(error)).splitlines()[0]
+        message = read_reason(error)
         if isinstance(error, InterpolationKeyError) and (absent := re.search(r"key '(.+)' not found", message)):
             users.setdefault(absent[1], []).append(user)
         elif message in (_ENDLESS, "Recursive interpolation detected"):
             chain = " -> ".join(_find_circle(config, [join_path(path)])) or user
-            text = f"interpolations lead round in a circle: {chain}.\nhint: give one of these keys a value of its own"
+            text = f"interpolations form a circle: {chain}.\nhint: give one of these keys a value of its own"
             problems.add(ConfigInterpolationError, text)
         else:
-            problems.add(ConfigInterpolationError, _failure_text(user, _read_text(config, path), message, error))
+            problems.add(ConfigInterpolationError, _explain_failure(user, _read_text(config, path), message, error))
     for absent_key, referring in users.items():
-        problems.add(ConfigInterpolationError, _absent_text(absent_key, referring, values.plain))
+        problems.add(ConfigInterpolationError, _explain_absent_key(absent_key, referring, values.plain))
     return problems
 
 
-def unset_variables(values: ConfigValues) -> list[tuple[str | int, ...]]:
-    """Return the paths of the values that take an environment variable which is not set."""
+def find_unset_variables(values: ConfigValues) -> list[tuple[str | int, ...]]:
+    """Return the paths of the values that need an environment variable which is not set."""
     return [path for path, error in values.broken.items() if _UNSET_VARIABLE.search(error.msg or str(error))]
 
 
-def _absent_text(key: str, users: list[str], known: Mapping[str, Any]) -> str:
-    close = nearest_paths(known, split_path(key))
-    guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
+def _explain_absent_key(key: str, users: list[str], known: Mapping[str, Any]) -> str:
+    guess = offer(find_similar_paths(known, split_path(key)))
     one = len(users) == 1
     where = f"{users[0]} refers" if one else f"{len(users)} keys refer"
     listed = "" if one else "".join(f"\n  {user}" for user in users)
     hint = f"hint: set it in env.yaml or on the command line: '++{key}=<value>'"
-    return f"{where} to `${{{key}}}`, but no source gives {key!r} a value.{listed}{guess}\n{hint}"
+    return f"{where} to `${{{key}}}`, but no source gives {key!r} a value.{guess}{listed}\n{hint}"
 
 
-def _failure_text(user: str, written: str, message: str, error: OmegaConfBaseException) -> str:
+def _explain_failure(user: str, written: str, message: str, error: OmegaConfBaseException) -> str:
     if variable := _UNSET_VARIABLE.search(message):
         return (
             f"{user} reads the environment variable {variable[1]!r}, which is not set.\n"
             f"hint: set it, or give a default: `${{oc.env:{variable[1]},<default>}}`"
         )
     if isinstance(error, UnsupportedInterpolationType):
-        known = ", ".join(name for name in ("oc.env", "oc.select", "oc.decode", "oc.create", "inherit_from", "copy"))
+        known = "oc.env, oc.select, oc.decode, oc.create, inherit_from, copy"
         return f"{user} is {written}, but there is no such resolver.\nhint: common ones are {known}"
     return f"{user} is {written}, which cannot be resolved: {message}"
 
 
 def _find_circle(config: DictConfig, chain: list[str]) -> list[str]:
-    """Follow the references from the end of `chain` until one comes back; rotated, so that one circle reads one way."""
+    """Follow the references from the end of `chain` until one repeats; the smallest key of the circle comes first."""
     for reference in _REFERENCE.findall(_read_text(config, split_path(chain[-1]), below=True)):
         enclosing = next((key for key in chain if key == reference or key.startswith(f"{reference}.")), None)
         if enclosing is not None:
@@ -168,7 +168,7 @@ def _find_circle(config: DictConfig, chain: list[str]) -> list[str]:
 
 
 def _read_text(config: DictConfig, path: tuple[str | int, ...], *, below: bool = False) -> str:
-    """Return the text at `path` as it stands in the config, interpolations unresolved; of a block only if asked for."""
+    """Return the text at `path` with interpolations unresolved; `below` also takes the text of a block."""
     node: Any = config
     for key in path:
         if not isinstance(node, DictConfig | ListConfig) or node._is_interpolation():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command-line overrides in Hydra's grammar: `+key=value`, `++key=value`, `key=value`, `~key`.
 
-hydra-core's own parser reads them; nothing else of Hydra runs, so nothing is written and no key has to exist
-beforehand. The last override of a key wins. Sweeps (`a=1,2`) are refused: one process has one config.
+hydra-core's parser reads them; nothing else of Hydra runs, so no files are written and no key has to exist beforehand.
+The last override of a key wins. Sweeps (`a=1,2`) are refused, because a process has one config.
 """
 
 import re
@@ -13,6 +13,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from nemo_gym._config.paths import remove_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._util.secret_names import mask_argument
 from nemo_gym.errors import ConfigError
@@ -24,22 +25,24 @@ _STRUCTURED = set(",[]{}()'\"")
 
 @dataclass(frozen=True)
 class Overrides:
-    """What a command line says: values to set, and keys to take out of whatever the other sources give."""
+    """What a command line says: values to set, and keys to remove from what the other sources give."""
 
     values: dict[str, Any]
     deletions: tuple[str, ...] = ()
 
 
 def parse_overrides(tokens: Iterable[str]) -> Overrides:
-    """Read `tokens` in order; every token that cannot be read is reported, in one error."""
+    """Read `tokens` in order; one error reports all tokens that cannot be read."""
     values: dict[str, Any] = {}
     deletions: list[str] = []
     problems = Problems()
     for token in tokens:
         try:
             _apply(token, values, deletions)
-        except _Unreadable as reason:
-            problems.add(ConfigError, _describe_failure(token, str(reason)))
+        except _Unreadable as error:
+            masked = mask_argument(token)
+            secret = "its value does not follow the grammar (not shown: it is a secret)"
+            problems.add(ConfigError, f"cannot read the override {masked!r}: {error if masked == token else secret}")
     problems.raise_if_any()
     return Overrides(values, tuple(deletions))
 
@@ -58,13 +61,6 @@ def override_token(key: str, value: Any) -> str:
     return f"++{key}={_write_value(value)}"
 
 
-def _describe_failure(token: str, reason: str) -> str:
-    masked = mask_argument(token)
-    if masked != token:
-        return f"cannot read the override {masked!r}: its value does not follow the grammar (not shown: it is a secret)"
-    return f"cannot read the override {token!r}: {reason}"
-
-
 class _Unreadable(Exception):
     """Why a token is not an override."""
 
@@ -77,18 +73,18 @@ def _apply(token: str, values: dict[str, Any], deletions: list[str]) -> None:
     if "@" in key:
         raise _Unreadable("packages (`key@package`) are not supported.\nhint: write the dotted key it stands for")
     if key.split(".")[0].split("/")[0] == "hydra":
-        return  # Settings of Hydra's own job folder and logging: there are none here, and scripts may still pass them.
+        return  # Hydra's own settings, which scripts may still pass, have no meaning here.
     if shape["sign"] == "~":
         if rest is not None:
             raise _Unreadable(f"a deletion has no value.\nhint: write `~{key}`")
-        _remove(values, key.split("."))
+        remove_path(values, tuple(key.split(".")))
         deletions.append(key)
     elif rest is None:
         raise _Unreadable(f"it has no `=`.\nhint: write `+{key}=<value>`")
     else:
         text = rest[1:]
         try:
-            value = plain_value(key, text)
+            value = read_plain_value(key, text)
         except NotPlain:
             value = _parse_by_grammar(key, text)
         _check_interpolations(value)
@@ -103,11 +99,11 @@ def _parse_by_grammar(key: str, text: str) -> Any:
         override = OverridesParser.create().parse_override(f"{key}={text}")
     except HydraException as error:
         if _PLAIN_KEY.fullmatch(key) and not _STRUCTURED & set(text) and "${" not in text:
-            return text.strip()  # Characters such as `=`, `#`, `;` mean nothing to Hydra's grammar: it is just text.
+            return text.strip()  # Hydra's grammar has no place for characters such as `=`, `#`, `;`: it is plain text.
         raise _Unreadable(_explain(key, text)) from error
     if override.is_sweep_override():
         raise _Unreadable(
-            "its value is several values.\n"
+            "it gives several values.\n"
             f"hint: for a list write `{key}=[{text}]`, for text write `{key}={_write_value(text)}`, "
             "quoted for the shell"
         )
@@ -119,12 +115,12 @@ def _check_interpolations(value: Any) -> None:
         OmegaConf.create([value])
     except OmegaConfBaseException as error:
         raise _Unreadable(
-            "it holds a `${` that is no interpolation.\nhint: for the characters themselves write `\\${`"
+            "it holds a `${` that does not begin an interpolation.\nhint: for the characters themselves write `\\${`"
         ) from error
 
 
 def _explain(key: str, text: str) -> str:
-    """Return what is wrong, in the user's terms: the grammar's own message is about tokens and alternatives."""
+    """Return what is wrong in the user's terms; the grammar's own message is about tokens and alternatives."""
     if not _PLAIN_KEY.fullmatch(key):
         return f"{key!r} is not a key.\nhint: keys are names joined by dots, as in `+server.timeout=5`"
     quoted = f"hint: for plain text write `{key}={_write_value(text)}` (and quote it for the shell)"
@@ -153,15 +149,6 @@ def _set(values: dict[str, Any], path: Sequence[str], value: Any) -> None:
         values[path[-1]] = value
 
 
-def _remove(values: dict[str, Any], path: Sequence[str]) -> None:
-    for key in path[:-1]:
-        below = values.get(key)
-        if not isinstance(below, dict):
-            return
-        values = below
-    values.pop(path[-1], None)
-
-
 def _write_value(value: Any) -> str:
     if value is None:
         return "null"
@@ -172,14 +159,11 @@ def _write_value(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{','.join(map(_write_value, value))}]"
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_write_key(key)}:{_write_value(item)}" for key, item in value.items()) + "}"
+        escaped = {re.sub(r"([\\(){}\[\]:=, \t'\"])", r"\\\1", str(key)): item for key, item in value.items()}
+        return "{" + ",".join(f"{key}:{_write_value(item)}" for key, item in escaped.items()) + "}"
     # Inside quotes a backslash only matters in front of a quote.
     text = re.sub(r"(\\*)'", r"\1\1\\'", str(value))
     return "'" + re.sub(r"(\\+)$", r"\1\1", text) + "'"
-
-
-def _write_key(key: Any) -> str:
-    return re.sub(r"([\\(){}\[\]:=, \t'\"])", r"\\\1", str(key))
 
 
 # --- values that need no grammar --------------------------------------------------------------------------------------
@@ -195,25 +179,20 @@ _RESERVED = frozenset({*_CONSTANTS, "nan", "inf"})
 
 
 class NotPlain(Exception):
-    """The value may mean something that only the grammar knows."""
+    """Only the grammar can tell what the value means."""
 
 
-def plain_value(key: str, text: str) -> Any:
-    """Return what `key=text` sets `key` to; raises NotPlain where that takes a parser."""
+def read_plain_value(key: str, text: str) -> Any:
+    """Return what `key=text` sets `key` to; raise NotPlain where that takes a parser."""
     if not _KEY.fullmatch(key):
         raise NotPlain
     if text.startswith("[") and text.endswith("]"):
         inside = text[1:-1].strip(" ")
-        return [_read_scalar(item.strip(" ")) for item in _split_items(inside)] if inside else []
+        items = _ITEM.findall(inside)
+        if ",".join(items) != inside:  # a comma inside quotes, or something that is not plain
+            raise NotPlain
+        return [_read_scalar(item.strip(" ")) for item in items]
     return _read_scalar(text)
-
-
-def _split_items(inside: str) -> list[str]:
-    """Return the items of a list, at the commas that stand outside of quotes."""
-    items = _ITEM.findall(inside)
-    if ",".join(items) != inside:
-        raise NotPlain
-    return items
 
 
 def _read_scalar(text: str) -> Any:

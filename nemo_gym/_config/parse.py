@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the sources of a config to the config itself: the order in which everything happens.
+"""Turn the sources of a config into the config: the order in which everything happens.
 
-Each step is a module of this package; this one only puts them in a row and gathers what they find wrong.
+Each step is a module of this package; this one calls them in order and collects what they find wrong.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,18 +13,19 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from nemo_gym._config.defaults import Machine, fill_defaults, setting_problems
-from nemo_gym._config.directives import apply_directives, merged
+from nemo_gym._config.defaults import Machine, check_settings, fill_defaults
+from nemo_gym._config.directives import apply_directives, merge_values
 from nemo_gym._config.files import ConfigFile, Includes, load_file, load_includes, read_config_paths
-from nemo_gym._config.interpolation import interpolation_problems, missing_value_problems, read_values, unset_variables
-from nemo_gym._config.paths import KeyPath, child, has_path, join_path, nearest_paths, split_path
-from nemo_gym._config.problems import Problems
-from nemo_gym._config.provenance import Layer, Provenance, file_layer
+from nemo_gym._config.interpolation import check_interpolations, check_missing_values, find_unset_variables, read_values
+from nemo_gym._config.paths import KeyPath, find_similar_paths, has_path, join_path, remove_path, split_path
+from nemo_gym._config.problems import Problems, read_reason
+from nemo_gym._config.provenance import Layer, Provenance, make_layer
 from nemo_gym._config.reserved_keys import SETTINGS
-from nemo_gym._config.secrets import secret_values
+from nemo_gym._config.secrets import find_secrets
 from nemo_gym._config.server_names import complete_instances, replace_older_names, resolve_short_names
-from nemo_gym._config.servers import Detected, almost_server_problems, detect, reference_problems
+from nemo_gym._config.servers import Detected, check_almost_servers, check_references, detect_servers
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
+from nemo_gym._util.nearest import offer
 from nemo_gym.errors import ConfigError
 
 COMMAND_LINE, INITIAL = "command line", "initial config"
@@ -32,7 +33,7 @@ COMMAND_LINE, INITIAL = "command line", "initial config"
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything a config is made of, weakest last: command line, initial values, env.yaml, and files they name."""
+    """Everything a config is made of, strongest first: command line, initial values, env.yaml, and files they name."""
 
     command_line: DictConfig
     initial: DictConfig
@@ -49,11 +50,11 @@ class Resolved:
     provenance: Provenance
     servers: Detected = field(default_factory=Detected)
     notes: tuple[str, ...] = ()
-    """What was understood in another way than it was written, for the user to see."""
+    """What was not taken literally, to be shown to the user."""
 
 
 def resolve(sources: Sources, machine: Machine, check: Callable[[Resolved], Problems] | None = None) -> Resolved:
-    """Build and check the config, with a further `check` of the caller's; raises all its problems at once."""
+    """Build and check the config, also with the caller's `check`; raise all its problems at once."""
     problems, resolved = examine(sources)
     if check is not None and resolved is not None:
         problems.extend(check(resolved))
@@ -64,87 +65,82 @@ def resolve(sources: Sources, machine: Machine, check: Callable[[Resolved], Prob
 
 
 def examine(sources: Sources) -> tuple[Problems, Resolved | None]:
-    """Return what is wrong with a config, and the config itself before defaults, if it can be put together at all."""
+    """Return what is wrong with a config, and the config before defaults, if it can be built at all."""
     problems = Problems()
-    dotenv = _load_dotenv(sources.dotenv_path, problems)
+    dotenv = None
+    with problems.catch():
+        dotenv = load_file(sources.dotenv_path, sources.dotenv_path.name) if sources.dotenv_path else None
     includes = _load_files(sources, dotenv, problems)
-    # Without all files, every later finding might be about something that a missing file defines.
-    if problems:
+    if problems:  # what else seems wrong might be defined in a file that is missing
         return problems, None
-    layers = _layers(includes, dotenv, sources)
+    layers = _list_layers(includes, dotenv, sources)
     defaults, notes = complete_instances(layers, sources.search_roots)
     provenance = Provenance([*defaults, *layers])
     values = _merge(provenance, sources.deletions, problems)
     if problems:
         return problems, None
-    KNOWN_SECRETS.add(secret_values(values))  # before anything is said of them
+    KNOWN_SECRETS.add(find_secrets(values))  # before any message can quote them
     values["config_paths"] = includes.paths
     directed = apply_directives(values, provenance)
     problems.extend(directed.problems)
     provenance.inherited.update(directed.inherited)
     notes += [*directed.notes, *resolve_short_names(directed.values, layers[-1])]
+    replace_older_names(directed.values)
+    _collapse_dummy_models(directed.values)
     try:
-        config = _create(_collapse_dummy_models(replace_older_names(directed.values)), provenance)
-    except ConfigError as error:
-        problems.add(type(error), str(error))
+        config = OmegaConf.create(directed.values)
+    except OmegaConfBaseException as error:
+        path = split_path(error.full_key or "")
+        text = f"{join_path(path)!r} ({provenance.find_nearest(path)}) cannot be used: {read_reason(error)}"
+        problems.add(ConfigError, text)
         return problems, None
     servers = _check(config, provenance, directed.unresolved, sources.search_roots, problems)
     return problems, Resolved(config, provenance, servers, tuple(notes))
 
 
-def _load_dotenv(path: Path | None, problems: Problems) -> ConfigFile | None:
-    if path is None:
-        return None
-    try:
-        return load_file(path, path.name)
-    except ConfigError as error:
-        problems.add(type(error), str(error))
-        return None
-
-
 def _load_files(sources: Sources, dotenv: ConfigFile | None, problems: Problems) -> Includes:
-    """Load the files that the command line, the initial values or env.yaml name: the first of these that names any."""
+    """Load the files named by the command line, the initial values or env.yaml, whichever of these names any first."""
     from_dotenv = [(dotenv.name, dotenv.config)] if dotenv else []
     speakers = [(COMMAND_LINE, sources.command_line), (INITIAL, sources.initial), *from_dotenv]  # strongest first
     speaker = next((name for name, config in speakers if "config_paths" in config), COMMAND_LINE)
-    try:
+    includes = Includes()
+    with problems.catch():
         paths = read_config_paths(_merge_configs([config for _, config in reversed(speakers)]), speaker)
-    except ConfigError as error:
-        problems.add(type(error), str(error))
-        return Includes()
-    includes = load_includes(paths, sources.search_roots, speaker)
+        includes = load_includes(paths, sources.search_roots, speaker)
     problems.extend(includes.problems)
     return includes
 
 
 def _merge_configs(configs: Sequence[Any]) -> DictConfig:
-    """Merge as OmegaConf does, on copies: the sources keep their values and lose flags such as read-only."""
+    """Merge as OmegaConf does, on copies: the sources stay as they are, and flags such as read-only are lost."""
     plain = [OmegaConf.to_container(config) if OmegaConf.is_config(config) else config for config in configs]
     result = OmegaConf.merge({}, *plain)
     assert isinstance(result, DictConfig)
     return result
 
 
-def _layers(includes: Includes, dotenv: ConfigFile | None, sources: Sources) -> list[Layer]:
+def _list_layers(includes: Includes, dotenv: ConfigFile | None, sources: Sources) -> list[Layer]:
     """Weakest first: files, env.yaml, initial values, command line."""
     return [
-        *(file_layer(file) for file in includes.merge_order),
-        *([file_layer(dotenv)] if dotenv else []),
+        *(make_layer(file) for file in includes.merge_order),
+        *([make_layer(dotenv)] if dotenv else []),
         Layer(INITIAL, OmegaConf.to_container(sources.initial)),
         Layer(COMMAND_LINE, OmegaConf.to_container(sources.command_line)),
     ]
 
 
 def _merge(provenance: Provenance, deletions: Sequence[str], problems: Problems) -> dict[str, Any]:
-    """Merge one layer over the other; deletions of the command line come before its own values."""
+    """Merge the layers in order; the deletions of the command line come before its own values."""
     *lower, command_line = provenance.layers
     values: Any = {}
     for index, layer in enumerate(lower):
         values = _merge_layer(values, layer, Provenance(lower[:index]), problems)
-    for key in deletions:
-        _delete(values, split_path(key), problems)
-    values = _merge_layer(values, command_line, Provenance(lower), problems)
-    result: dict[str, Any] = values
+    for path in map(split_path, deletions):
+        if not has_path(values, path):
+            guess = offer(find_similar_paths(values, path))
+            problems.add(ConfigError, f"'~{join_path(path)}' deletes a key that no source defines.{guess}")
+        remove_path(values, path)
+    result: dict[str, Any] = _merge_layer(values, command_line, Provenance(lower), problems)
     return result
 
 
@@ -158,14 +154,14 @@ def _merge_layer(values: Any, layer: Layer, below: Provenance, problems: Problem
         try:
             return OmegaConf.to_container(_merge_configs([values, layer.values]))
         except OmegaConfBaseException as error:
-            reason = (error.msg or str(error)).splitlines()[0]
+            reason = read_reason(error)
             problems.add(ConfigError, f"what {layer.name} says cannot be merged with what comes before it: {reason}")
             return values
-    return merged(values, deepcopy(layer.values))
+    return merge_values(values, deepcopy(layer.values))
 
 
 def _extends_interpolation(base: Any, over: Any) -> bool:
-    """Return whether a mapping is laid over `${...}`, which OmegaConf then replaces by what it refers to."""
+    """Return whether `over` puts a mapping over `${...}`, which OmegaConf then replaces by what it refers to."""
     if isinstance(over, dict) and isinstance(base, dict):
         return any(_extends_interpolation(base[key], over[key]) for key in base.keys() & over.keys())
     return isinstance(over, dict) and isinstance(base, str) and "${" in base
@@ -177,75 +173,49 @@ def _report_conflicts(base: Any, over: Any, path: KeyPath, below: Provenance, la
         for key in base.keys() & over.keys():
             _report_conflicts(base[key], over[key], (*path, str(key)), below, layer, problems)
     elif {type(base), type(over)} == {dict, list}:
+        lower, upper = ("a list" if isinstance(value, list) else "a mapping" for value in (base, over))
         problems.add(
             ConfigError,
-            f"{join_path(path)!r} is {_kind(base)} in {below.near(path)} but {_kind(over)} in {layer.place(path)}.\n"
+            f"{join_path(path)!r} is {lower} in {below.find_nearest(path)} but {upper} in {layer.place(path)}.\n"
             "hint: items of a list cannot be overridden one by one; give the whole list",
         )
 
 
-def _kind(value: Any) -> str:
-    return "a list" if isinstance(value, list) else "a mapping"
-
-
-def _delete(values: dict[str, Any], path: KeyPath, problems: Problems) -> None:
-    if not has_path(values, path):
-        close = nearest_paths(values, path)
-        guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
-        problems.add(ConfigError, f"'~{join_path(path)}' deletes a key that no source defines.{guess}")
-        return
-    block: Any = values
-    for key in path[:-1]:
-        block = child(block, key)
-    block.pop(path[-1] if isinstance(block, dict) else int(path[-1]))
-
-
-def _create(values: dict[str, Any], provenance: Provenance) -> DictConfig:
-    try:
-        return OmegaConf.create(values)
-    except OmegaConfBaseException as error:
-        path = split_path(error.full_key or "")
-        place = provenance.near(path)
-        reason = (error.msg or str(error)).splitlines()[0]
-        raise ConfigError(f"{join_path(path)!r} ({place}) cannot be used: {reason}") from error
-
-
-def _collapse_dummy_models(values: dict[str, Any]) -> dict[str, Any]:
-    """Drop a dummy model that was put beside a real one, which keeps the dummy's values as defaults."""
+def _collapse_dummy_models(values: dict[str, Any]) -> None:
+    """Drop a dummy model that stands beside a real one, which takes the dummy's values as defaults."""
     for block in values.values():
         models = block.get("responses_api_models") if isinstance(block, dict) else None
         if isinstance(models, dict) and "dummy_model" in models and len(models) > 1:
             dummy = models.pop("dummy_model")
             for name in models:
-                models[name] = merged(dummy, models[name])
-    return values
+                models[name] = merge_values(dummy, models[name])
 
 
 def _check(
     config: DictConfig, provenance: Provenance, unresolved: set[str], roots: Sequence[Path], problems: Problems
 ) -> Detected:
-    """Report everything that is wrong with a complete config; what follows from an earlier finding is left out."""
+    """Report everything that is wrong with a complete config, but not what follows from another problem."""
     values = read_values(config)
-    servers = detect(config, values)
+    servers = detect_servers(config, values)
     servers.unknown_yet |= unresolved
     _leave_out_unset_variables(config, servers, provenance.layers[-1])
-    problems.extend(missing_value_problems(values, provenance))
-    problems.extend(interpolation_problems(config, values, provenance))
-    problems.extend(almost_server_problems(config, servers, provenance))
-    problems.extend(reference_problems(servers, provenance, roots))
-    problems.extend(setting_problems(values.plain, values.holes))
+    problems.extend(check_missing_values(values, provenance))
+    problems.extend(check_interpolations(config, values, provenance))
+    problems.extend(check_almost_servers(config, servers, provenance))
+    problems.extend(check_references(servers, provenance, roots))
+    problems.extend(check_settings(values.plain, values.holes))
     return servers
 
 
 def _leave_out_unset_variables(config: DictConfig, servers: Detected, command_line: Layer) -> None:
-    """Make values missing (`???`) that take an unset environment variable and that nothing is known to read.
+    """Turn values into `???` that need an unset environment variable and that nothing is known to read.
 
-    Servers, settings of commands and what the command line says are read. Whoever reads another one after all is told
-    then. What the keys for `policy_model` say is read by the model servers that refer to them.
+    Servers, settings of commands and what the command line gives are read, and the `policy_` keys are read by the model
+    servers that refer to them. Whoever reads another value after all gets the error then.
     """
     read = {instance.name for instance in servers.instances} | servers.unknown_yet | servers.almost.keys()
     read |= {key for key in SETTINGS if not key.startswith("policy_")}
-    for path in unset_variables(servers.values):
+    for path in find_unset_variables(servers.values):
         if path[0] not in read and not has_path(command_line.values, tuple(map(str, path))):
             del servers.values.broken[path]
             block: Any = config

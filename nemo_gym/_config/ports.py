@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Free TCP ports for servers whose config does not name one.
 
-A port that is reserved stays bound until the server takes the socket over, so that no other launch on the machine can
-get it in between. A port that is only found is free now and promises nothing.
+A reserved port stays bound until the server takes the socket over, so that no other launch on the machine can get it in
+between. `find_free_port` only finds a port that is free at the moment.
 """
 
 import errno
@@ -13,8 +13,8 @@ from collections.abc import Callable, Collection
 _reserved: dict[tuple[str, int], socket.socket] = {}
 
 
-def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
-    """Return a port of `low`..`high`, not in `taken`, that nobody has."""
+def find_free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
+    """Return a port in `low`..`high`, not in `taken`, that nobody uses."""
 
     def is_free(port: int) -> bool:
         try:
@@ -27,12 +27,12 @@ def free_port(low: int, high: int, taken: Collection[int], tries: int) -> int:
 
 
 def reserve_port(host: str, low: int, high: int, taken: Collection[int], tries: int) -> int:
-    """Return a port as `free_port` does, and keep it for this process until `take_reserved` asks for its socket."""
+    """Return a port as `find_free_port` does, and hold it until `take_reserved` asks for its socket."""
     return _pick(lambda port: reserve(host, port), low, high, taken, tries)
 
 
 def reserve(host: str, port: int) -> bool:
-    """Keep `port` for this process, as `reserve_port` does; return False if somebody has it."""
+    """Hold `port` as `reserve_port` does; return False if somebody uses it."""
     try:
         _reserved[host, port] = bind_alone(host, port)
     except OSError:
@@ -41,16 +41,16 @@ def reserve(host: str, port: int) -> bool:
 
 
 def take_reserved(host: str, port: int) -> socket.socket | None:
-    """Return the bound socket of a reserved port, which the caller owns from now on."""
+    """Return the bound socket of a reserved port and hand it over to the caller."""
     return _reserved.pop((host, port), None)
 
 
 def bind_alone(host: str, port: int) -> socket.socket:
     """Bind a socket that does not let others share its port.
 
-    With SO_REUSEADDR on both, Linux gives one port to two sockets until one of them listens. Without it, connections
-    of an earlier run that linger keep the port. So it is on only where it is needed: to bind a port on which some
-    linger, and again when the socket is about to listen.
+    With SO_REUSEADDR on both, Linux gives one port to two sockets until one of them listens. Without it, lingering
+    connections of an earlier run block the port. So it is set only to bind a port on which some linger, and again when
+    the socket is about to listen.
     """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     try:

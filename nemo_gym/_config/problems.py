@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Collect what is wrong with a config, for a user to see all of it at once, and put what pydantic found into words.
+"""Collect what is wrong with a config, so that a user sees all of it at once, and explain what pydantic found.
 
-Finding problems and phrasing them is otherwise done where they occur.
+All other problems are worded where they are found.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-from nemo_gym._config.paths import KeyPath, child
+from nemo_gym._config.paths import KeyPath, get_child
 from nemo_gym._config.secrets import hide_secrets, is_secret_key
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.nearest import nearest_spelling
@@ -17,6 +18,7 @@ from nemo_gym._util.secret_names import is_headers_key
 from nemo_gym.errors import ConfigError, ConfigProblems
 
 if TYPE_CHECKING:  # overrides are read without pydantic, which takes a while to load
+    from omegaconf.errors import OmegaConfBaseException
     from pydantic import ValidationError
 
 
@@ -31,20 +33,28 @@ class Problems:
         if text not in texts:
             texts.append(text)
 
+    @contextmanager
+    def catch(self) -> Iterator[None]:
+        """Add the ConfigError that the block raises, if it raises one."""
+        try:
+            yield
+        except ConfigError as error:
+            self.add(type(error), str(error))
+
     def extend(self, other: "Problems") -> None:
         for kind, texts in other._texts.items():
             for text in texts:
                 self.add(kind, text)
 
     def listed(self) -> list[tuple[type[ConfigError], str]]:
-        """Return every problem by itself, with its kind."""
+        """Return each problem with its kind."""
         return [(kind, text) for kind, texts in self._texts.items() for text in texts]
 
     def __bool__(self) -> bool:
         return bool(self._texts)
 
     def errors(self) -> list[ConfigError]:
-        """Return one error per kind, each listing all of its kind."""
+        """Return one error per kind, with all problems of that kind."""
         return [kind("\n\n".join(texts)) for kind, texts in self._texts.items()]
 
     def raise_if_any(self) -> None:
@@ -53,6 +63,11 @@ class Problems:
             raise errors[0]
         if errors:
             raise ConfigProblems(errors)
+
+
+def read_reason(error: "OmegaConfBaseException") -> str:
+    """Return the first line of what OmegaConf says, without the place, which we know better."""
+    return (error.msg or str(error)).splitlines()[0]
 
 
 # --- what pydantic found ----------------------------------------------------------------------------------------------
@@ -64,7 +79,7 @@ _TEXTS = {
     "bool_parsing": "must be true or false",
     "bool_type": "must be true or false",
     "dict_type": _MAPPING,
-    "extra_forbidden": "is no setting that exists",
+    "extra_forbidden": "is not a known setting",
     "float_parsing": _NUMBER,
     "float_type": _NUMBER,
     "greater_than": "must be greater than {gt}",
@@ -89,11 +104,11 @@ _LONGEST_VALUE = 60
 
 
 def explain(error: "ValidationError", data: Any) -> dict[KeyPath, str]:
-    """Return what is wrong with `data`, by place; a value that fits no member of a union is one mistake."""
+    """Return what is wrong with `data`, by path; a value that fits no member of a union is one mistake."""
     found: dict[KeyPath, list[Any]] = {}
     for mistake in error.errors(include_url=False):
         found.setdefault(_place_in(data, mistake), []).append(mistake)
-    # A mistake inside a value says more than that the whole of it is none of the other members of a union.
+    # A mistake inside a value says more than the remark that the value fits no other member of a union.
     inner = [
         path for path in found if not any(len(path) < len(other) and other[: len(path)] == path for other in found)
     ]
@@ -113,9 +128,9 @@ def describe(mistake: Mapping[str, Any]) -> str:
 
 
 def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
-    """Return what is wrong at `path`, where all `mistakes` were made, together with the value that stands there."""
+    """Return what is wrong at `path`, where all `mistakes` were made, and the value found there."""
     wanted = " or ".join(dict.fromkeys(map(describe, mistakes))).replace(" or must be ", " or ")
-    wanted = wanted.removeprefix(f"{path[-1]} " if path else "")  # whoever shows it names the place
+    wanted = wanted.removeprefix(f"{path[-1]} " if path else "")  # the caller names the place
     last = mistakes[-1]
     kind, context = last["type"], last.get("ctx") or {}
     if kind in _WITHOUT_VALUE:
@@ -127,12 +142,12 @@ def explain_place(path: KeyPath, mistakes: Sequence[Any]) -> str:
 
 
 def _place_in(data: Any, mistake: Mapping[str, Any]) -> KeyPath:
-    """Return where a mistake is, without the names of types, which pydantic puts in wherever a union was tried."""
+    """Return the path of a mistake, without the names of types that pydantic adds for unions."""
     path: list[str] = []
     *above, last = mistake["loc"] or ("",)
     for part in (*above, last):
         try:
-            data = child(data, str(part))
+            data = get_child(data, str(part))
         except KeyError:
             continue
         path.append(str(part))

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where each value of a config came from: which file and line, `env.yaml`, the caller, or the command line.
 
-Used in error messages and to explain a resolved config. It looks things up in the unmerged sources, so it costs
-nothing until it is asked.
+Error messages and `--explain` use it. It looks things up in the unmerged sources, so it costs nothing until asked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +11,14 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from nemo_gym._config.files import ConfigFile
-from nemo_gym._config.paths import KeyPath, has_path, keys_of, split_path, value_at
+from nemo_gym._config.paths import KeyPath, get_value, has_path, list_keys, split_path
 
 DEFAULT = "default"
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One source of values, with the line of each key where there are lines."""
+    """One source of values, with the line of each key if it is a file."""
 
     name: str
     values: Any
@@ -29,13 +28,13 @@ class Layer:
         return f"{self.name}:{self.lines[path]}" if path in self.lines else self.name
 
 
-def file_layer(file: ConfigFile) -> Layer:
+def make_layer(file: ConfigFile) -> Layer:
     return Layer(file.name, OmegaConf.to_container(file.config), file.lines)
 
 
 @dataclass(frozen=True)
 class Given:
-    """What one source says: where, what, and under which path, which is another one where a block was inherited."""
+    """What one source says: where, what, and under which path, which differs if the block was inherited."""
 
     place: str
     value: Any
@@ -49,45 +48,41 @@ class Provenance:
     layers: Sequence[Layer] = ()
     inherited: dict[KeyPath, KeyPath] = field(default_factory=dict)
 
-    def given(self, path: KeyPath) -> list["Given"]:
-        """Return what every source says about `path`, weakest first; inherited ones before a block's own."""
+    def list_given(self, path: KeyPath) -> list["Given"]:
+        """Return what every source says about `path`, weakest first; inherited values come before a block's own."""
         own = [
-            Given(layer.place(path), value_at(layer.values, path), path)
+            Given(layer.place(path), get_value(layer.values, path), path)
             for layer in self.layers
             if has_path(layer.values, path)
         ]
         for end in range(len(path), 0, -1):
             if (source := self.inherited.get(path[:end])) is not None:
-                return [*self.given((*source, *path[end:])), *own]
+                return [*self.list_given((*source, *path[end:])), *own]
         return own
 
-    def places(self, path: KeyPath) -> list[str]:
-        """Return every source that gives `path` a value, weakest first."""
-        return [one.place for one in self.given(path)]
-
     def of(self, path: KeyPath | str) -> str:
-        """Return the source whose value won, or `default` for a value that none of them gave."""
-        places = self.places(split_path(path) if isinstance(path, str) else path)
-        return places[-1] if places else DEFAULT
+        """Return the source whose value won, or `default` if no source gave one."""
+        given = self.list_given(split_path(path) if isinstance(path, str) else path)
+        return given[-1].place if given else DEFAULT
 
-    def near(self, path: KeyPath) -> str:
-        """Return what `of` does, or the place of the nearest enclosing block; empty when there is none."""
+    def find_nearest(self, path: KeyPath) -> str:
+        """Return the source of `path` or of the nearest enclosing block that has one; empty if none has."""
         for end in range(len(path), 0, -1):
-            if places := self.places(path[:end]):
-                return places[-1]
+            if given := self.list_given(path[:end]):
+                return given[-1].place
         return ""
 
     def locate(self, path: Iterable[str | int]) -> str:
-        """Return ` (place)` to stand behind the name of `path` in a message; empty when no source speaks of it."""
-        place = self.near(tuple(map(str, path)))
+        """Return ` (place)`, to follow the name of `path` in a message; empty if no source gives it."""
+        place = self.find_nearest(tuple(map(str, path)))
         return f" ({place})" if place else ""
 
     def explain(self, values: Any, path: KeyPath = ()) -> dict[KeyPath, str]:
         """Return the source of every leaf of `values`, the plain form of the resolved config."""
         explained: dict[KeyPath, str] = {}
-        for key in keys_of(values):
-            below = values[key] if isinstance(values, dict) and key in values else None
-            if isinstance(values, dict) and isinstance(below, dict) and below:
+        for key in list_keys(values):
+            below = values.get(key) if isinstance(values, dict) else None
+            if isinstance(below, dict) and below:
                 explained |= self.explain(below, (*path, key))
             else:
                 explained[*path, key] = self.of((*path, key))

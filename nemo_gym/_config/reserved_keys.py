@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The settings: top-level keys of a config that mean something to this package. Some of them cannot name a server.
+"""The settings: top-level keys of a config that this package reads. The reserved ones cannot name a server.
 
-Their defaults are filled in by `defaults.py`. `nemo_gym.global_config` offers the names to everybody else.
+`defaults.py` fills in their defaults, and `nemo_gym.global_config` exports the names.
 """
 
 CONFIG_PATHS_KEY_NAME = "config_paths"
@@ -114,6 +114,7 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "no_serve",
     "num_repeats",
     "num_repeats_add_seed",
+    "num_rollout_workers",
     "num_samples_in_parallel",
     "output_jsonl_fpath",
     POLICY_API_KEY_KEY_NAME,
@@ -128,6 +129,8 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "reuse_existing_data_preparation",
     "rollout_collection_driver",
     "rollout_timeout_seconds",
+    "rollout_worker_cpus",
+    "rollout_workers_on",
     "server_startup_timeout_seconds",
     "shard",
     "skills",
@@ -141,7 +144,7 @@ SETTINGS = RESERVED_TOP_LEVEL_KEYS | {
     "wandb_name",
     "wandb_project",
 }
-"""All keys that mean something to some command."""
+"""All keys that some command reads."""
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_HEAD_SERVER_PORT = 11000

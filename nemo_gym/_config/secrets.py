@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and masks the secrets of a config, by what a key means rather than by the letters it contains.
+"""Find and mask the secrets of a config, by what a key means rather than by the letters it contains.
 
-Masked are values under the name of a credential, the values of all headers, and in URLs users, passwords and the
-parameters that are keys, wherever they stand; and each of these values once more where an innocent key repeats it.
+Values under the name of a credential, the values of all headers, and the users, passwords and keys in URLs are masked
+wherever they occur, and so is every repetition of such a value under an innocent key.
 """
 
 from base64 import b64decode
@@ -26,23 +26,23 @@ _NOT_SET = (None, "", "???", MASK)
 def hide_secrets(config: DictConfig | ListConfig | dict[Any, Any] | list[Any]) -> None:
     """Mask every secret of `config`, in place."""
     known = KnownSecrets()
-    known.add(secret_values(config))
+    known.add(find_secrets(config))
     _hide(config, known, secret=False, headers=False)
 
 
 def dump_masked(config: DictConfig) -> str:
-    """Dump `config` as YAML for a message or a listing; the config itself keeps its values."""
+    """Return `config` as YAML for a message or a listing, with its secrets masked."""
     copy = OmegaConf.create(OmegaConf.to_container(config))
     hide_secrets(copy)
     return OmegaConf.to_yaml(copy)
 
 
-def secret_values(config: Any) -> list[str]:
-    """Return every secret that `config`, or any other mapping such as the environment, holds."""
+def find_secrets(config: Any) -> list[str]:
+    """Return every secret in `config`, or in another mapping such as the environment."""
     if isinstance(config, DictConfig | ListConfig):
         try:
             config = OmegaConf.to_container(config, resolve=True)
-        except OmegaConfBaseException:  # an interpolation that cannot be resolved: who uses it is told
+        except OmegaConfBaseException:  # an interpolation cannot be resolved, which is reported elsewhere
             config = OmegaConf.to_container(config)
     return [value for value in _list_secrets(config, secret=False, headers=False) if not _is_file_name(value)]
 
@@ -56,13 +56,13 @@ def _list_secrets(node: Any, *, secret: bool, headers: bool) -> Iterator[str]:
         for value in node:
             yield from _list_secrets(value, secret=secret, headers=headers)
     elif secret and node not in _NOT_SET and not isinstance(node, bool):
-        yield from _credentials_in(str(node))
+        yield from _read_credentials(str(node))
     elif isinstance(node, str) and "://" in node:
         yield from read_url_credentials(node)
 
 
-def _credentials_in(value: str) -> Iterator[str]:
-    """Yield what is secret in the value of a key or a header: all of it, without the word that says of what kind."""
+def _read_credentials(value: str) -> Iterator[str]:
+    """Yield what is secret in the value of a key or a header: all of it but the name of the scheme."""
     scheme, _, rest = value.partition(" ")
     if scheme.lower() not in ("bearer", "basic", "token"):
         yield value
@@ -74,7 +74,7 @@ def _credentials_in(value: str) -> Iterator[str]:
 
 
 def _is_file_name(value: str) -> bool:
-    """Return whether `value` names the file of a secret rather than being one, or is still to be filled in."""
+    """Return whether `value` is the path of a file with a secret, or an interpolation, rather than a secret."""
     return value.startswith("${") or (value.startswith(("/", "~", "./")) and Path(value).expanduser().exists())
 
 
@@ -100,7 +100,7 @@ def _hide(node: Any, known: KnownSecrets, *, secret: bool, headers: bool) -> Non
 
 
 def _read_raw(node: Any, place: Any) -> Any:
-    """Return the value as written: an interpolation stays one, since what it points to is masked in its own place."""
+    """Return the value as written: an interpolation stays one, since its target is masked where it is."""
     if not isinstance(node, DictConfig | ListConfig):
         return node[place]
     child: Any = node._get_node(place)
@@ -109,7 +109,7 @@ def _read_raw(node: Any, place: Any) -> Any:
 
 
 def _mask(value: Any, known: KnownSecrets, *, secret: bool) -> Any:
-    """Nothing is hidden where there is nothing to hide: unset values and switches stay visible."""
+    """Return `value` with its secrets masked; unset values and switches hold none, so they stay visible."""
     if secret and value not in _NOT_SET and not isinstance(value, bool):
         return MASK
     return known.mask(mask_url_credentials(value)) if isinstance(value, str) else value

@@ -1,26 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read the code behind servers without running it: is it there, and which fields of which types does it declare.
+"""Read the code of servers without running it: whether it is there, and which fields of which types it declares.
 
-Reading source text is enough for that, and takes milliseconds where an import takes seconds. Only types that are
-written with names everybody knows are looked at (`int | None`, `list[str]`, `Literal["a"]`); what else can be wrong
-with a value is for the server itself to say when it is built.
+Parsing the source takes milliseconds where an import takes seconds. Only types made of well-known names are checked
+(`int | None`, `list[str]`, `Literal["a"]`); the server itself reports any other mistake when it is built.
 """
 
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Optional, Union
 
 import pydantic
 
-from nemo_gym._config.files import first_existing
+from nemo_gym._config.files import find_first
 from nemo_gym._config.paths import KeyPath, join_path
 from nemo_gym._config.problems import Problems, explain
 from nemo_gym._config.provenance import Provenance
-from nemo_gym._config.servers import Detected, implementation_of
-from nemo_gym._util.nearest import nearest
+from nemo_gym._config.servers import Detected, get_implementation
+from nemo_gym._util.nearest import suggest
 from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.errors import ConfigError
 
@@ -28,13 +27,13 @@ STAND_IN = "dummy_model"
 _FOLLOWED = ("resources_servers.", "responses_api_agents.", "responses_api_models.", "nemo_gym.base_")
 
 
-def implementation_problems(detected: Detected, provenance: Provenance, roots: Sequence[Path]) -> Problems:
-    """Report servers whose folder or entrypoint is not there, and servers that share a port."""
+def check_implementations(detected: Detected, provenance: Provenance, roots: Sequence[Path]) -> Problems:
+    """Report servers whose folder or entrypoint does not exist, and servers that share a port."""
     problems = Problems()
     ports = defaultdict[tuple[str, int], list[str]](list)
     for instance in detected.instances:
         block = instance.get_inner_run_server_config_dict()
-        kind, impl = instance.SERVER_TYPE, implementation_of(instance)
+        kind, impl = instance.SERVER_TYPE, get_implementation(instance)
         given = instance.get_inner_run_server_config()
         if given.port is not None:
             ports[given.host or "", given.port].append(instance.name)
@@ -53,91 +52,89 @@ def _explain_absence(kind: str, impl: str, entrypoint: str, roots: Sequence[Path
     folder = find_server_folder(kind, impl, roots)
     if folder is None:
         there = [found.name for root in roots for found in (root / kind).glob("[!._]*/")]
-        close = nearest(impl, there, limit=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
         looked = ", ".join(str(root / kind) for root in roots)
-        return f"there is no implementation {impl!r}.{guess}\nlooked in: {looked}"
+        return f"there is no implementation {impl!r}.{suggest(impl, there)}\nlooked in: {looked}"
     if not (folder / entrypoint).is_file():
-        close = nearest(entrypoint, [file.name for file in folder.glob("*.py")], limit=1)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
+        guess = suggest(entrypoint, [file.name for file in folder.glob("*.py")])
         return f"its entrypoint {entrypoint!r} is not in {folder}.{guess}"
     return None
 
 
-def declared_fields(kind: str, impl: str, entrypoint: str, roots: Sequence[Path]) -> dict[str, list[str]] | None:
-    """Return the fields of all classes that a server's code holds or imports; None if a config class takes any field.
+class ServerCode:
+    """The code of servers in the folders of `roots`."""
 
-    With each come the types that config classes give it, as they are written, unless their values pass through a
-    validator that may turn one type into another.
-    """
-    folder = find_server_folder(kind, impl, roots)
-    if folder is None or not (folder / entrypoint).is_file():
-        return None
-    start = folder / entrypoint
-    fields, seen, todo = dict[str, list[str]](), set[Path](), [start, *start.parent.glob("*.py")]
-    while todo:
-        path = todo.pop()
-        if path in seen:
-            continue
-        seen.add(path)
-        try:
-            text = path.read_text(encoding="utf-8")
-            tree = ast.parse(text)
-        except (OSError, SyntaxError, ValueError):
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = roots
+        self._fields: dict[tuple[str, str, str], dict[str, list[str]] | None] = {}
+
+    def find_fields(self, kind: str, impl: str, entrypoint: str) -> dict[str, list[str]] | None:
+        """Return the fields of all classes that a server's code holds or imports; None if its config takes any field.
+
+        Each comes with the types that config classes declare for it, as they are written, unless their values pass
+        through a validator that may turn one type into another.
+        """
+        key = (kind, impl, entrypoint)
+        if key not in self._fields:
+            self._fields[key] = self._read_fields(*key)
+        return self._fields[key]
+
+    def mentions(self, kind: str, impl: str, key: str) -> bool:
+        """Return whether the code of a server has `key` as a string or as an attribute."""
+        folder = find_server_folder(kind, impl, self._roots)
+        pattern = re.compile(rf"""["'.]{re.escape(key)}\b""")
+        return folder is not None and any(
+            pattern.search(path.read_text(encoding="utf-8", errors="ignore"))
+            for path in folder.rglob("*.py")
+            if not any(part.startswith(".") or part == "tests" for part in path.relative_to(folder).parts)
+        )
+
+    def _read_fields(self, kind: str, impl: str, entrypoint: str) -> dict[str, list[str]] | None:
+        folder = find_server_folder(kind, impl, self._roots)
+        if folder is None or not (folder / entrypoint).is_file():
             return None
-        for node in _walk_statements(tree):
-            if isinstance(node, ast.ClassDef):
-                if _takes_any_field(node):
-                    return None
-                is_plain = node.name.endswith("Config") and not re.search(r"mode=.before|BeforeValidator", text)
-                for field in node.body:
-                    if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-                        types = fields.setdefault(field.target.id, [])
-                        types += [ast.unparse(field.annotation)] if is_plain else []
-        todo += [found for module in _list_imports(tree) if (found := _find_file(module, roots)) is not None]
-    return fields
+        start = folder / entrypoint
+        fields, seen, todo = dict[str, list[str]](), set[Path](), [start, *start.parent.glob("*.py")]
+        while todo:
+            path = todo.pop()
+            if path in seen:
+                continue
+            seen.add(path)
+            try:
+                text = path.read_text(encoding="utf-8")
+                statements = list(_walk_statements(ast.parse(text)))
+            except (OSError, SyntaxError, ValueError):
+                return None
+            for node in statements:
+                if isinstance(node, ast.ClassDef):
+                    # Requests and responses may take any field; only config classes count.
+                    is_config = node.name.endswith("Config")
+                    if is_config and "extra='allow'" in ast.unparse(node).replace('"extra": ', "extra="):
+                        return None
+                    has_plain_types = is_config and not re.search(r"mode=.before|BeforeValidator", text)
+                    for field in node.body:
+                        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+                            types = fields.setdefault(field.target.id, [])
+                            types += [ast.unparse(field.annotation)] if has_plain_types else []
+                elif isinstance(node, ast.ImportFrom) and any(alias.name.endswith("Config") for alias in node.names):
+                    todo += self._find_module(node.module or "")
+        return fields
 
-
-def mentions(kind: str, impl: str, key: str, roots: Sequence[Path]) -> bool:
-    """Return whether the code of a server has `key` as a text or as an attribute."""
-    folder = find_server_folder(kind, impl, roots)
-    spoken = re.compile(rf"""["'.]{re.escape(key)}\b""")
-    files = folder.rglob("*.py") if folder is not None else ()
-    return any(
-        spoken.search(path.read_text(encoding="utf-8", errors="ignore"))
-        for path in files
-        if not any(part.startswith(".") or part == "tests" for part in path.relative_to(folder or path).parts)
-    )
+    def _find_module(self, module: str) -> list[Path]:
+        """Return the file of a module, if it is one of a server or a base class."""
+        if not module.startswith(_FOLLOWED):
+            return []
+        top, name, *below = module.split(".")
+        folder = find_server_folder(top, name, self._roots) if below else None
+        found = find_first(f"{'/'.join(below)}.py", [folder]) if folder else find_first(f"{top}/{name}.py", self._roots)
+        return [found] if found is not None else []
 
 
 def _walk_statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the statements of a module, also those below `if` and `try`, but not those of functions."""
+    """Yield the statements of a module, with those inside `if` and `try` but not those of functions."""
     for statement in (*getattr(node, "body", ()), *getattr(node, "orelse", ()), *getattr(node, "handlers", ())):
         yield statement
         if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from _walk_statements(statement)
-
-
-def _takes_any_field(node: ast.ClassDef) -> bool:
-    """Return whether `node` is a config class with `extra="allow"`; requests and responses may do as they like."""
-    return node.name.endswith("Config") and "extra='allow'" in ast.unparse(node).replace('"extra": ', "extra=")
-
-
-def _list_imports(tree: ast.Module) -> Iterator[str]:
-    """Yield modules of servers that a config class is imported from."""
-    for node in _walk_statements(tree):
-        if not isinstance(node, ast.ImportFrom) or node.module is None:
-            continue
-        if node.module.startswith(_FOLLOWED) and any(alias.name.endswith("Config") for alias in node.names):
-            yield node.module
-
-
-def _find_file(module: str, roots: Sequence[Path]) -> Path | None:
-    top, name, *below = module.split(".")
-    if not below:
-        return first_existing(f"{top}/{name}.py", roots)
-    folder = find_server_folder(top, name, roots)
-    return first_existing(f"{'/'.join(below)}.py", [folder] if folder else [])
 
 
 # --- types of fields --------------------------------------------------------------------------------------------------
@@ -158,20 +155,20 @@ _NAMES: dict[str, Any] = {
 _PARTS = (ast.Expression, ast.Name, ast.Constant, ast.Subscript, ast.BinOp, ast.BitOr, ast.Tuple, ast.Load)
 
 
-def type_problems(
+def check_types(
     detected: Detected,
     provenance: Provenance,
-    fields_of: Callable[[str, str, str], Mapping[str, list[str]] | None],
+    code: ServerCode,
     is_wanted: Callable[[KeyPath], bool] = lambda path: True,
 ) -> Problems:
-    """Return the settings of servers, of those that are wanted, whose type is none that their field may have."""
+    """Report the wanted settings of servers whose value fits none of the types that their field may have."""
     problems = Problems()
     for instance in detected.instances:
-        kind, implementation = instance.SERVER_TYPE, implementation_of(instance)
+        kind, implementation = instance.SERVER_TYPE, get_implementation(instance)
         whole = (instance.name, kind, implementation)
         if not is_wanted(whole):
             continue
-        fields = fields_of(kind, implementation, instance.get_inner_run_server_config().entrypoint) or {}
+        fields = code.find_fields(kind, implementation, instance.get_inner_run_server_config().entrypoint) or {}
         for key, value in detected.values.plain[instance.name][kind][implementation].items():
             path = (*whole, str(key))
             if path not in detected.values.holes and is_wanted(path):
@@ -182,7 +179,7 @@ def type_problems(
 
 
 def _find_mistakes(written: list[str], value: Any) -> dict[KeyPath, str]:
-    """Return what is wrong with `value` by all types that were `written` for it; nothing if one of them is unclear."""
+    """Return what is wrong with `value` by all types `written` for it; nothing if one of them cannot be evaluated."""
     found: dict[KeyPath, str] = {}
     for text in written:
         declared = _evaluate(text)
@@ -197,7 +194,7 @@ def _find_mistakes(written: list[str], value: Any) -> dict[KeyPath, str]:
 
 
 def _evaluate(text: str) -> Any:
-    """Return the type that `text` is, if it is made of nothing but well-known names; None otherwise."""
+    """Return the type that `text` denotes if it consists of well-known names only, else None."""
     tree = ast.parse(text, mode="eval")
     parts = list(ast.walk(tree))
     names = {part.id for part in parts if isinstance(part, ast.Name)}

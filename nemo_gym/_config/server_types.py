@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a server block of a config is: its three kinds, references between them, and the check that one is valid.
+"""The shape of a server block: its three kinds, references between them, and the check that a block is valid.
 
-Only shapes are described here. Which blocks of a whole config are servers, and whether references lead anywhere,
-is decided in `servers.py`.
+Which blocks of a config are servers, and whether references lead anywhere, is decided in `servers.py`.
 """
 
 import warnings
@@ -87,7 +86,7 @@ def is_server_ref(value: Any) -> ModelServerRef | ResourcesServerRef | AgentServ
 class BaseServerConfig(BaseModel):
     """Where a server listens."""
 
-    # Of this class and those built on it: a value that does not fit may be a key, or stand beside one.
+    # Subclasses inherit this: a value that does not fit may be an API key, or stand beside one.
     model_config = ConfigDict(hide_input_in_errors=True)
 
     host: str
@@ -96,24 +95,48 @@ class BaseServerConfig(BaseModel):
 
 
 class BaseRunServerConfig(BaseServerConfig):
-    """What every server that this package starts has in its config."""
+    """What the config of every server that this package starts has."""
 
     entrypoint: str
     domain: Domain | None = None
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
-    """The config a running server is built with; `name` is its instance name in the global config."""
+    """The config that a running server is built with; `name` is its instance name in the global config."""
 
     name: str
     max_request_body_bytes: int = Field(default=256 * 2**20, gt=0)
     """A request with a larger body is refused with 413 before it is read into memory."""
     session_affinity: bool = True
-    """With `num_workers` > 1: all requests of a session reach the worker that began it. False for stateless servers."""
+    """With `num_workers` or `num_replicas` > 1: all requests of a session reach the worker or replica that began it.
+
+    False for stateless servers.
+    """
+    run_once: bool = False
+    """With `gym eval run --workers`: one such server for all workers, called over HTTP, instead of one in each."""
+
+
+class RayPlacementConfig(BaseModel):
+    """What a server with `placement: ray` says about the nodes that it runs on, in its block."""
+
+    model_config = ConfigDict(hide_input_in_errors=True)
+
+    num_replicas: int = Field(default=1, ge=1)
+    """How many actors share the work. All requests of a session reach the replica that began it."""
+    num_cpus: float = Field(default=0.001, ge=0)
+    """CPUs that Ray reserves for each replica: by default next to nothing, for with 0 Ray does not spread replicas."""
+    num_gpus: float = Field(default=0, ge=0)
+    """GPUs that Ray reserves for each replica, which sees only those."""
+    resources: dict[str, float] = Field(default_factory=dict)
+    """Custom resources of the cluster that each replica needs, by name."""
+    node_labels: dict[str, str] = Field(default_factory=dict)
+    """Labels that a node must have, as in `ray start --labels`. Values may be Ray's expressions, such as `in(a,b)`."""
+    max_restarts: int = Field(default=3, ge=-1)
+    """How often Ray starts a replica again that was lost, with its node or by itself; -1: without limit."""
 
 
 class BaseRunServerTypeConfig(BaseRunServerConfig):
-    """A server's block as written in a config: host and port may still be open, the server's own keys are kept."""
+    """A server's block as written in a config: host and port may be unset, and the server's own keys are kept."""
 
     model_config = ConfigDict(extra="allow", defer_build=True)
 
@@ -128,7 +151,7 @@ _OneImplementation = Annotated[dict[str, BaseRunServerTypeConfig], Field(min_len
 class _ServerTypeConfig(BaseModel):
     """One server type that holds one implementation."""
 
-    # Only who reads a whole config needs these schemas; a server is handed its own block.
+    # Only readers of a whole config need these schemas; a server gets its own block.
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True, defer_build=True)
 
     SERVER_TYPE: ClassVar[ServerType]
@@ -136,24 +159,25 @@ class _ServerTypeConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def check_single_server_type(cls, data: Any) -> Any:
-        found = server_types_in(data)
+        found = list_server_types(data)
         if len(found) > 1:
             raise ValueError(
                 f"an instance is one server, but this one has {len(found)} server types: {', '.join(found)}"
             )
         return data
 
-
-def _drop_domain(implementations: Any) -> Any:
-    """Only resources servers have a domain: elsewhere the key is left to the server's own config class."""
-    if not isinstance(implementations, Mapping):
-        return implementations
-    return {
-        name: {key: value for key, value in config.items() if key != "domain"}
-        if isinstance(config, Mapping)
-        else config
-        for name, config in implementations.items()
-    }
+    @field_validator("responses_api_models", "responses_api_agents", mode="before", check_fields=False)
+    @classmethod
+    def drop_domain(cls, implementations: Any) -> Any:
+        """Drop `domain` where it is not ours: only resources servers have one, others may use the key as they like."""
+        if not isinstance(implementations, Mapping):
+            return implementations
+        return {
+            name: {key: value for key, value in config.items() if key != "domain"}
+            if isinstance(config, Mapping)
+            else config
+            for name, config in implementations.items()
+        }
 
 
 class ResponsesAPIModelServerTypeConfig(_ServerTypeConfig):
@@ -162,11 +186,6 @@ class ResponsesAPIModelServerTypeConfig(_ServerTypeConfig):
     SERVER_TYPE: ClassVar[ServerType] = "responses_api_models"
 
     responses_api_models: _OneImplementation
-
-    @field_validator("responses_api_models", mode="before")
-    @classmethod
-    def drop_domain(cls, value: Any) -> Any:
-        return _drop_domain(value)
 
 
 class ResourcesServerTypeConfig(_ServerTypeConfig):
@@ -183,11 +202,6 @@ class ResponsesAPIAgentServerTypeConfig(_ServerTypeConfig):
     SERVER_TYPE: ClassVar[ServerType] = "responses_api_agents"
 
     responses_api_agents: _OneImplementation
-
-    @field_validator("responses_api_agents", mode="before")
-    @classmethod
-    def drop_domain(cls, value: Any) -> Any:
-        return _drop_domain(value)
 
 
 class _ServerInstance(_ServerTypeConfig):
@@ -225,7 +239,12 @@ class ResponsesAPIAgentServerInstanceConfig(_ServerInstance, ResponsesAPIAgentSe
     """An agent server of a config."""
 
 
-def server_types_in(value: Any) -> list[ServerType]:
+ServerInstance = (
+    ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig
+)
+
+
+def list_server_types(value: Any) -> list[ServerType]:
     """Return the server types among the keys of `value`; empty for anything that is not a mapping."""
     return [kind for kind in SERVER_TYPES if kind in value] if isinstance(value, Mapping | DictConfig) else []
 
@@ -233,41 +252,33 @@ def server_types_in(value: Any) -> list[ServerType]:
 def _server_type_tag(value: Any) -> str | None:
     if isinstance(value, _ServerTypeConfig):
         return value.SERVER_TYPE
-    return next(iter(server_types_in(value)), None)
+    return next(iter(list_server_types(value)), None)
 
 
-# The tag picks one member up front: a mistake is reported once, not once per kind of server.
+# The tag selects one member, so that a mistake is reported once rather than once per kind of server.
 ServerInstanceConfig = Annotated[
     Annotated[ResponsesAPIModelServerInstanceConfig, Tag("responses_api_models")]
     | Annotated[ResourcesServerInstanceConfig, Tag("resources_servers")]
     | Annotated[ResponsesAPIAgentServerInstanceConfig, Tag("responses_api_agents")],
     Discriminator(_server_type_tag),
 ]
-ServerInstanceConfigTypeAdapter: TypeAdapter[
-    ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig
-] = TypeAdapter(ServerInstanceConfig, config=ConfigDict(defer_build=True))
+ServerInstanceConfigTypeAdapter: TypeAdapter[ServerInstance] = TypeAdapter(
+    ServerInstanceConfig, config=ConfigDict(defer_build=True)
+)
 
 
-def validate_server_instance(
-    name: str, values: Any, block: DictConfig
-) -> ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig:
-    """Validate `values`, the plain form of `block`, as a server instance; raises pydantic's ValidationError."""
+def validate_server_instance(name: str, values: Any, block: DictConfig) -> ServerInstance:
+    """Validate `values`, the plain form of `block`, as a server instance; raise pydantic's ValidationError."""
     data = {**values, "name": name, "server_type_config_dict": block} if isinstance(values, Mapping) else values
     with warnings.catch_warnings():
-        # Whoever reads the datasets hears about deprecated keys; detection looks at every block of every config.
+        # Whoever reads the datasets gets the warning about deprecated keys; detection looks at every block.
         warnings.simplefilter("ignore", DeprecationWarning)
         return ServerInstanceConfigTypeAdapter.validate_python(data)
 
 
 def maybe_get_server_instance_config(
     name: str, server_type_config_dict: Any
-) -> tuple[
-    ResponsesAPIModelServerInstanceConfig
-    | ResourcesServerInstanceConfig
-    | ResponsesAPIAgentServerInstanceConfig
-    | None,
-    ValidationError | None,
-]:
+) -> tuple[ServerInstance | None, ValidationError | None]:
     """Return the block as a server instance, or why it is not one."""
     if OmegaConf.is_config(server_type_config_dict):
         block = server_type_config_dict
@@ -282,10 +293,10 @@ def maybe_get_server_instance_config(
 
 
 def is_almost_server(value: Any) -> bool:
-    """Return whether `value` was meant as a server: it has a server type, and something below it has an entrypoint."""
+    """Return whether `value` was meant to be a server: it has a server type, and an entrypoint below it."""
     return any(
         isinstance(inner, Mapping | DictConfig) and "entrypoint" in inner
-        for kind in server_types_in(value)
+        for kind in list_server_types(value)
         if isinstance(value[kind], Mapping | DictConfig)
         for inner in value[kind].values()
     )

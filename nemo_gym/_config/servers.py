@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the servers of a whole config, the blocks that were meant as servers but are none, and bad references.
+"""Find the servers of a config, the blocks that were meant to be servers but are not, and bad references.
 
 A server is any block outside the reserved keys that has the shape described in `server_types.py`.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,20 +13,19 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ValidationError
 
-from nemo_gym._config.files import first_existing
+from nemo_gym._config.files import find_first
 from nemo_gym._config.interpolation import ConfigValues, read_values
-from nemo_gym._config.paths import KeyPath, join_path
+from nemo_gym._config.paths import KeyPath, join_path, walk_mappings
 from nemo_gym._config.problems import Problems, explain_place
 from nemo_gym._config.provenance import NOWHERE, Provenance
 from nemo_gym._config.reserved_keys import RESERVED_TOP_LEVEL_KEYS
 from nemo_gym._config.secrets import dump_masked
 from nemo_gym._config.server_types import (
     SERVER_TYPES,
-    ResourcesServerInstanceConfig,
-    ResponsesAPIAgentServerInstanceConfig,
-    ResponsesAPIModelServerInstanceConfig,
+    ServerInstance,
+    ServerType,
     is_almost_server,
-    server_types_in,
+    list_server_types,
     validate_server_instance,
 )
 from nemo_gym._util.nearest import did_you_mean
@@ -34,14 +33,13 @@ from nemo_gym.errors import AlmostServerError, ServerRefNotFoundError
 
 logger = logging.getLogger(__name__)
 
-ServerInstance = (
-    ResponsesAPIModelServerInstanceConfig | ResourcesServerInstanceConfig | ResponsesAPIAgentServerInstanceConfig
-)
-
 
 @dataclass
 class Detected:
-    """The servers of a config, and what was nearly one, with the reasons why not."""
+    """The servers of a config, and the blocks that look like servers, with the reasons why they are not.
+
+    `unknown_yet` are blocks that may turn out to be servers once their missing values are given.
+    """
 
     values: ConfigValues = field(default_factory=lambda: ConfigValues({}))
     instances: list[ServerInstance] = field(default_factory=list)
@@ -49,40 +47,40 @@ class Detected:
     unknown_yet: set[str] = field(default_factory=set)
 
 
-def detect(config: DictConfig, values: ConfigValues) -> Detected:
-    """Sort the blocks of `config`. Mistakes at places whose value is missing anyway are not counted."""
+def detect_servers(config: DictConfig, values: ConfigValues) -> Detected:
+    """Sort the blocks of `config`; mistakes at places whose value is missing do not count."""
     found = Detected(values)
     for name, block in values.plain.items():
-        if name in RESERVED_TOP_LEVEL_KEYS or not server_types_in(block):
+        if name in RESERVED_TOP_LEVEL_KEYS or not list_server_types(block):
             continue
         try:
             found.instances.append(validate_server_instance(str(name), block, config[name]))
         except ValidationError as error:
-            if all((str(name), *_location(mistake)) in values.holes for mistake in error.errors()):
+            if all((str(name), *_locate(mistake)) in values.holes for mistake in error.errors()):
                 found.unknown_yet.add(str(name))
             elif is_almost_server(block):
                 found.almost[str(name)] = error
     return found
 
 
-def implementation_of(instance: ServerInstance) -> str:
+def get_implementation(instance: ServerInstance) -> str:
     """Return the name of the folder that holds the code of `instance`."""
     return str(next(iter(instance.server_type_config_dict[instance.SERVER_TYPE])))
 
 
-def server_instances(config: DictConfig) -> list[ServerInstance]:
-    """Return the servers of a config that is complete, in the order it names them."""
-    return detect(config, read_values(config)).instances
+def find_servers(config: DictConfig) -> list[ServerInstance]:
+    """Return the servers of a complete config, in its order."""
+    return detect_servers(config, read_values(config)).instances
 
 
-def almost_server_problems(
+def check_almost_servers(
     config: DictConfig, detected: Detected | None = None, provenance: Provenance = NOWHERE
 ) -> Problems:
-    """Return the almost-servers as problems, or as warnings where `error_on_almost_servers` is false."""
+    """Report the almost-servers as problems, or log them if `error_on_almost_servers` is false."""
     problems = Problems()
-    detected = detected or detect(config, read_values(config))
+    detected = detected or detect_servers(config, read_values(config))
     for name, error in detected.almost.items():
-        text = almost_server_text(name, error, provenance, config)
+        text = explain_almost_server(name, error, provenance, config)
         if detected.values.plain.get("error_on_almost_servers", True):
             block = dump_masked(OmegaConf.masked_copy(config, name)).rstrip()
             problems.add(AlmostServerError, f"{text}\nhint: fix it, or pass `++error_on_almost_servers=false`\n{block}")
@@ -91,87 +89,77 @@ def almost_server_problems(
     return problems
 
 
-def almost_server_text(
+def explain_almost_server(
     name: str, error: ValidationError, provenance: Provenance = NOWHERE, config: DictConfig | None = None
 ) -> str:
     """Return why the block `name` is not a server, one line per mistake."""
     lines = [f"{name!r} looks like a server but is not a valid one, so it will not be started:"]
     for mistake in error.errors():
-        path = (name, *_location(mistake))
+        path = (name, *_locate(mistake))
         one = "an instance has exactly one implementation" if mistake["type"] == "too_long" else ""
         lines.append(f"  {join_path(path)}: {one or explain_place(path, [mistake])}{provenance.locate(path)}")
-    return "\n".join([*lines, *_rival_definitions(name, provenance, config)])
+    return "\n".join([*lines, *_list_rival_definitions(name, provenance, config)])
 
 
-def _location(mistake: Any) -> KeyPath:
-    """Return the place in the block. Pydantic adds the tags that picked the kind of server and the kind of dataset."""
+def _locate(mistake: Any) -> KeyPath:
+    """Return the path inside the block, without the tags of unions that pydantic adds."""
     place = list(mistake["loc"][1:])
     if "datasets" in place:
         del place[place.index("datasets") + 2 : place.index("datasets") + 3]
     return tuple(map(str, place))
 
 
-def _rival_definitions(name: str, provenance: Provenance, config: DictConfig | None) -> list[str]:
-    """Return the sources of both servers, when one name has been given to two."""
+def _list_rival_definitions(name: str, provenance: Provenance, config: DictConfig | None) -> list[str]:
+    """Return the sources of both servers if two of them share a name."""
     block = config[name] if config is not None else {}
-    rivals = [(kind, str(impl)) for kind in server_types_in(block) for impl in block[kind] or ()]
+    rivals = [(kind, str(impl)) for kind in list_server_types(block) for impl in block[kind] or ()]
     if len(rivals) < 2:
         return []
-    lines = [f"  {kind}.{impl}  ({provenance.near((name, kind, impl)) or 'unknown'})" for kind, impl in rivals]
+    lines = [f"  {kind}.{impl}  ({provenance.find_nearest((name, kind, impl)) or 'unknown'})" for kind, impl in rivals]
     return [f"two servers share the name {name!r}:", *lines]
 
 
-def reference_problems(detected: Detected, provenance: Provenance = NOWHERE, roots: Sequence[Path] = ()) -> Problems:
+def check_references(detected: Detected, provenance: Provenance = NOWHERE, roots: Sequence[Path] = ()) -> Problems:
     """Report references, at any depth of a server's block, to servers that the config does not define."""
     problems, values = Problems(), detected.values
     defined = {(instance.SERVER_TYPE, instance.name) for instance in detected.instances}
     undecided = set(detected.almost) | detected.unknown_yet
     for instance in detected.instances:
         block = values.plain[instance.name][instance.SERVER_TYPE]
-        for found in _references(block, (instance.name, instance.SERVER_TYPE)):
-            known = (found.kind, found.target) in defined or found.target in undecided
-            if not known and (*map(str, found.path), "name") not in values.holes:
-                problems.add(ServerRefNotFoundError, _unknown_reference(found, defined, provenance, roots))
+        for path, reference in walk_mappings(block, (instance.name, instance.SERVER_TYPE)):
+            kind, name = reference.get("type"), reference.get("name")
+            if kind not in SERVER_TYPES or not isinstance(name, str):
+                continue
+            known = (kind, name) in defined or name in undecided
+            if not known and (*map(str, path), "name") not in values.holes:
+                text = _explain_unknown_reference(path, kind, name, defined, provenance, roots)
+                problems.add(ServerRefNotFoundError, text)
     return problems
 
 
-@dataclass(frozen=True)
-class _Reference:
-    path: tuple[str | int, ...]
-    kind: str
-    target: str
-
-
-def _references(value: Any, path: tuple[str | int, ...]) -> Iterator[_Reference]:
-    if isinstance(value, dict):
-        if value.get("type") in SERVER_TYPES and isinstance(value.get("name"), str):
-            yield _Reference(path, value["type"], value["name"])
-        for key, item in value.items():
-            yield from _references(item, (*path, str(key)))
-    elif isinstance(value, list):
-        for index, item in enumerate(value):
-            yield from _references(item, (*path, index))
-
-
-def _unknown_reference(
-    found: _Reference, defined: set[tuple[Any, str]], provenance: Provenance, roots: Sequence[Path]
+def _explain_unknown_reference(
+    path: tuple[str | int, ...],
+    kind: ServerType,
+    name: str,
+    defined: set[tuple[Any, str]],
+    provenance: Provenance,
+    roots: Sequence[Path],
 ) -> str:
-    place = provenance.locate((*found.path, "name"))
-    same_kind = [name for kind, name in defined if kind == found.kind]
-    other_kind = next((kind for kind, name in defined if name == found.target), None)
+    same_kind = [other for other_kind, other in defined if other_kind == kind]
+    other_kind = next((other_kind for other_kind, other in defined if other == name), None)
     if other_kind:
-        guess = f"There is a server {found.target!r}, but it is one of {other_kind}."
+        guess = f"There is a server {name!r}, but it is one of {other_kind}."
     elif same_kind:
-        guess = did_you_mean(found.target, same_kind)
+        guess = did_you_mean(name, same_kind)
     else:
-        guess = f"No loaded config defines any of {found.kind}."
-    # Items of a list cannot be overridden one by one, so no override is offered for a reference in a list.
-    in_list = any(isinstance(part, int) for part in found.path)
-    override = "" if in_list else f", or set '++{join_path(found.path)}.name=<name>'"
-    relative = f"{found.kind}/{found.target}/configs/{found.target}.yaml"
-    config = f"`{relative}`" if first_existing(relative, roots) else "the config that defines it"
+        guess = f"No loaded config defines any of {kind}."
+    # Items of a list cannot be overridden one by one, so the hint offers no override for them.
+    in_list = any(isinstance(part, int) for part in path)
+    override = "" if in_list else f", or set '++{join_path(path)}.name=<name>'"
+    relative = f"{kind}/{name}/configs/{name}.yaml"
+    config = f"`{relative}`" if find_first(relative, roots) else "the config that defines it"
     return (
-        f"{found.path[0]!r} refers to {found.kind} {found.target!r} in {join_path(found.path[3:])!r}"
-        f"{place}, but no loaded config defines it.\n{guess}\n"
+        f"{path[0]!r} refers to {kind} {name!r} in {join_path(path[3:])!r}"
+        f"{provenance.locate((*path, 'name'))}, but no loaded config defines it.\n{guess}\n"
         f"hint: add {config} to `config_paths`{override}"
     )

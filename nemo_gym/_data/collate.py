@@ -1,33 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Datasets into training files: every dataset checked and measured, those of a type put together in config order.
+"""Collate datasets into training files: check and measure each, and join those of a type in the order of the config.
 
 All in one pass, and a row is held only while it passes. Nothing takes its place before every row of every dataset was
 found good: until then there are drafts only.
 """
 
+import contextlib
+import fcntl
 import functools
 import logging
+import os
+import re
+import secrets
 import shutil
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import orjson
 
 from nemo_gym._data.create_params import Asked, KnownSettings
-from nemo_gym._data.dataset_metrics import TOKENS, MetricsAccumulator, combine_metrics
-from nemo_gym._data.draft import Draft
-from nemo_gym._data.lines import DataFileError, read_raw_rows
-from nemo_gym._data.metrics_file import (
+from nemo_gym._data.dataset_metrics import (
+    TOKENS,
+    MetricsAccumulator,
+    combine_metrics,
     encode_collated_metrics,
     encode_metrics,
     find_differences,
     read_metrics_file,
 )
+from nemo_gym._data.lines import DataFileError, read_raw_rows
 from nemo_gym._data.rows import BadRow, Offending, Row, RowChecker, fill_prompt, parse_row, raise_if_offending
-from nemo_gym._data.sources import Source, Targets, targets_of
+from nemo_gym._data.sources import Source, Targets, plan_targets
 from nemo_gym._data.text_lengths import CountTokens
 from nemo_gym._util.files import atomic_writer, write_atomically
 from nemo_gym._util.garbage import collect_once_in
@@ -42,8 +48,6 @@ _CONTAINERS_BETWEEN_COLLECTIONS = 50_000
 
 Progress = Callable[[Source, int], None]
 _ROWS_BETWEEN_REPORTS = 10_000
-Write = Callable[[bytes], Any]
-Ready = tuple[Row, Asked, bytes]
 
 
 class MetricsConflict(GymError, ValueError):
@@ -105,26 +109,30 @@ def collate(
     progress: Progress | None = None,
 ) -> Collation:
     """Check, measure and write all `sources`; OffendingRows, and nothing written, if a single row is bad."""
-    targets = targets_of(sources, output)
+    targets = plan_targets(sources, output)
     _refuse_to_overwrite(sources, targets, output)
     parts = [
         _Part(source, target, MetricsAccumulator(repeats=source.repeats, count_tokens=count_tokens))
         for source, target in zip(sources, targets, strict=True)
     ]
-    with _warn_if_interrupted(output), ExitStack() as drafts, _explain_write_errors(output):
-        for part in parts:
-            part.draft = drafts.enter_context(Draft(part.targets.prepared))
-        with collect_once_in(_CONTAINERS_BETWEEN_COLLECTIONS):
-            found = _prepare_all(parts, progress)
-        raise_if_offending(found)
-        types = tuple(_collate_type(name, parts, output) for name in dict.fromkeys(source.type for source in sources))
-        for part in parts:
-            part.draft.publish()
-        datasets = tuple(_record_metrics(part, overwrite_conflicts) for part in parts)
+    with _explain_write_errors(output), contextlib.ExitStack() as drafts:
+        try:
+            for part in parts:
+                part.draft = drafts.enter_context(Draft(part.targets.prepared))
+            with collect_once_in(_CONTAINERS_BETWEEN_COLLECTIONS):
+                found = _prepare_all(parts, progress)
+            raise_if_offending(found)
+            types = tuple(_collate_type(name, parts, output) for name in dict.fromkeys(one.type for one in sources))
+            for part in parts:
+                part.draft.publish()
+            datasets = tuple(_record_metrics(part, overwrite_conflicts) for part in parts)
+        except KeyboardInterrupt:
+            LOG.warning("interrupted: no file is half-written; run the same again to complete %s", output)
+            raise
     return Collation(datasets, types)
 
 
-def write_rows_of(sources: Iterable[Source], path: Path, *, limit: int | None = None, check: bool = True) -> int:
+def write_source_rows(sources: Iterable[Source], path: Path, *, limit: int | None = None, check: bool = True) -> int:
     """Write the rows of `sources`, repeated and with their agents, to one file, `limit` of them; return how many.
 
     Nothing is measured and nothing beyond the limit is read. OffendingRows, and no file, if one of them is bad.
@@ -135,7 +143,7 @@ def write_rows_of(sources: Iterable[Source], path: Path, *, limit: int | None = 
             if limit is not None and count >= limit:
                 break
             found.append(Offending(source.path))
-            for _, _, line in prepare_rows(source, known, found[-1], check=check):
+            for _, _, line in _prepare_rows(source, known, found[-1], check=check):
                 repeats = source.repeats if limit is None else min(source.repeats, limit - count)
                 file.write(line * repeats)
                 count += repeats
@@ -152,7 +160,7 @@ class _Part:
     source: Source
     targets: Targets
     metrics: MetricsAccumulator
-    draft: Draft = field(init=False)
+    draft: "Draft" = field(init=False)
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
@@ -161,25 +169,29 @@ class _Part:
 
 
 def _prepare_all(parts: Sequence[_Part], progress: Progress | None) -> list[Offending]:
-    """Write every dataset into its draft; return the bad rows of each."""
+    """Measure every dataset and write its good rows into its draft; return the bad rows of each."""
     known, found = KnownSettings(), list[Offending]()
     for part in parts:
-        report = functools.partial(progress, part.source) if progress is not None else None
-        with part.draft.rewrite() as file:
-            write = file.write if not any(found) else _discard
-            found.append(prepare_dataset(part.source, write, part.metrics, known, report))
+        is_good, repeats, metrics = not any(found), part.source.repeats, part.metrics
+        found.append(offending := Offending(part.source.path))
+        for number, (row, asked, line) in enumerate(_prepare_rows(part.source, known, offending), 1):
+            metrics.add(row, asked, len(line))
+            # Once a bad row was found, the rest is only looked at.
+            if is_good and not offending.count:
+                part.draft.file.write(line * repeats)
+            if progress is not None and number % _ROWS_BETWEEN_REPORTS == 0:
+                progress(part.source, number)
     return found
 
 
 def _collate_type(name: str, parts: Sequence[_Part], output: Path) -> CollatedType:
     chosen = [part for part in parts if part.source.type == name]
-    collated = _path_of_type(name, output)
-    with Draft(collated) as draft:
-        with draft.rewrite() as whole:
-            for part in chosen:
-                with open(part.draft.path, "rb") as rows:
-                    shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
-        draft.publish(sync=True)
+    collated = output / f"{name}.jsonl"
+    with atomic_writer(collated) as whole:
+        for part in chosen:
+            part.draft.file.flush()
+            with open(part.draft.path, "rb") as rows:
+                shutil.copyfileobj(rows, whole, _BUFFER_BYTES)
     metrics = chosen[0].summary if len(chosen) == 1 else combine_metrics([part.metrics for part in chosen])
     metrics_path = collated.with_name(f"{name}_metrics.json")
     write_atomically(metrics_path, encode_collated_metrics([part.source.dataset for part in chosen], metrics))
@@ -204,16 +216,12 @@ def _record_metrics(part: _Part, overwrite_conflicts: bool) -> CollatedDataset:
     return CollatedDataset(part.source, targets, metrics, targets.metrics if is_new else targets.existing_metrics)
 
 
-def _path_of_type(name: str, output: Path) -> Path:
-    return output / f"{name}.jsonl"
-
-
 def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], output: Path) -> None:
-    """The output folder may be the one that a dataset lies in; then the collated file could take its place."""
+    """Raise DataFileError if a collated file would take the place of a dataset that lies in the output folder."""
     read = {source.path.resolve(): source for source in sources}
     metrics = {target.existing_metrics.resolve() for target in targets}
     for source in sources:
-        collated = _path_of_type(source.type, output).resolve()
+        collated = (output / f"{source.type}.jsonl").resolve()
         if collated in read or collated.with_name(f"{source.type}_metrics.json") in metrics:
             raise DataFileError(
                 f"the collated rows would go to {collated}, in place of files of {read.get(collated, source)}.\n"
@@ -221,7 +229,7 @@ def _refuse_to_overwrite(sources: Sequence[Source], targets: Sequence[Targets], 
             )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _explain_write_errors(place: Path) -> Iterator[None]:
     """Say so where a disk is full or a folder may not be written to."""
     try:
@@ -236,43 +244,16 @@ def _explain_write_errors(place: Path) -> Iterator[None]:
         ) from error
 
 
-@contextmanager
-def _warn_if_interrupted(output: Path) -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        LOG.warning("interrupted: no file is half-written; run the same again to complete %s", output)
-        raise
-
-
-def _discard(line: bytes) -> None:
-    """Write nothing: once a bad row was found, the rest is only looked at."""
-
-
-def prepare_dataset(
-    source: Source,
-    write: Write,
-    metrics: MetricsAccumulator,
-    known: KnownSettings,
-    progress: Callable[[int], None] | None = None,
-) -> Offending:
-    """Write and measure the good rows of `source`; the others are in the result, and after one nothing is written."""
-    offending, repeats = Offending(source.path), source.repeats
-    for number, (row, asked, line) in enumerate(prepare_rows(source, known, offending), 1):
-        metrics.add(row, asked, len(line))
-        if not offending.count:
-            write(line * repeats)
-        if progress is not None and number % _ROWS_BETWEEN_REPORTS == 0:
-            progress(number)
-    return offending
-
-
-def prepare_rows(source: Source, known: KnownSettings, offending: Offending, *, check: bool = True) -> Iterator[Ready]:
+def _prepare_rows(
+    source: Source, known: KnownSettings, offending: Offending, *, check: bool = True
+) -> Iterator[tuple[Row, Asked, bytes]]:
     """Yield the good rows of `source`, once each, with their create params taken apart and the line to write.
 
     The others go to `offending`. Without `check` any JSON object is good.
     """
-    check_row, finish, prompt = RowChecker(known).check, _Finisher(source.agent), source.prompt
+    check_row, prompt = RowChecker(known).check, source.prompt
+    agent = {"type": "responses_api_agents", "name": source.agent}
+    tail = b', "' + AGENT_REF_KEY_NAME.encode() + b'": ' + orjson.dumps(agent) + b"}\n"
     for number, raw in read_raw_rows(source.path, source.start, source.end):
         try:
             row = parse_row(raw)
@@ -281,20 +262,64 @@ def prepare_rows(source: Source, known: KnownSettings, offending: Offending, *, 
             asked = check_row(row) if check else (known.of({}), None)
         except BadRow as bad:
             offending.add(number, bad)
+            continue
+        if prompt is None and row and AGENT_REF_KEY_NAME not in row:
+            # Added to the text as it came: spacing, order, long numbers all stay what they were.
+            yield row, asked, raw.rstrip()[:-1] + tail
         else:
-            yield row, asked, finish(row, raw if prompt is None else None)
+            yield row, asked, orjson.dumps({**row, AGENT_REF_KEY_NAME: agent}) + b"\n"
 
 
-class _Finisher:
-    """Gives rows the agent that they are for."""
+# --- drafts: written now, to take their place later, when others are ready too ---------------------------------------
 
-    def __init__(self, agent: str) -> None:
-        self._ref = {"type": "responses_api_agents", "name": agent}
-        self._tail = b', "' + AGENT_REF_KEY_NAME.encode() + b'": ' + orjson.dumps(self._ref) + b"}\n"
 
-    def __call__(self, row: Row, raw: bytes | None) -> bytes:
-        """The line of `row`; `raw` is how it came, if nothing was changed since."""
-        if raw is None or AGENT_REF_KEY_NAME in row or not row:
-            return orjson.dumps({**row, AGENT_REF_KEY_NAME: self._ref}) + b"\n"
-        # Added to the text as it came: spacing, order, long numbers all stay what they were.
-        return raw.rstrip()[:-1] + self._tail
+_NEW_S = 60
+
+
+class Draft:
+    """A draft beside its target, open as `file`; leaving the block removes it unless it was published.
+
+    A process that is killed leaves its draft behind; whoever writes the next one for the same target removes it.
+    """
+
+    file: BinaryIO
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self.path = target.with_name(f"{_name_prefix(target)}{secrets.token_hex(4)}.tmp")
+
+    def __enter__(self) -> "Draft":
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(self.target)
+        self.file = open(self.path, "xb", buffering=_BUFFER_BYTES)
+        with contextlib.suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.file.close()
+        finally:
+            self.path.unlink(missing_ok=True)
+
+    def publish(self) -> None:
+        """Take the place of the target."""
+        self.file.flush()
+        os.replace(self.path, self.target)
+
+
+def _name_prefix(target: Path) -> str:
+    return f".{target.name[:100]}."
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove drafts of `target` that no process holds any more: a process that works on one has it locked."""
+    pattern = re.compile(re.escape(_name_prefix(target)) + r"[0-9a-f]{8}\.tmp")
+    for path in target.parent.iterdir():
+        if pattern.fullmatch(path.name):
+            with contextlib.suppress(OSError), open(path, "rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                found = os.fstat(file.fileno())
+                # One that is empty and new may be about to be locked.
+                if found.st_size or time.time() - found.st_mtime > _NEW_S:
+                    path.unlink()

@@ -5,17 +5,18 @@ Settings seldom differ, so what has been found out about them is remembered: the
 thousand times. Of the conversation: how many words, tokens and turns it has, and which user messages are new.
 """
 
+import functools
+import importlib
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from nemo_gym._data.distinct import Distinct
-from nemo_gym._data.text_lengths import BATCH_CHARACTERS, LONGEST_TEXT, CountTokens, TextLengths, text_batches
-from nemo_gym._metrics.describe import Number, finite
+from nemo_gym._data.text_lengths import BATCH_CHARACTERS, LONGEST_TEXT, CountTokens, TextLengths, make_text_batches
+from nemo_gym._metrics.describe import Number, to_finite
 
 _MOST_SETTINGS = 1024
 _LONGEST_SETTINGS_BYTES = 1 << 16
@@ -50,7 +51,7 @@ Asked = tuple[Settings, Messages | None]
 
 
 def read_plain_messages(given: Any) -> Messages | None:
-    """The messages of an input that is a list of nothing but messages with a known role and a text, nothing else.
+    """Return the messages of an input that is a list of nothing but messages with a known role and a text.
 
     Such a list is valid for sure, and its words and tokens are those of its texts. Most inputs are like that.
     """
@@ -76,7 +77,7 @@ class KnownSettings:
         self._known: dict[bytes, Settings] = {}
 
     def of(self, params: Mapping[str, Any]) -> Settings:
-        """The settings in `params`; the same object for those that are written alike, as long as it is remembered."""
+        """Return the settings in `params`; the same object for those written alike, as long as it is remembered."""
         plain = dict(params)
         plain.pop("input", None)
         try:
@@ -95,7 +96,7 @@ class KnownSettings:
 
 
 def encode_canonically(value: Any) -> bytes:
-    """The same bytes for equal values, whatever the order of their keys."""
+    """Encode a value as JSON: the same bytes for equal values, whatever the order of their keys."""
     try:
         return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except TypeError:
@@ -104,13 +105,13 @@ def encode_canonically(value: Any) -> bytes:
 
 
 def count_words(value: Any) -> int:
-    """The number of pieces between white space in the JSON text of `value`."""
+    """Count the pieces between white space in the JSON text of `value`."""
     return len(json.dumps(value).split())
 
 
 def _read_settings(plain: dict[str, Any]) -> Settings:
     tools, instructions = plain.get("tools"), plain.get("instructions")
-    numbers = {name: finite(plain[name]) for name in SAMPLING if name in plain}
+    numbers = {name: to_finite(plain[name]) for name in SAMPLING if name in plain}
     return Settings(
         identity=hash(encode_canonically(plain)),
         words=count_words(plain) if plain else 0,
@@ -131,8 +132,8 @@ class Conversations:
         self.create_params = Distinct()
         self.user_messages = Distinct()
         self._lengths = TextLengths(count_tokens)
-        self._repeated: dict[str, tuple[int, int]] = {}
-        self._batches = text_batches(count_tokens) if count_tokens is not None else None
+        self._measure_repeated = functools.lru_cache(_MOST_TEXTS)(self._lengths.of)
+        self._batches = make_text_batches(count_tokens) if count_tokens is not None else None
         self._texts = list[str]()
         self._rows = list[int]()
         self._characters = 0
@@ -143,7 +144,7 @@ class Conversations:
         for params, (settings, messages) in given:
             words, tokens, turns, parts = settings.words, 0, 0, [settings.identity]
             if settings.instructions is not None:
-                tokens = self._measure_repeated_text(settings.instructions)[1]
+                tokens = self._measure_shared_text(settings.instructions)[1]
             if "input" in params:
                 more_words, more_tokens, turns = (
                     self._measure_messages(messages, parts) if messages else self._measure_input(params["input"], parts)
@@ -172,21 +173,21 @@ class Conversations:
         self._texts, self._rows, self._characters = [], [], 0
 
     def _measure_messages(self, messages: Messages, parts: list[Any]) -> tuple[int, int, int]:
-        """As `_measure_input`, of nothing but plain messages."""
-        words, tokens, turns, known = _WORDS_AROUND_CONTENT * len(messages), 0, 0, self._repeated
+        """Do as `_measure_input` does, for nothing but plain messages."""
+        words, tokens, turns = _WORDS_AROUND_CONTENT * len(messages), 0, 0
         for role, content in messages:
             if role == "user":
                 turns += 1
                 of_text = self._measure_user_text(content)
             else:
-                of_text = known.get(content) or self._measure_repeated_text(content)
+                of_text = self._measure_shared_text(content)
             words += of_text[0]
             tokens += of_text[1]
         parts += messages
         return words, tokens, turns
 
     def _measure_input(self, given: Any, parts: list[Any]) -> tuple[int, int, int]:
-        """Words, tokens and turns; what tells the input from others is added to `parts`."""
+        """Count words, tokens and turns; add to `parts` what tells the input from others."""
         if isinstance(given, str):
             given_words, tokens = self._measure_user_text(given)
             parts.append(given)
@@ -204,7 +205,7 @@ class Conversations:
         return words, tokens, turns
 
     def _measure_other_item(self, item: Any, parts: list[Any]) -> tuple[int, int, int]:
-        """As `_measure_input`, of anything but a plain message."""
+        """Do as `_measure_input` does, for anything but a plain message."""
         parts.append(encode_canonically(item))
         if not isinstance(item, dict):
             return count_words(item), 0, 0
@@ -214,7 +215,7 @@ class Conversations:
         return count_words(item), sum(self._lengths.of(text)[1] for text in _list_texts(item)), int(is_user)
 
     def _measure_user_text(self, text: str) -> tuple[int, int]:
-        """Words and tokens of what a user says, if they are known at once: most texts are measured with others."""
+        """Count words and tokens of what a user says; 0 for now if the text is to be measured with others."""
         if self._batches is None or self._characters >= BATCH_CHARACTERS or not 0 < len(text) <= LONGEST_TEXT:
             self.user_messages.add(text)
             return self._lengths.of(text)
@@ -223,20 +224,13 @@ class Conversations:
         self._characters += len(text)
         return 0, 0
 
-    def _measure_repeated_text(self, text: str) -> tuple[int, int]:
-        """Words and tokens of a text that many rows may share, such as a system prompt."""
-        known = self._repeated.get(text)
-        if known is None:
-            known = self._lengths.of(text)
-            if len(text) <= _LONGEST_TEXT_KEPT:
-                if len(self._repeated) >= _MOST_TEXTS:
-                    self._repeated.clear()
-                self._repeated[text] = known
-        return known
+    def _measure_shared_text(self, text: str) -> tuple[int, int]:
+        """Count words and tokens of a text that many rows may share, such as a system prompt."""
+        return self._measure_repeated(text) if len(text) <= _LONGEST_TEXT_KEPT else self._lengths.of(text)
 
 
 def _list_texts(item: Mapping[str, Any]) -> Iterator[str]:
-    """What a model reads of an item that is not a plain message: its texts, and a call's name, arguments, result."""
+    """Yield what a model reads of an item that is not a plain message: texts, a call's name, arguments, result."""
     for name in _TEXT_FIELDS:
         value = item.get(name)
         if isinstance(value, str):
@@ -249,8 +243,76 @@ def _list_texts(item: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _identify(content: Any) -> str | bytes:
-    """The same for contents that say the same: a text may also be given as a list with one text part."""
+    """Return the same for contents that say the same: a text may also be a list with one text part."""
     if isinstance(content, list) and len(content) == 1 and isinstance(content[0], Mapping):
         part = content[0]
         content = part["text"] if part.get("type") == "input_text" and "text" in part else content
     return content if isinstance(content, str) else encode_canonically(content)
+
+
+# --- how many values differ -------------------------------------------------------------------------------------------
+
+
+_MANY = 1 << 18
+
+
+class Distinct:
+    """Counts different texts or byte strings by their 64-bit hashes, in 8 to 16 bytes each; they are not kept.
+
+    Among ten million values, the chance that two of them share a hash is about one in four hundred thousand.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        """How many values were added, equal ones too."""
+        self._sorted = array("q")
+        # As they come, because a set of so many numbers is slow to reach: it does not fit a processor's cache.
+        self._new = array("q")
+
+    def add(self, value: str | bytes) -> None:
+        self.total += 1
+        self._new.append(hash(value))
+
+    def add_all(self, values: Collection[str | bytes]) -> None:
+        self.add_hashes(list(map(hash, values)))
+
+    def add_hashes(self, numbers: Collection[int]) -> None:
+        """Add values whose hashes are known."""
+        self.total += len(numbers)
+        self._new.extend(numbers)
+
+    def compact(self) -> None:
+        """Drop repeated hashes once they may be many; call this now and then."""
+        # Only once it has doubled, so that every number is sorted a few times at most.
+        if len(self._new) > max(_MANY, len(self._sorted)):
+            self._sorted, self._new = _sort_distinct(self._sorted + self._new), array("q")
+
+    def __or__(self, other: "Distinct") -> "Distinct":
+        """Return what either has seen."""
+        both = Distinct()
+        both.total = self.total + other.total
+        for numbers in (self._sorted, self._new, other._sorted, other._new):
+            both._new.extend(numbers)
+            both.compact()
+        return both
+
+    def __len__(self) -> int:
+        """Return how many of the values differ."""
+        return len(_sort_distinct(self._sorted + self._new))
+
+
+def _sort_distinct(numbers: "array[int]") -> "array[int]":
+    """Return each of the numbers once, in order."""
+    if (np := _load_numpy()) is not None:
+        # The same as below: to sort numbers of 64 bits takes Python long.
+        return array("q", np.unique(np.asarray(numbers)).tobytes())
+    return array("q", sorted(set(numbers)))
+
+
+@functools.cache
+def _load_numpy() -> Any:
+    """Return numpy, None where it is not installed."""
+    try:
+        return importlib.import_module("numpy")
+    except ImportError:
+        return None

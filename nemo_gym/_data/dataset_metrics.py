@@ -1,30 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the rows of a dataset look like in numbers: tools, words, tokens, turns, sampling, and every field of their own.
 
-Rows are added one by one and not kept. Checking them is left to `nemo_gym._data.rows`, the file that the numbers
-go to to `nemo_gym._data.metrics_file`.
+Rows are added one by one and not kept. The numbers go to metrics files, and an older file may not hold any more. Only
+metrics are compared: a dataset whose licence was corrected or whose prompt was moved is still the same data.
 """
 
 import functools
+import json
 import math
 import operator
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_gym._data.create_params import SAMPLING, Asked, Conversations, KnownSettings, read_plain_messages
-from nemo_gym._data.distinct import Distinct
+import orjson
+
+from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
+from nemo_gym._data.create_params import (
+    SAMPLING,
+    Asked,
+    Conversations,
+    Distinct,
+    KnownSettings,
+    encode_canonically,
+    read_plain_messages,
+)
 from nemo_gym._data.text_lengths import CountTokens
-from nemo_gym._metrics.describe import describe, finite
+from nemo_gym._metrics.describe import describe, to_finite
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym.errors import GymError
 
 # Sums of squares of larger numbers would overflow.
 _LARGE = 1e150
-_NEVER_COUNT = frozenset({dict, type(None)})
-# An integer of more bits than `finite` takes.
-_TOO_LARGE = 1 << 1023
 EXAMPLES = "Number of examples"
 TOOLS = "Number of tools"
 WORDS = "Json-dumped number of words (proxy for token count)"
@@ -103,74 +113,25 @@ class FieldStatistics:
         self.numbers = array("d")
         self.texts = Distinct()
 
-    def add(self, value: Any) -> None:
-        """Count a number or a text."""
-        if isinstance(value, str):
-            self.texts.add(value)
-        elif (number := finite(value)) is not None:
-            self.numbers.append(number)
-
 
 class Fields(dict[str, FieldStatistics]):
-    """By field, in the order in which fields first had a value that counts."""
+    """By field, in the order in which fields first had a number or a text."""
 
-    def add_all(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Count the values of all fields of `rows`."""
-        if not self._add_columns(rows):
-            for row in rows:
-                for name, value in row.items():
-                    self._add(name, value)
+    def add_all(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Count the values of all fields of `rows`; those in a list count one by one."""
+        for row in rows:
+            for name, value in row.items():
+                for one in value if isinstance(value, list) else (value,):
+                    if isinstance(one, str):
+                        self[name].texts.add(one)
+                    elif (number := to_finite(one)) is not None:
+                        self[name].numbers.append(number)
         for values in self.values():
             values.texts.compact()
 
     def __missing__(self, name: str) -> FieldStatistics:
         values = self[name] = FieldStatistics()
         return values
-
-    def _add_columns(self, rows: Sequence[Mapping[str, Any]]) -> bool:
-        """Count field by field, which is quicker; False, and nothing counted, if it is not the same.
-
-        It is the same for rows that all have the same fields in the same order. A field that is new must have a value
-        that counts in the first row, or none at all: else it could come before one that had a value earlier.
-        """
-        if len(set(map(tuple, rows))) != 1:
-            return False
-        names = tuple(rows[0])
-        columns = list(zip(*(row.values() for row in rows), strict=True))
-        kinds = [set(map(type, column)) for column in columns]
-        for name, column, types in zip(names, columns, kinds, strict=True):
-            if name not in self and not _counts(column[0]) and not types <= _NEVER_COUNT:
-                return False
-        for name, column, types in zip(names, columns, kinds, strict=True):
-            self._add_column(name, column, types)
-        return True
-
-    def _add_column(self, name: str, column: tuple[Any, ...], types: set[type]) -> None:
-        """Count the values of one field, at once if all of them are texts or finite numbers of one type."""
-        if types == {str}:
-            self[name].texts.add_all(column)
-        elif _all_finite(column, types):
-            self[name].numbers.extend(column)
-        elif not types <= _NEVER_COUNT:
-            for value in column:
-                self._add(name, value)
-
-    def _add(self, name: str, value: Any) -> None:
-        """Count a value, or those in a list, as values of a field, which is there only if it has one."""
-        for one in value if isinstance(value, list) else (value,):
-            if _counts(one):
-                self[name].add(one)
-
-
-def _counts(value: Any) -> bool:
-    return isinstance(value, str) or finite(value) is not None
-
-
-def _all_finite(column: tuple[Any, ...], types: set[type]) -> bool:
-    """Return whether a column is nothing but integers or nothing but floats, and `finite` would take them all."""
-    if types == {float}:
-        return all(map(math.isfinite, column))
-    return types == {int} and min(column) > -_TOO_LARGE and max(column) < _TOO_LARGE
 
 
 def measure(
@@ -277,3 +238,93 @@ def _describe_field(found: Sequence[tuple[FieldStatistics, int]]) -> dict[str, A
 
 def _unite(sets: Sequence[Distinct]) -> Distinct:
     return functools.reduce(operator.or_, sets)
+
+
+# --- metrics files: the dataset as its config describes it, then its metrics ------------------------------------------
+
+
+AnyDataset = DatasetConfig | BenchmarkDatasetConfig
+_FIELDS_LEFT_OUT_IF_UNSET = ("start_idx", "end_idx", "prepare_script")
+_PARTS = "datasets"
+_HEADER_FIELDS = frozenset({*DatasetConfig.model_fields, *BenchmarkDatasetConfig.model_fields, _PARTS})
+_NOTHING = object()
+
+
+class MetricsFileError(GymError, ValueError):
+    """An existing metrics file cannot be read, so nothing can be compared with it."""
+
+
+def encode_metrics(dataset: AnyDataset, metrics: Mapping[str, Any]) -> str:
+    """Return the text of the metrics file of one dataset."""
+    return _encode({**_describe_dataset(dataset), **metrics})
+
+
+def encode_collated_metrics(datasets: Sequence[AnyDataset], metrics: Mapping[str, Any]) -> str:
+    """Return the text of the metrics file of several datasets together; fields that they do not share are null."""
+    headers = [_describe_dataset(dataset) for dataset in datasets]
+    if len(headers) == 1:
+        return _encode({**headers[0], **metrics})
+    names = dict.fromkeys(name for header in headers for name in header)
+    values = {name: [header.get(name, _NOTHING) for header in headers] for name in names}
+    shared = {name: found[0] if all(one == found[0] for one in found) else None for name, found in values.items()}
+    return _encode({**shared, _PARTS: headers, **metrics})
+
+
+def read_metrics_file(path: Path) -> dict[str, Any] | None:
+    """Return the content of a metrics file, None if there is no such file."""
+    try:
+        content = orjson.loads(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except (orjson.JSONDecodeError, OSError) as error:
+        raise MetricsFileError(f"{path} cannot be read as a metrics file: {error}\nhint: delete it") from error
+    if not isinstance(content, dict):
+        raise MetricsFileError(f"{path} is not a metrics file: it holds no JSON object\nhint: delete it")
+    return content
+
+
+def find_differences(before: Mapping[str, Any], metrics: Mapping[str, Any]) -> list[str]:
+    """Say where the metrics in an existing file do not match `metrics`; keys that the file does not have are fine."""
+    found: list[str] = []
+    for name, old in before.items():
+        if name in metrics:
+            # A row may have a field that is called like one of the config, such as `source`: either may stand there.
+            if name not in _HEADER_FIELDS or (isinstance(old, Mapping) and old.keys() == metrics[name].keys()):
+                found += _compare(name, old, metrics[name])
+        elif name not in _HEADER_FIELDS:
+            found.append(f"{name}: was {_dump(old)}, is not there any more")
+    return found
+
+
+def _compare(place: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for name, value in old.items():
+            if name in new:
+                yield from _compare(f"{place} / {name}", value, new[name])
+            else:
+                yield f"{place} / {name}: was {_dump(value)}, is not there any more"
+    elif not _is_equal(old, new):
+        yield f"{place}: was {_dump(old)}, is {_dump(new)}"
+
+
+def _is_equal(old: Any, new: Any) -> bool:
+    if isinstance(old, list) and isinstance(new, list):
+        return Counter(map(encode_canonically, old)) == Counter(map(encode_canonically, new))
+    if float in (type(old), type(new)) and {type(old), type(new)} <= {int, float}:
+        return bool(abs(old - new) <= (5e-3 if abs(old) >= 1 else 5e-4))
+    return type(old) is type(new) and bool(old == new)
+
+
+def _describe_dataset(dataset: AnyDataset) -> dict[str, Any]:
+    described = dataset.model_dump(mode="json")
+    for name in _FIELDS_LEFT_OUT_IF_UNSET:
+        if described.get(name) is None:
+            described.pop(name, None)
+    return described
+
+
+def _encode(content: Mapping[str, Any]) -> str:
+    return json.dumps(content, indent=4) + "\n"
+
+
+_dump = functools.partial(json.dumps, ensure_ascii=False)

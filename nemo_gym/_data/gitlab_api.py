@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MLflow's REST API, as GitLab's model registry and MLflow itself speak it: requests, attempts, errors as sentences.
+"""MLflow's REST API, as GitLab's model registry and MLflow itself speak it: requests, retries, errors as sentences.
 
-MLflow's client library does not do it: an entry in ~/.netrc takes the place of the token that it is given, it sends a
-`create` again that the server may have done already, and a refusal of GitLab's loses its status (401 becomes 500). What
-is asked of the API is in `gitlab_registry.py` and `gitlab_files.py`.
+MLflow's client library does not do it: it cannot resume a download, it reports one that broke as a file that does not
+exist, it cannot list the files of a GitLab registry, and it loses the status of a refusal (401 and 403 become 500).
+What is asked of the API is in `gitlab_registry.py` and `gitlab_files.py`.
 """
 
 import re
 import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -63,31 +62,26 @@ class RegistrySettings:
 
 
 class Api:
-    """Requests to one registry, over one connection; a context manager."""
+    """Requests to one registry, over one connection."""
 
     def __init__(self, settings: RegistrySettings) -> None:
         if urlsplit(settings.tracking_uri).scheme not in ("http", "https"):
             raise GitlabError(f"mlflow_tracking_uri is {settings.shown_uri!r}, which is not a URL.\nhint: {_URI_HINT}")
         self.settings = settings
         self.base = settings.tracking_uri.rstrip("/")
-        self._session = _new_session()
+        self._session = _open_session(settings.pauses_s)
 
-    def __enter__(self) -> "Api":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._session.close()
 
     def call(self, method: str, endpoint: str, what: str, **fields: Any) -> dict[str, Any]:
-        """What an endpoint of MLflow's API answers; GitlabError `could not <what>` with its code if it refuses."""
+        """Return what an endpoint of MLflow's API answers; `could not <what>` and its code if it refuses."""
         given = {"params": fields} if method == "GET" else {"json": fields}
         response = self.request(method, f"{self.base}{_API}{endpoint}", what, allow_redirects=method == "GET", **given)
         if response.is_redirect:
             raise GitlabError(
                 f"could not {what}: {self.settings.shown_uri} has moved to {response.headers['Location']}.\n"
-                "hint: set mlflow_tracking_uri in env.yaml to where it is",
+                "hint: set mlflow_tracking_uri in env.yaml to the new address",
                 response.status_code,
             )
         try:
@@ -99,43 +93,25 @@ class Api:
         return answer if isinstance(answer, dict) else {}
 
     def request(self, method: str, url: str, what: str, **options: Any) -> "Response":
-        """The answer to a request; GitlabError if there is none, or it is a refusal.
-
-        What is sent along must be readable from its beginning again if it is a file: `data.seek(0)`.
-        """
-        for pause_s in (*self.settings.pauses_s, None):
-            if hasattr(options.get("data"), "seek"):
-                options["data"].seek(0)
-            outcome = self._attempt(method, url, what, options)
-            if not isinstance(outcome, _FailedAttempt):
-                return outcome
-            if pause_s is None or not outcome.may_be_repeated:
-                raise outcome.error
-            time.sleep(max(pause_s, outcome.wait_s))
-        raise AssertionError("the last attempt ends it")
-
-    def _attempt(self, method: str, url: str, what: str, options: dict[str, Any]) -> "Response | _FailedAttempt":
+        """Return the answer to a request; GitlabError if there is none, or it is a refusal."""
         import requests
 
+        # The token is for the registry and for nobody it sends us to.
+        token = self.settings.token if urlsplit(url).hostname == urlsplit(self.base).hostname else None
+
+        def sign(request: "PreparedRequest") -> "PreparedRequest":
+            request.headers["Authorization"] = f"Bearer {token}"
+            return request
+
         try:
-            response = self._session.request(
-                method, url, auth=self._auth(url), timeout=_TIMEOUT_S, **{"stream": False, **options}
-            )
+            # An `auth` of our own also keeps an entry in ~/.netrc from taking the place of the token.
+            response = self._session.request(method, url, auth=sign if token else None, timeout=_TIMEOUT_S, **options)
         except requests.RequestException as error:
-            return _FailedAttempt(self.explain_disconnect(what, error), method in _REPEATABLE)
+            raise self.explain_disconnect(what, error) from error
         if response.status_code < 400:
             return response
-        failure = self._explain_refusal(what, response, sent_token=self._is_ours(url))
-        response.close()
-        may_be_repeated = response.status_code in (_BUSY if method in _REPEATABLE else _TURNED_AWAY)
-        return _FailedAttempt(failure, may_be_repeated, retry_after_s(response.headers, datetime.now(UTC)) or 0.0)
-
-    def _auth(self, url: str) -> "_Bearer | None":
-        """The token is for the registry and for nobody it sends us to."""
-        return _Bearer(self.settings.token) if self.settings.token and self._is_ours(url) else None
-
-    def _is_ours(self, url: str) -> bool:
-        return urlsplit(url).hostname == urlsplit(self.base).hostname
+        with response:
+            raise self._explain_refusal(what, response, has_token=bool(token))
 
     def explain_disconnect(self, what: str, error: Exception) -> GitlabError:
         return GitlabError(
@@ -143,10 +119,9 @@ class Api:
             "hint: check the network and mlflow_tracking_uri in env.yaml, then run the command again"
         )
 
-    def _explain_refusal(self, what: str, response: "Response", *, sent_token: bool) -> GitlabError:
+    def _explain_refusal(self, what: str, response: "Response", *, has_token: bool) -> GitlabError:
         status, (code, said) = response.status_code, _read_explanation(response)
         said = self._mask_token(f" ({said})" if said else "")
-        has_token = bool(self.settings.token) and sent_token
         if status == 401:
             reason = "the registry does not accept the token" if has_token else "the registry asks for a token"
             reason = f"{reason}: 401{said}.\nhint: {_TOKEN_HINT}"
@@ -169,41 +144,36 @@ class Api:
         return text.replace(self.settings.token, "****") if self.settings.token else text
 
 
-@dataclass(frozen=True)
-class _FailedAttempt:
-    """An attempt that failed, and whether another one makes sense."""
-
-    error: GitlabError
-    may_be_repeated: bool
-    wait_s: float = 0.0
-
-
-class _Bearer:
-    """A token in a header. An `auth` of our own also keeps an entry in ~/.netrc from taking its place."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def __call__(self, request: "PreparedRequest") -> "PreparedRequest":
-        request.headers["Authorization"] = f"Bearer {self._token}"
-        return request
-
-
-def _new_session() -> "Session":
+def _open_session(pauses_s: tuple[float, ...]) -> "Session":
+    """Open a session that repeats what may be repeated, after each of the pauses."""
     try:
         import requests
+        from requests.adapters import HTTPAdapter
+        from urllib3.util import Retry
     except ImportError as error:
         raise GitlabError(
             "the model registry needs the package `requests`, which is not installed.\n"
             "hint: pip install 'nemo-gym[data]'"
         ) from error
+
+    class Attempts(Retry):
+        def is_retry(self, method: str, status_code: int, has_retry_after: bool = False) -> bool:
+            return status_code in (_BUSY if method in _REPEATABLE else _TURNED_AWAY)
+
+        def sleep(self, response: Any = None) -> None:
+            asked_s = retry_after_s(response.headers, datetime.now(UTC)) if response is not None else None
+            time.sleep(max(pauses_s[len(self.history) - 1], asked_s or 0.0))
+
+    attempts = Attempts(len(pauses_s), allowed_methods=_REPEATABLE, raise_on_status=False)
     session = requests.Session()
     session.headers["User-Agent"] = "nemo-gym"
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, HTTPAdapter(max_retries=attempts))
     return session
 
 
 def _read_explanation(response: "Response") -> tuple[str, str]:
-    """MLflow's code of an error, and what the server says about it."""
+    """Return MLflow's code of an error, and what the server says about it."""
     try:
         body = response.json()
     except ValueError:
@@ -215,10 +185,7 @@ def _read_explanation(response: "Response") -> tuple[str, str]:
 
 
 def _find_cause(error: BaseException) -> str:
-    """The innermost reason: `Connection refused` rather than the names of three libraries."""
-    inner = error
-    while (deeper := inner.__cause__ or inner.__context__ or getattr(inner, "reason", None)) is not None and isinstance(
-        deeper, BaseException
-    ):
-        inner = deeper
-    return " ".join(str(inner).split()) or type(inner).__name__
+    """Return the innermost reason: `Connection refused` rather than the names of three libraries."""
+    while isinstance(inner := error.__cause__ or error.__context__ or getattr(error, "reason", None), BaseException):
+        error = inner
+    return " ".join(str(error).split()) or type(error).__name__

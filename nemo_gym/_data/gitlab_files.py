@@ -2,7 +2,7 @@
 """The files of a version in a registry, sent and received over HTTP, or left to a store that the registry points to.
 
 A file arrives whole or not at all; what was received over HTTP before a connection broke is kept beside the target and
-taken up again where the server allows it. MLflow's own library knows the other stores (S3, GCS, Azure, a shared folder)
+resumed where the server allows it. MLflow's own library knows the other stores (S3, GCS, Azure, a shared folder)
 and takes their credentials from where it always does; GitLab needs none of it.
 """
 
@@ -15,8 +15,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import BufferedRandom
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote, urlsplit
 
 from nemo_gym._data.gitlab_api import Api, GitlabError
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from requests import Response
 
 Progress = Callable[[int, int | None], None]
-"""Told how many bytes there are now, and how many there will be, if that is known."""
+"""Is told how many bytes there are, and how many there will be, if that is known."""
 
 _CHUNK_BYTES = 1 << 16
 _ATTEMPTS_WITHOUT_PROGRESS = 3
@@ -43,35 +44,15 @@ class Checksum:
     sha256: str
 
 
-class Files(Protocol):
-    """The files of one version."""
-
-    def holds(self, path: str) -> bool: ...
-
-    def send(self, source: Path, path: str, progress: Progress) -> None: ...
-
-    def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
-        """Put a file into the place of `target`, complete, or leave what is there."""
-
-    def checksum(self, path: str) -> Checksum:
-        """The checksum of what the store gives back."""
-
-    def remove(self, path: str) -> None:
-        """Remove a file, or all of them: ``""``."""
-
-
-def checksum_of(path: Path) -> Checksum:
-    """The checksum of a local file."""
-    digest, size = hashlib.sha256(), 0
+def compute_checksum(path: Path) -> Checksum:
+    """Return the checksum of a local file."""
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
-    return Checksum(size, digest.hexdigest())
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return Checksum(file.tell(), digest)
 
 
 def require_intact(target: Path, actual: str, expected: str | None) -> None:
-    """GitlabError if a file is not what was noted when it was uploaded."""
+    """Raise DamagedFile if a file is not what was noted when it was uploaded."""
     if expected is not None and actual != expected:
         raise DamagedFile(
             f"{target.name!r} arrived damaged: its checksum is {actual}, on upload it was {expected}.\n"
@@ -98,9 +79,10 @@ class HttpFiles:
         with source.open("rb") as file:
             upload = _ProgressReader(file, progress)
             headers = {"Content-Type": "application/octet-stream"}
-            self._api.request("PUT", self._url_of(path), f"upload {path!r}", data=upload, headers=headers)
+            self._api.request("PUT", self._make_url(path), f"upload {path!r}", data=upload, headers=headers)
 
     def checksum(self, path: str) -> Checksum:
+        """Return the checksum of what the store gives back."""
         digest, size = hashlib.sha256(), 0
         response = self._get(path, f"read {path!r} back")
         for chunk in self._chunks(response, f"read {path!r} back"):
@@ -109,30 +91,37 @@ class HttpFiles:
         return Checksum(size, digest.hexdigest())
 
     def remove(self, path: str) -> None:
-        self._api.request("DELETE", self._url_of(path), f"remove {path or 'the files of a version'!r}")
+        """Remove a file, or all of them: ``""``."""
+        self._api.request("DELETE", self._make_url(path), f"remove {path or 'the files of a version'!r}")
 
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
+        """Download a file to `target`, whole, or leave what is there."""
         with self._get_whole(path) as response:
             target.parent.mkdir(parents=True, exist_ok=True)
-            total, validator = _total(response), _validator(response)
+            total, validator = _read_total(response), _read_validator(response)
             identity = sha256 or validator
-            with _open_part(target, f"{self._url_of(path)} {identity} {total}", keep=identity is not None) as file:
+            with _open_part(target, f"{self._make_url(path)} {identity} {total}", keep=identity is not None) as file:
                 if file.tell() != total:
                     self._fill(file, response, path, None if sha256 else validator, progress)
-                require_intact(target, _digest(file), sha256)
-                file.flush()
+                file.seek(0)
+                require_intact(target, hashlib.file_digest(file, "sha256").hexdigest(), sha256)
                 os.fsync(file.fileno())
                 os.replace(file.name, target)
 
-    def _fill(self, file: BinaryIO, response: "Response", path: str, validator: str | None, progress: Progress) -> None:
-        """Append what is missing; a connection that breaks is taken up again as long as something arrives."""
+    def _fill(
+        self, file: BufferedRandom, response: "Response", path: str, validator: str | None, progress: Progress
+    ) -> None:
+        """Append what is missing; a connection that breaks is resumed as long as something arrives."""
         what, failures, most = f"download {path!r}", 0, file.tell()
         if file.tell():
             response.close()
             response = self._get(path, what, file.tell(), validator)
         while True:
-            total = _total(response)
-            _align(file, response)
+            total = _read_total(response)
+            start = _read_range(response)[0] if response.status_code == 206 else 0
+            if start != file.tell():  # a server that does not do parts begins at the beginning
+                file.truncate(start)
+                file.seek(start)
             try:
                 for chunk in self._chunks(response, what):
                     file.write(chunk)
@@ -149,7 +138,7 @@ class HttpFiles:
             response = self._get(path, what, file.tell(), validator)
 
     def _get_whole(self, path: str) -> "Response":
-        """The answer for a whole file, as parts if the server does parts."""
+        """Ask for a whole file, as a part of it if the server does parts."""
         try:
             return self._get(path, f"download {path!r}", start=0)
         except GitlabError as error:
@@ -163,7 +152,7 @@ class HttpFiles:
             headers["Range"] = f"bytes={start}-"
         if validator is not None and not validator.startswith("W/"):
             headers["If-Range"] = validator
-        return self._api.request("GET", self._url_of(path), what, headers=headers, stream=True)
+        return self._api.request("GET", self._make_url(path), what, headers=headers, stream=True)
 
     def _chunks(self, response: "Response", what: str) -> Iterator[bytes]:
         import requests
@@ -174,7 +163,7 @@ class HttpFiles:
         except requests.RequestException as error:
             raise self._api.explain_disconnect(what, error) from error
 
-    def _url_of(self, path: str) -> str:
+    def _make_url(self, path: str) -> str:
         if ".." in path.split("/"):
             raise GitlabError(f"{path!r} is not the path of a file in the registry")
         return f"{self._url}/{quote(path)}".rstrip("/")
@@ -190,6 +179,9 @@ class _ProgressReader:
     def __len__(self) -> int:
         return self._size
 
+    def tell(self) -> int:
+        return self._file.tell()
+
     def seek(self, position: int) -> int:
         return self._file.seek(position)
 
@@ -200,10 +192,10 @@ class _ProgressReader:
 
 
 @contextmanager
-def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]:
-    """What has arrived of a file so far, at its end; locked, because two processes must not append to one file.
+def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BufferedRandom]:
+    """Open what has arrived of a file so far, at its end; locked, because two processes must not append to one file.
 
-    It stays after a failure only if its content can be told again later.
+    It stays after a failure only if its content can be recognised later.
     """
     mark = hashlib.sha256(identity.encode()).hexdigest()[:12]
     part = target.with_name(f".{target.name[:100]}.{mark}.part")
@@ -223,57 +215,37 @@ def _open_part(target: Path, identity: str, *, keep: bool) -> Iterator[BinaryIO]
             if isinstance(error, DamagedFile) or not keep or file.tell() == 0:
                 part.unlink(missing_ok=True)
             elif isinstance(error, GitlabError):
-                raise _mention_kept(error, file.tell()) from error
+                message = f"{error}\n{file.tell():,} bytes are kept beside the target: the same command resumes there"
+                raise GitlabError(message, error.status, error.code) from error
             if isinstance(error, OSError) and error.filename is None:
                 error.filename = str(target)  # a write says only that the disk is full, not which
             raise
 
 
-def _align(file: BinaryIO, response: "Response") -> None:
-    """Make the file end where the answer begins: at its beginning if the server does not do parts."""
-    start = _content_range(response)[0] if response.status_code == 206 else 0
-    if start != file.tell():
-        file.truncate(start)
-        file.seek(start)
-
-
-def _total(response: "Response") -> int | None:
-    """The size of the whole file."""
+def _read_total(response: "Response") -> int | None:
+    """Return the size of the whole file, None if the server does not say."""
     if response.status_code == 206:
-        return _content_range(response)[1]
+        return _read_range(response)[1]
     length = response.headers.get("Content-Length")
     return int(length) if length is not None else None
 
 
-def _content_range(response: "Response") -> tuple[int, int | None]:
+def _read_range(response: "Response") -> tuple[int, int | None]:
     found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", "").strip())
     if found is None:
         raise GitlabError("a part of a file came without a word about which part it is.\nhint: is there a proxy?")
     return int(found[1]), None if found[2] == "*" else int(found[2])
 
 
-def _validator(response: "Response") -> str | None:
-    """What tells this content from another of the same name; None if the server does not say, or gives no parts."""
+def _read_validator(response: "Response") -> str | None:
+    """Return what tells this content from another of the same name; None if the server has none, or does no parts."""
     if response.status_code != 206:
         return None
     return response.headers.get("ETag") or response.headers.get("Last-Modified")
 
 
-def _mention_kept(error: GitlabError, kept_bytes: int) -> GitlabError:
-    message = f"{error}\n{kept_bytes:,} bytes are kept beside the target: the same command goes on from there"
-    return GitlabError(message, error.status, error.code)
-
-
-def _digest(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    file.seek(0)
-    while chunk := file.read(_CHUNK_BYTES):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 class ObjectStoreFiles:
-    """Files below the URI of a store; see `gitlab_files.Files`."""
+    """Files below the URI of a store that the registry only points to, with the methods of `HttpFiles`."""
 
     def __init__(self, folder: str) -> None:
         self._scheme = urlsplit(folder).scheme
@@ -297,13 +269,13 @@ class ObjectStoreFiles:
     def receive(self, path: str, target: Path, sha256: str | None, progress: Progress) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         with self._download(path, near=target.parent) as file:
-            require_intact(target, checksum_of(file).sha256, sha256)
+            require_intact(target, compute_checksum(file).sha256, sha256)
             progress(file.stat().st_size, file.stat().st_size)
             file.replace(target)
 
     def checksum(self, path: str) -> Checksum:
         with self._download(path, near=None) as file:
-            return checksum_of(file)
+            return compute_checksum(file)
 
     def remove(self, path: str) -> None:
         with _explain_store_errors(self._scheme):
@@ -321,7 +293,7 @@ class ObjectStoreFiles:
 
 @contextmanager
 def _explain_store_errors(scheme: str) -> Iterator[None]:
-    """Errors of MLflow and of the libraries below it, which are of any type, as GitlabErrors."""
+    """Turn errors of MLflow and of the libraries below it, which are of any type, into GitlabErrors."""
     try:
         yield
     except ImportError as error:
@@ -335,3 +307,7 @@ def _explain_store_errors(scheme: str) -> Iterator[None]:
             f"the {scheme or 'file'} store of the registry did not do what it was asked: {text}\n"
             "hint: this store takes credentials of its own, as MLflow's documentation describes"
         ) from error
+
+
+Files = HttpFiles | ObjectStoreFiles
+"""The files of one version."""

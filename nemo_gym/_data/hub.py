@@ -5,7 +5,7 @@ What is asked of it is in `hub_upload.py` and `hub_download.py`. Nothing here is
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -49,22 +49,21 @@ class Hub:
         return HfApi(endpoint=self.endpoint, token=self.token or None, library_name="nemo-gym")
 
     def dataset(self, repo_id: str, revision: str | None = None) -> "DatasetInfo":
-        """What the Hub knows of a dataset, at a revision."""
+        """Return what the Hub knows of a dataset, at a revision."""
 
         def ask() -> "DatasetInfo":
-            with explain_errors(
-                f"look up the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")
-            ):
+            at = f" at revision {revision!r}" if revision else ""
+            with explain_errors(f"look up the dataset {repo_id!r}{at}"):
                 return self.api.dataset_info(repo_id, revision=revision)
 
         return retry(ask)
 
-    def url_of(self, repo_id: str) -> str:
+    def make_url(self, repo_id: str) -> str:
         return f"{self.api.endpoint}/datasets/{repo_id}"
 
 
 def require_client() -> None:
-    """HubError that names the extra, if the client library is not installed."""
+    """Raise HubError that names the extra if the client library is not installed."""
     try:
         import huggingface_hub  # noqa: F401
     except ImportError as error:
@@ -76,7 +75,7 @@ def require_client() -> None:
 
 @contextmanager
 def explain_errors(what: str) -> Iterator[None]:
-    """Whatever goes wrong between us and the Hub in this block becomes a HubError: could not `what`, and why."""
+    """Turn whatever goes wrong between us and the Hub in this block into a HubError: could not `what`, and why."""
     require_client()
     from huggingface_hub.errors import HfHubHTTPError
 
@@ -93,7 +92,7 @@ def explain_errors(what: str) -> Iterator[None]:
 
 
 def retry(ask: Callable[[], T]) -> T:
-    """The answer to a question; one that got lost, or a Hub that is out of order, is asked again a few times."""
+    """Return the answer to a question; ask again a few times if it got lost or the Hub is out of order."""
     for attempt in range(1, ATTEMPTS + 1):
         try:
             return ask()
@@ -105,7 +104,7 @@ def retry(ask: Callable[[], T]) -> T:
 
 
 def is_passing(error: HubError) -> bool:
-    """Whether an error may be gone a moment later: no connection, or a Hub that is out of order."""
+    """Return whether an error may be gone a moment later: no connection, or a Hub that is out of order."""
     if error.__cause__ is None or isinstance(error.__cause__, (ImportError, ValueError)):
         return False
     status = status_of(error)
@@ -113,7 +112,7 @@ def is_passing(error: HubError) -> bool:
 
 
 def is_local(error: BaseException) -> bool:
-    """Whether it was this machine that refused something: a full disk, a folder that may not be written to."""
+    """Return whether this machine refused something: a full disk, a folder that may not be written to."""
     from huggingface_hub.errors import HfHubHTTPError
 
     return (
@@ -124,7 +123,7 @@ def is_local(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status behind an error, if there was an answer at all."""
+    """Return the HTTP status behind an error; None if there was no answer."""
     from huggingface_hub.errors import HfHubHTTPError
 
     cause = _find_root(error)
@@ -132,7 +131,7 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _find_root(error: BaseException) -> BaseException:
-    """The error of the client library: it may be wrapped, by us or by the library, in a less telling one."""
+    """Return the error of the client library, which may be wrapped, by us or by the library, in a less telling one."""
     from huggingface_hub.errors import HfHubHTTPError
 
     cause: BaseException | None = error
@@ -168,7 +167,12 @@ def _explain(error: BaseException) -> str:
         return "the client is told to stay offline.\nhint: unset HF_HUB_OFFLINE"
     if isinstance(error, HfHubHTTPError):
         return _explain_refusal(error.response.status_code, error.server_message or "")
-    return _explain_disconnect(error)
+    text = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, ValueError):
+        return text
+    if "xet" in text.lower():
+        return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 where the Hub is one that has no Xet storage"
+    return f"the connection failed ({text}).\nhint: check the network and HF_ENDPOINT, then run the command again"
 
 
 def _explain_refusal(status: int, message: str) -> str:
@@ -187,43 +191,31 @@ def _explain_refusal(status: int, message: str) -> str:
     return f"the Hub answered {status}{said}"
 
 
-def _explain_disconnect(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    if isinstance(error, ValueError):
-        return text
-    if "xet" in text.lower():
-        return f"{text}.\nhint: set HF_HUB_DISABLE_XET=1 where the Hub is one that has no Xet storage"
-    return f"the connection failed ({text}).\nhint: check the network and HF_ENDPOINT, then run the command again"
-
-
-def repository_name(organization: str, prefix: str, domain: str, name: str) -> str:
-    """`organization/prefix-domain-name`; what is empty takes its dash along."""
+def make_repository_name(organization: str, prefix: str, domain: str, name: str) -> str:
+    """Return `organization/prefix-domain-name`, without the empty parts."""
     return f"{organization}/{'-'.join(part for part in (prefix, domain, name) if part)}"
 
 
-def collection_name(organization: str, title: str, slug: str) -> str:
-    """`organization/title-in-lower-case-slug`, as in the URL of a collection."""
+def make_collection_name(organization: str, title: str, slug: str) -> str:
+    """Return `organization/title-in-lower-case-slug`, as in the URL of a collection."""
     return f"{organization}/{title.lower().replace(' ', '-')}-{slug}"
 
 
-def server_of(config_path: str) -> str:
-    """The server that a config belongs to: `a` of `resources_servers/a/configs/b.yaml`, wherever that folder lies."""
+def name_server(config_path: str) -> str:
+    """Return the server that a config belongs to: `a` of `resources_servers/a/configs/b.yaml`, wherever it lies."""
     parts = Path(config_path).parts
     if _SERVERS in parts[:-1]:
         return parts[len(parts) - parts[::-1].index(_SERVERS)]
     return parts[1] if len(parts) > 1 else ""
 
 
-def domain_of(config_path: Path) -> str:
-    """The domain of the first resources server in a config that has one, in lower case; empty if none has."""
+def find_domain(config_path: Path) -> str:
+    """Return the domain of the first resources server in a config that has one, in lower case; empty if none has."""
     plain: Any = OmegaConf.to_container(load_file(config_path).config, resolve=False)
-    return next((domain.lower() for domain in _domains(plain)), "")
-
-
-def _domains(config: Mapping[str, Any]) -> Iterator[str]:
-    for instance in config.values():
-        servers = instance.get(_SERVERS) if isinstance(instance, Mapping) else None
-        for server in servers.values() if isinstance(servers, Mapping) else ():
-            domain = server.get("domain") if isinstance(server, Mapping) else None
+    for instance in plain.values():
+        servers = instance.get(_SERVERS) if isinstance(instance, dict) else None
+        for server in servers.values() if isinstance(servers, dict) else ():
+            domain = server.get("domain") if isinstance(server, dict) else None
             if isinstance(domain, str) and domain:
-                yield domain
+                return domain.lower()
+    return ""

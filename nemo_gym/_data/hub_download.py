@@ -30,7 +30,7 @@ from nemo_gym._data.hub import (
     retry,
 )
 from nemo_gym._data.hub_rows import write_jsonl
-from nemo_gym._data.hub_splits import assign_splits, bad_card, is_data_file
+from nemo_gym._data.hub_splits import assign_splits, explain_bad_card, is_data_file
 from nemo_gym._util.nearest import did_you_mean
 
 _README = "README.md"
@@ -54,7 +54,7 @@ class RemoteFile:
 
 
 def fetch_dataset(hub: Hub, dataset: DatasetConfig, target: Path) -> Path:
-    """A dataset of a config: the raw file that its source names, or the split of its type."""
+    """Download a dataset of a config: the raw file that its source names, or the split of its type."""
     source = dataset.huggingface_identifier
     if source is None:
         raise HubError(f"dataset {dataset.name!r} names no source on the Hugging Face Hub")
@@ -65,7 +65,7 @@ def fetch_dataset(hub: Hub, dataset: DatasetConfig, target: Path) -> Path:
 
 
 def download_artifact(hub: Hub, repo_id: str, artifact: str, target: Path, revision: str | None = None) -> Path:
-    """One raw file of a dataset, unchanged."""
+    """Download one raw file of a dataset, unchanged."""
     remote = locate(hub, repo_id, artifact, revision)
     with _workspace(target) as folder:
         os.replace(_fetch(hub, remote, folder), target)
@@ -73,7 +73,7 @@ def download_artifact(hub: Hub, repo_id: str, artifact: str, target: Path, revis
 
 
 def download_split(hub: Hub, repo_id: str, split: str, target: Path, revision: str | None = None) -> int:
-    """The rows of one split as JSONL; how many there are."""
+    """Download the rows of one split as JSONL; return how many there are."""
     commit, splits = find_splits(hub, repo_id, revision)
     if split not in splits:
         raise HubError(
@@ -86,7 +86,7 @@ def download_split(hub: Hub, repo_id: str, split: str, target: Path, revision: s
 def download_splits(
     hub: Hub, repo_id: str, folder: Path, revision: str | None = None, notice: Callable[[str], None] = lambda _: None
 ) -> dict[Path, int]:
-    """Every split of a dataset as `<split>.jsonl`; how many rows each has."""
+    """Download every split of a dataset as `<split>.jsonl`; return how many rows each has."""
     commit, splits = find_splits(hub, repo_id, revision)
     written = {}
     for split, files in splits.items():
@@ -97,15 +97,17 @@ def download_splits(
 
 
 def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[str, dict[str, list[str]]]:
-    """The commit that a revision stands at, and the files of each split there; HubError if there are no data files."""
+    """Return the commit of a revision and the files of each split there; HubError if there are no data files."""
     commit = hub.dataset(repo_id, revision).sha or ""
     paths = _list_paths(hub, repo_id, commit)
     card = ""
     if _README in paths:
         readme = locate(hub, repo_id, _README, commit)
         if (readme.size_bytes or 0) > _LARGEST_README_BYTES:
-            raise bad_card(repo_id, f"has {readme.size_bytes:,} bytes")
-        card = _read_text(hub, readme)
+            raise explain_bad_card(repo_id, f"has {readme.size_bytes:,} bytes")
+        buffer = io.BytesIO()
+        receive(hub, readme, buffer)
+        card = buffer.getvalue().decode("utf-8", errors="replace")
     splits = assign_splits(repo_id, paths, card)
     if not splits:
         others = [path for path in paths if not path.startswith(".") and path != _README]
@@ -117,12 +119,22 @@ def find_splits(hub: Hub, repo_id: str, revision: str | None = None) -> tuple[st
 
 
 def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> RemoteFile:
-    """Where a file is and what it should hold; HubError with the closest names if there is none."""
+    """Return where a file is and what it should hold; HubError with the closest names if there is none."""
     require_client()
+    from huggingface_hub import hf_hub_url
     from huggingface_hub.errors import EntryNotFoundError
 
+    def ask() -> RemoteFile:
+        at = f" at revision {revision!r}" if revision else ""
+        with explain_errors(f"find {path!r} in the dataset {repo_id!r}{at}"):
+            url = hf_hub_url(repo_id, path, repo_type=DATASET, revision=revision, endpoint=hub.api.endpoint)
+            found = hub.api.get_hf_file_metadata(url=url)
+            commit = found.commit_hash or revision or "main"
+            pinned = hf_hub_url(repo_id, path, repo_type=DATASET, revision=commit, endpoint=hub.api.endpoint)
+        return RemoteFile(repo_id, path, commit, pinned, found.size, found.etag or "")
+
     try:
-        return retry(lambda: _locate(hub, repo_id, path, revision))
+        return retry(ask)
     except HubError as error:
         if not isinstance(error.__cause__, EntryNotFoundError):
             raise
@@ -133,21 +145,8 @@ def locate(hub: Hub, repo_id: str, path: str, revision: str | None = None) -> Re
         ) from error
 
 
-def _locate(hub: Hub, repo_id: str, path: str, revision: str | None) -> RemoteFile:
-    from huggingface_hub import hf_hub_url
-
-    with explain_errors(
-        f"find {path!r} in the dataset {repo_id!r}" + (f" at revision {revision!r}" if revision else "")
-    ):
-        url = hf_hub_url(repo_id, path, repo_type=DATASET, revision=revision, endpoint=hub.api.endpoint)
-        found = hub.api.get_hf_file_metadata(url=url)
-        commit = found.commit_hash or revision or "main"
-        pinned = hf_hub_url(repo_id, path, repo_type=DATASET, revision=commit, endpoint=hub.api.endpoint)
-    return RemoteFile(repo_id, path, commit, pinned, found.size, found.etag or "")
-
-
 def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
-    """Append what `file` lacks of a remote file to it; a connection that breaks is taken up again a few times."""
+    """Append what `file` lacks of a remote file to it; a connection that breaks is resumed a few times."""
     from huggingface_hub.file_download import http_get
     from huggingface_hub.utils._headers import build_hf_headers
 
@@ -190,15 +189,9 @@ def _list_paths(hub: Hub, repo_id: str, revision: str | None) -> list[str]:
     return retry(ask)
 
 
-def _read_text(hub: Hub, remote: RemoteFile) -> str:
-    buffer = io.BytesIO()
-    receive(hub, remote, buffer)
-    return buffer.getvalue().decode("utf-8", errors="replace")
-
-
 @contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """A folder beside the target for what was received so far; it goes once the target is there."""
+    """Open a folder beside the target for what was received so far; it is removed once the target is there."""
     if target.is_dir():
         raise HubError(f"{str(target)!r} is a folder.\nhint: name a file, or give the folder as --output-dir")
     folder = target.with_name(f".{target.name[:100]}.download")
@@ -222,7 +215,7 @@ def _workspace(target: Path) -> Iterator[Path]:
 
 
 def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
-    """The file, complete and checked, in `folder`."""
+    """Download a file into `folder`, complete and checked."""
     name = (
         remote.checksum
         if remote.checksum.isalnum()
@@ -243,7 +236,7 @@ def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
             raise
         file.flush()
         os.fsync(file.fileno())
-        actual = checksum_of(file, like=remote.checksum)
+        actual = compute_checksum(file, like=remote.checksum)
     if actual != remote.checksum:
         part.unlink()
         raise HubError(
@@ -253,8 +246,8 @@ def _fetch(hub: Hub, remote: RemoteFile, folder: Path) -> Path:
     return part.rename(whole)
 
 
-def checksum_of(file: BinaryIO, like: str) -> str:
-    """The checksum of a file in the manner of `like`: SHA-256, or git's id of a blob; else `like` itself."""
+def compute_checksum(file: BinaryIO, like: str) -> str:
+    """Return the checksum of a file in the manner of `like`: SHA-256, or git's id of a blob; else `like` itself."""
     if len(like) == 64:
         digest = hashlib.sha256()
     elif len(like) == 40:

@@ -39,10 +39,16 @@ _INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 # No more digits than a float holds, and no leading zeros: those are names, such as a postcode.
 _FLOAT = re.compile(r"-?((0|[1-9][0-9]{0,14})(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 _BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
+_READINGS: tuple[Callable[[str], Any], ...] = (
+    lambda cell: int(cell) if _INTEGER.fullmatch(cell) else None,
+    lambda cell: float(cell) if _FLOAT.fullmatch(cell) else None,
+    _BOOLEANS.get,
+)
+"""What a cell may be if it is more than a text; None if it is not."""
 
 
-def kind_of(path: str) -> str | None:
-    """The kind of a data file by its name: jsonl, json, csv, tsv or parquet; None for any other file."""
+def read_kind(path: str) -> str | None:
+    """Return the kind of a data file by its name: jsonl, json, csv, tsv or parquet; None for any other file."""
     name = PurePosixPath(path.lower())
     compressed = _COMPRESSIONS.get(name.suffix)
     kind = _KINDS.get(name.with_suffix("").suffix if compressed else name.suffix)
@@ -50,19 +56,19 @@ def kind_of(path: str) -> str | None:
 
 
 def write_jsonl(files: Sequence[tuple[str, Path]], target: Path) -> int:
-    """The rows of `files` (the name each has in the repository, and where it lies here) in one file; how many."""
+    """Write the rows of `files` (name in the repository, path here) into one file; return how many there are."""
     count = 0
     with atomic_writer(target) as output:
         for name, path in files:
-            for line in lines_of(name, path):
+            for line in iter_json_lines(name, path):
                 output.write(line + b"\n")
                 count += 1
     return count
 
 
-def lines_of(name: str, path: Path) -> Iterator[bytes]:
-    """The rows of a data file as lines of JSON; DataFileError or JsonlError names what cannot be read."""
-    kind = kind_of(name)
+def iter_json_lines(name: str, path: Path) -> Iterator[bytes]:
+    """Yield the rows of a data file as lines of JSON; DataFileError or JsonlError names what cannot be read."""
+    kind = read_kind(name)
     if kind == "parquet":
         return _encode_rows(_read_parquet(name, path))
     if kind in ("csv", "tsv"):
@@ -91,7 +97,7 @@ def _read_json_lines(name: str, path: Path) -> Iterator[bytes]:
 
 
 def _is_one_value(path: Path) -> bool:
-    """Whether a .json file is a list, or an object over several lines, rather than an object a line."""
+    """Return whether a .json file is a list, or an object over several lines, rather than an object a line."""
     first = next((raw for _, raw in read_raw_rows(path)), b"")
     try:
         return not isinstance(orjson.loads(first), dict)
@@ -101,7 +107,8 @@ def _is_one_value(path: Path) -> bool:
 
 def _read_json(name: str, path: Path) -> Iterator[dict[str, Any]]:
     try:
-        content = orjson.loads(_read_content(path))
+        with _open_binary(path) as file:
+            content = orjson.loads(file.read().removeprefix(_BOM))
     except orjson.JSONDecodeError as error:
         raise DataFileError(f"{name}: not valid JSON: {error}") from error
     rows = [content] if isinstance(content, dict) else content
@@ -113,9 +120,9 @@ def _read_json(name: str, path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read_csv(name: str, path: Path, delimiter: str) -> Iterator[dict[str, Any]]:
-    """Numbers and booleans where all cells of a column are, else text; an empty cell is null."""
+    """Yield rows; a column is numbers or booleans if all its cells are, else text; an empty cell is null."""
     columns, *_ = [*islice(_read_cells(name, path, delimiter), 1), []]
-    readings: list[list[Callable[[str], Any]]] = [[_read_integer, _read_float, _read_boolean] for _ in columns]
+    readings: list[list[Callable[[str], Any]]] = [list(_READINGS) for _ in columns]
     for row in islice(_read_cells(name, path, delimiter), 1, None):
         for possible, cell in zip(readings, row, strict=True):
             possible[:] = [read for read in possible if not cell or read(cell) is not None]
@@ -141,18 +148,6 @@ def _read_cells(name: str, path: Path, delimiter: str) -> Iterator[list[str]]:
             raise DataFileError(f"{name}:{reader.line_num + 1}: not valid CSV: {error}") from error
 
 
-def _read_integer(cell: str) -> int | None:
-    return int(cell) if _INTEGER.fullmatch(cell) else None
-
-
-def _read_float(cell: str) -> float | None:
-    return float(cell) if _FLOAT.fullmatch(cell) else None
-
-
-def _read_boolean(cell: str) -> bool | None:
-    return _BOOLEANS.get(cell)
-
-
 def _read_parquet(name: str, path: Path) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow  # type: ignore[import-untyped]
@@ -173,8 +168,3 @@ def _open_binary(path: Path) -> BinaryIO:
     with path.open("rb") as file:
         is_gzip = file.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     return cast(BinaryIO, gzip.open(path, "rb")) if is_gzip else path.open("rb")
-
-
-def _read_content(path: Path) -> bytes:
-    with _open_binary(path) as file:
-        return file.read().removeprefix(_BOM)

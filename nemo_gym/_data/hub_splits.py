@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from nemo_gym._data.hub import HubError
-from nemo_gym._data.hub_rows import kind_of
+from nemo_gym._data.hub_rows import read_kind
 
 _WORDS = {
     "train": ("train", "training"),
@@ -41,9 +41,9 @@ _MOST_QUOTED = 80
 
 
 def is_data_file(path: str) -> bool:
-    """Whether rows can be read from a file of this name; hidden files are no data."""
+    """Return whether rows can be read from a file of this name; hidden files are no data."""
     hidden = any(part.startswith((".", "__")) for part in PurePosixPath(path).parts)
-    return not hidden and kind_of(path) is not None
+    return not hidden and read_kind(path) is not None
 
 
 def assign_splits(repo_id: str, paths: Sequence[str], card: str = "") -> dict[str, list[str]]:
@@ -62,7 +62,7 @@ def _split_by_card(repo_id: str, data_files: Any, folder: str, paths: Sequence[s
     patterns = read_patterns(repo_id, data_files)
     if folder:
         patterns = [(split, f"{folder}/{pattern}") for split, pattern in patterns]
-    data = [path for path in paths if kind_of(path) is not None]
+    data = [path for path in paths if read_kind(path) is not None]
     for (split, pattern), found in match_files(repo_id, patterns, data):
         if not found:
             raise HubError(
@@ -79,7 +79,8 @@ def _split_by_names(paths: Sequence[str]) -> dict[str, list[str]]:
         if found := _SHARD.fullmatch(path):
             sharded.setdefault(found["split"], []).append(path)
     if sharded:
-        return _sort_splits(sharded)
+        known = [split for split in _WORDS if split in sharded]
+        return {split: sharded[split] for split in [*known, *sorted(sharded.keys() - set(known))]}
     for where in (r"(?:.*/)?(?:[^/]*{s})?{w}{s}[^/]*", r"(?:.*/)?(?:[^/]*{s})?{w}(?:{s}[^/]*)?/.*"):
         named = {split: [path for path in paths if _has_word(where, words, path)] for split, words in _WORDS.items()}
         if any(named.values()):
@@ -92,13 +93,7 @@ def _has_word(where: str, words: tuple[str, ...], path: str) -> bool:
     return re.fullmatch(where.format(s=_NO_LETTER, w=word), path) is not None
 
 
-def _sort_splits(splits: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Train, validation, test, then the others."""
-    known = [split for split in _WORDS if split in splits]
-    return {split: splits[split] for split in [*known, *sorted(set(splits) - set(known))]}
-
-
-def bad_card(repo_id: str, problem: str) -> HubError:
+def explain_bad_card(repo_id: str, problem: str) -> HubError:
     """Return the error for a card that cannot be used."""
     return HubError(f"the card of {repo_id!r} (README.md) {problem}.\n{_BY_NAME_HINT}")
 
@@ -123,7 +118,7 @@ def read_patterns(repo_id: str, data_files: Any) -> list[Pattern]:
     patterns = list[Pattern]()
     for split, pattern in _entries(data_files):
         if len(patterns) == _MOST_PATTERNS:
-            raise bad_card(repo_id, f"names more than {_MOST_PATTERNS:,} patterns of files")
+            raise explain_bad_card(repo_id, f"names more than {_MOST_PATTERNS:,} patterns of files")
         split = require_split_name(repo_id, _require_text(repo_id, split, "the name of a split"))
         patterns.append((split, _require_text(repo_id, pattern, f"the path of split {split!r}").removeprefix("./")))
     return patterns
@@ -144,7 +139,7 @@ def match_files(repo_id: str, patterns: Sequence[Pattern], paths: Sequence[str])
     """Yield every pattern with the `paths` that it matches, in their order."""
     n_wild = sum(1 for _, pattern in patterns if _WILDCARD.search(pattern))
     if n_wild * len(paths) > _MOST_COMPARISONS:
-        raise bad_card(repo_id, f"names {n_wild:,} patterns with wildcards, too many for {len(paths):,} files")
+        raise explain_bad_card(repo_id, f"names {n_wild:,} patterns with wildcards, too many for {len(paths):,} files")
     known, split_paths = set(paths), [(path, path.split("/")) for path in paths] if n_wild else []
     for split, pattern in patterns:
         if _WILDCARD.search(pattern):
@@ -182,21 +177,17 @@ def _matches(pattern: Sequence[Callable[[str], Any] | None], parts: Sequence[str
     at, part = 0, 0
     retry: tuple[int, int] | None = None
     while part < len(parts):
-        matcher = pattern[at] if at < len(pattern) else _match_nothing
-        if matcher is None:
+        matcher = pattern[at] if at < len(pattern) else None
+        if matcher is None and at < len(pattern):
             at += 1
             retry = at, part
-        elif matcher(parts[part]):
+        elif matcher is not None and matcher(parts[part]):
             at, part = at + 1, part + 1
         elif retry is None:
             return False
         else:  # the last `**` takes one more part
             at, part = retry = retry[0], retry[1] + 1
     return all(matcher is None for matcher in pattern[at:])
-
-
-def _match_nothing(_: str) -> bool:
-    return False
 
 
 def _load_header(repo_id: str, card: str) -> Any:
@@ -208,14 +199,14 @@ def _load_header(repo_id: str, card: str) -> Any:
         return None
     text = "\n".join(lines[1:end])
     if len(text) > _LONGEST_CARD:
-        raise bad_card(repo_id, f"has more than {_LONGEST_CARD:,} characters of YAML")
+        raise explain_bad_card(repo_id, f"has more than {_LONGEST_CARD:,} characters of YAML")
     try:
         return yaml.load(text, Loader=yaml.BaseLoader)
     except yaml.YAMLError as error:
         problem = " ".join(str(error).split())[:500]
-        raise bad_card(repo_id, f"is not valid YAML: {problem}") from error
+        raise explain_bad_card(repo_id, f"is not valid YAML: {problem}") from error
     except RecursionError as error:
-        raise bad_card(repo_id, "is nested too deeply") from error
+        raise explain_bad_card(repo_id, "is nested too deeply") from error
 
 
 def _entries(data_files: Any) -> Iterator[tuple[Any, Any]]:
@@ -232,7 +223,7 @@ def _entries(data_files: Any) -> Iterator[tuple[Any, Any]]:
 def _require_text(repo_id: str, value: Any, what: str) -> str:
     if not isinstance(value, str):
         # Not shown: a list may refer to itself, or to others many times over.
-        raise bad_card(repo_id, f"has no text for {what}, but a {type(value).__name__}")
+        raise explain_bad_card(repo_id, f"has no text for {what}, but a {type(value).__name__}")
     if len(value) > _LONGEST_PATTERN:
-        raise bad_card(repo_id, f"has more than {_LONGEST_PATTERN:,} characters for {what}")
+        raise explain_bad_card(repo_id, f"has more than {_LONGEST_PATTERN:,} characters for {what}")
     return value

@@ -8,12 +8,12 @@ import io
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from nemo_gym._data.hub import DATASET, Hub, HubError, explain_errors, require_client, status_of
-from nemo_gym._data.hub_download import checksum_of, locate, receive
+from nemo_gym._data.hub_download import compute_checksum, locate, receive
 from nemo_gym._data.lines import read_raw_rows
 from nemo_gym._data.rows import BadRow, Offending, OffendingRows, parse_row
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from huggingface_hub.hf_api import RepoFile
 
 LOG = logging.getLogger(__name__)
-REQUIRED_FIELDS = (CREATE_PARAMS,)
-"""What every row of a training set has."""
 _MAIN = "main"
 _MADE_BY_THE_HUB = frozenset({".gitattributes"})
 
@@ -58,7 +56,7 @@ class Destination:
     """The file that the upload would replace."""
     is_same: bool = False
     """Whether that file has the content of the upload already."""
-    remarks: tuple[str, ...] = field(default=())
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -75,43 +73,34 @@ class Uploaded:
 
 
 def check_rows(path: Path) -> int:
-    """How many rows a training set has; OffendingRows that names each row which lacks a required field."""
+    """Return how many rows a training set has; OffendingRows names each row that lacks a required field."""
     offending, count = Offending(path), 0
     for count, (number, raw) in enumerate(read_raw_rows(path), 1):  # noqa: B007
         try:
-            row = parse_row(raw)
-            missing = [name for name in REQUIRED_FIELDS if name not in row]
-            if missing:
-                raise BadRow(tuple(f"missing ({name})" for name in missing))
+            if CREATE_PARAMS not in parse_row(raw):
+                raise BadRow((f"missing ({CREATE_PARAMS})",))
         except BadRow as bad:
             offending.add(number, bad)
     if offending:
         total = f"{offending.count} of {count} rows {'is' if offending.count == 1 else 'are'}"
-        raise OffendingRows(
-            "\n".join(
-                [
-                    f"{total} not valid for split 'train'; nothing was uploaded.",
-                    *offending.describe(),
-                    "hint: the splits validation and test are uploaded unchecked",
-                ]
-            )
-        )
+        what = f"{total} not valid for split 'train'; nothing was uploaded."
+        hint = "hint: the splits validation and test are uploaded unchecked"
+        raise OffendingRows("\n".join([what, *offending.describe(), hint]))
     if not count:
         raise OffendingRows(f"{path} has no rows; nothing was uploaded")
     return count
 
 
 def inspect(hub: Hub, wanted: HubUpload) -> Destination:
-    """What an upload would meet; OffendingRows or HubError if it cannot succeed. Nothing is changed."""
+    """Return what an upload would meet; OffendingRows or HubError if it cannot succeed. Nothing is changed."""
     require_client()
     if wanted.split == "train":
         check_rows(wanted.path)
     exists = _has_dataset(hub, wanted.repo_id)
     in_collection = _is_in_collection(hub, wanted)
     branch, remarks = _choose_branch(hub, wanted, exists)
-    file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, branch) if exists else None
-    with wanted.path.open("rb") as local:
-        is_same = file is not None and checksum_of(local, _read_checksum(file)) == _read_checksum(file)
+    file = _find_file(hub, wanted.repo_id, wanted.path_in_repo, branch) if exists else None
+    is_same = file is not None and _holds(file, wanted.path)
     if file is not None and not is_same:
         remarks += (f"{file.path!r} of {wanted.repo_id!r}, {file.size:,} bytes, is replaced; its history keeps it",)
     return Destination(exists, branch, in_collection, file, is_same, remarks)
@@ -126,7 +115,7 @@ def upload(
         notice(remark)
     if there.is_same:
         commit = hub.dataset(wanted.repo_id, there.branch).sha or there.branch
-        done = Uploaded(wanted.repo_id, wanted.path_in_repo, commit, hub.url_of(wanted.repo_id), is_changed=False)
+        done = Uploaded(wanted.repo_id, wanted.path_in_repo, commit, hub.make_url(wanted.repo_id), is_changed=False)
     else:
         with _repository(hub, wanted, there.exists), _progress_bars(shown=show_progress):
             done = _commit(hub, wanted, there.branch)
@@ -182,7 +171,7 @@ def _is_in_collection(hub: Hub, wanted: HubUpload) -> bool:
 
 
 def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tuple[str, ...]]:
-    """The branch that is committed to, or that a pull request is opened against, and what is to be said about it."""
+    """Return the branch to commit to, or to open a pull request against, and what is to be said about it."""
     if wanted.revision in (None, _MAIN):
         return _MAIN, ()
     branches = [_MAIN]
@@ -204,7 +193,7 @@ def _choose_branch(hub: Hub, wanted: HubUpload, exists: bool) -> tuple[str, tupl
     )
 
 
-def _file_at(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
+def _find_file(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | None":
     from huggingface_hub.hf_api import RepoFile
 
     with explain_errors(f"look up {path!r} in {repo_id!r}"):
@@ -212,13 +201,16 @@ def _file_at(hub: Hub, repo_id: str, path: str, revision: str) -> "RepoFile | No
     return next((one for one in found if isinstance(one, RepoFile)), None)
 
 
-def _read_checksum(file: "RepoFile") -> str:
-    return file.lfs.sha256 if file.lfs is not None else file.blob_id
+def _holds(file: "RepoFile", path: Path) -> bool:
+    """Return whether a file of the Hub has the content of the one at `path`."""
+    checksum = file.lfs.sha256 if file.lfs is not None else file.blob_id
+    with path.open("rb") as local:
+        return compute_checksum(local, checksum) == checksum
 
 
 @contextmanager
 def _repository(hub: Hub, wanted: HubUpload, exists: bool) -> Iterator[None]:
-    """A repository for what is done in the block; if that fails, one that was made for it goes again."""
+    """Make a repository for what the block does, if there is none; remove it again if the block fails."""
     is_new = not exists and _create(hub, wanted)
     try:
         yield
@@ -230,7 +222,7 @@ def _repository(hub: Hub, wanted: HubUpload, exists: bool) -> Iterator[None]:
 
 @contextmanager
 def _progress_bars(*, shown: bool) -> Iterator[None]:
-    """The bars of the client, which shows some of them even where there is no terminal, or none."""
+    """Show the progress bars of the client or none: it shows some even where there is no terminal."""
     from huggingface_hub.utils.tqdm import are_progress_bars_disabled, disable_progress_bars, enable_progress_bars
 
     if shown or are_progress_bars_disabled():
@@ -244,7 +236,7 @@ def _progress_bars(*, shown: bool) -> Iterator[None]:
 
 
 def _create(hub: Hub, wanted: HubUpload) -> bool:
-    """Make a private repository. Whoever may only open pull requests cannot, which the commit will tell."""
+    """Make a private repository; False for those who may only open pull requests, which the commit will tell."""
     try:
         with explain_errors(f"make the dataset {wanted.repo_id!r}"):
             hub.api.create_repo(wanted.repo_id, repo_type=DATASET, private=True)
@@ -285,14 +277,13 @@ def _commit(hub: Hub, wanted: HubUpload, branch: str) -> Uploaded:
             commit_message=wanted.commit_message,
             commit_description=wanted.commit_description,
         )
-    file = _file_at(hub, wanted.repo_id, wanted.path_in_repo, commit.oid)
-    with wanted.path.open("rb") as local:
-        if file is None or checksum_of(local, _read_checksum(file)) != _read_checksum(file):
-            raise HubError(
-                f"what the Hub has at {commit.commit_url} is not the file {str(wanted.path)!r}.\n"
-                "hint: the file may have been changed during the upload; upload it again"
-            )
-    return Uploaded(wanted.repo_id, wanted.path_in_repo, commit.oid, hub.url_of(wanted.repo_id), commit.pr_url)
+    file = _find_file(hub, wanted.repo_id, wanted.path_in_repo, commit.oid)
+    if file is None or not _holds(file, wanted.path):
+        raise HubError(
+            f"what the Hub has at {commit.commit_url} is not the file {str(wanted.path)!r}.\n"
+            "hint: the file may have been changed during the upload; upload it again"
+        )
+    return Uploaded(wanted.repo_id, wanted.path_in_repo, commit.oid, hub.make_url(wanted.repo_id), commit.pr_url)
 
 
 def _add_to_collection(hub: Hub, wanted: HubUpload, notice: Callable[[str], None]) -> None:
@@ -310,9 +301,6 @@ class _Digest(io.RawIOBase):
     """A file that keeps only the checksum of what is written to it, one after the other."""
 
     def __init__(self) -> None:
-        self._start()
-
-    def _start(self) -> None:
         self._sha256, self._size = hashlib.sha256(), 0
 
     def write(self, data: bytes) -> int:  # type: ignore[override]
@@ -324,10 +312,10 @@ class _Digest(io.RawIOBase):
         return self._size
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Back to the beginning, where a server sends all of a file again, is the only place to go."""
+        """Go back to the beginning, which is all that a server that sends a file again asks for."""
         if offset or whence:
             raise io.UnsupportedOperation("a checksum can only be started again")
-        self._start()
+        self._sha256, self._size = hashlib.sha256(), 0
         return 0
 
     def truncate(self, size: int | None = None) -> int:

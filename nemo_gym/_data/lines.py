@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of a dataset as raw lines: plain, gzip or zstd, seen from the first bytes, read as a stream.
+"""The rows of a dataset as raw lines: plain, gzip or zstd, told apart by their first bytes, read as a stream.
 
 What is on a line is not looked at here, save for what no editor shows: byte order mark, line ends, blank lines.
 """
@@ -38,7 +38,13 @@ def read_raw_rows(
 
     `start` and `end` cut the rows, counted from 0, as a slice does; nothing is read beyond the end.
     """
-    return itertools.islice(_read_file(Path(path)), start, end)
+    try:
+        with open(path, "rb", buffering=_BUFFER_BYTES) as file:
+            yield from itertools.islice(read_raw_stream(Path(path), file), start, end)
+    except DataFileError:
+        raise
+    except OSError as error:
+        raise DataFileError(f"{path}:1: reading failed: {error.strerror or error}") from error
 
 
 def read_raw_stream(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
@@ -58,18 +64,9 @@ def read_raw_stream(path: Path, file: BinaryIO) -> Iterator[tuple[int, bytes]]:
         raise DataFileError(f"{path}:{number + 1}: reading failed: {error.strerror or error}") from error
 
 
-def stem_of(path: Path) -> str:
+def strip_suffixes(path: Path) -> str:
     """Return the name of a dataset file without its suffixes: `train` of `train.jsonl` and of `train.jsonl.gz`."""
     return Path(path.stem).stem if path.suffix in _COMPRESSED_SUFFIXES else path.stem
-
-
-def _read_file(path: Path) -> Iterator[tuple[int, bytes]]:
-    try:
-        file = path.open("rb", buffering=_BUFFER_BYTES)
-    except OSError as error:
-        raise DataFileError(f"{path}:1: reading failed: {error.strerror or error}") from error
-    with file:
-        yield from read_raw_stream(path, file)
 
 
 def _decompress(path: Path, file: BinaryIO) -> BinaryIO:

@@ -18,7 +18,7 @@ from nemo_gym._data.lines import DataFileError, read_raw_rows
 from nemo_gym._util.files import atomic_writer
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME as CREATE_PARAMS
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import GymError
 
 Row = dict[str, Any]
@@ -48,7 +48,8 @@ def parse_row(raw: bytes) -> Row:
     except orjson.JSONDecodeError as error:
         raise BadRow(("not JSON",), f"{error.msg}, column {error.colno}") from None
     if not isinstance(row, dict):
-        raise BadRow((f"a JSON object is expected, this is a {_name_type(row)}",))
+        kind = {bool: "boolean", str: "string", list: "list", type(None): "null"}.get(type(row), "number")
+        raise BadRow((f"a JSON object is expected, this is a {kind}",))
     return row
 
 
@@ -95,18 +96,9 @@ def _validate(params: Row) -> None:
 
 def _name_place(place: tuple[int | str, ...]) -> str:
     """Say where a value stands; item 7 of one row and item 9 of the next are the same place."""
-    parts = [
-        "*" if isinstance(part, int) else part
-        for part in place
-        if isinstance(part, int) or not (part in _BRANCHES or part.startswith(_BRANCH_PREFIX))
-    ]
-    return ".".join([CREATE_PARAMS, *parts])
-
-
-def _name_type(value: Any) -> str:
-    if value is None:
-        return "null"
-    return {bool: "boolean", str: "string", list: "list"}.get(type(value), "number")
+    parts = ("*" if isinstance(part, int) else part for part in place)
+    fields = (part for part in parts if part not in _BRANCHES and not part.startswith(_BRANCH_PREFIX))
+    return ".".join([CREATE_PARAMS, *fields])
 
 
 class OffendingRows(GymError, ValueError):
@@ -174,15 +166,8 @@ def raise_if_offending(found: Iterable[Offending], hint: str = _ROW_HINT) -> Non
     if not bad:
         return
     total = sum(one.count for one in bad)
-    raise OffendingRows(
-        "\n".join(
-            [
-                f"{total} {'row is' if total == 1 else 'rows are'} not valid; nothing was written.",
-                *(line for one in bad for line in one.describe()),
-                f"hint: {hint}",
-            ]
-        )
-    )
+    what = f"{total} {'row is' if total == 1 else 'rows are'} not valid; nothing was written."
+    raise OffendingRows("\n".join([what, *(line for one in bad for line in one.describe()), f"hint: {hint}"]))
 
 
 def render_rows(source: Path, target: Path, prompt: Callable[[Row], Row]) -> int:

@@ -1,20 +1,37 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The datasets that are to be read: where they lie, which rows of them count, and what goes beside them."""
+"""The datasets of a config that are to be read: where they lie, what goes beside them, how missing ones are fetched.
+
+How a registry is spoken to is not known here: there is a function for each, ours or one that is handed in.
+"""
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._data.lines import stem_of
+from nemo_gym._data import gitlab
+from nemo_gym._data.gitlab_api import RegistrySettings
+from nemo_gym._data.hub import Hub
+from nemo_gym._data.hub_download import fetch_dataset
+from nemo_gym._data.lines import strip_suffixes
 from nemo_gym._data.rows import Row
 from nemo_gym.errors import GymError
 
+Registry = Literal["huggingface", "gitlab"]
+Fetch = Callable[[DatasetConfig, Path], Path]
+"""Writes the rows of a dataset to a path, completely or not at all, and returns that path."""
+
 
 class MissingDatasets(GymError, FileNotFoundError):
-    """Files of datasets are not there."""
+    """Files of datasets are missing."""
+
+
+class CannotFetch(GymError):
+    """A dataset is missing and cannot be fetched."""
 
 
 @dataclass(frozen=True)
@@ -54,20 +71,24 @@ class Source:
     def is_there(self) -> bool:
         return self.path.is_file()
 
+    @property
+    def is_benchmark(self) -> bool:
+        return isinstance(self.dataset, BenchmarkDatasetConfig)
+
     def __str__(self) -> str:
         return f"{self.path} ({self.type} dataset {self.name!r} of {self.agent!r})"
 
 
 def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym eval prepare") -> None:
-    """MissingDatasets that lists every file that is not there and says how to get it."""
+    """Raise MissingDatasets that lists every missing file and says how to get it."""
     missing = [source for source in sources if not source.is_there]
     if not missing:
         return
-    named = [f"  {source}{_not_prepared(source)}" for source in missing]
+    named = [f"  {source}{': is not prepared' if source.is_benchmark else ''}" for source in missing]
     hints = []
-    if any(isinstance(source.dataset, BenchmarkDatasetConfig) for source in missing):
+    if any(source.is_benchmark for source in missing):
         hints.append(f"hint: {prepare_command}")
-    if any(isinstance(source.dataset, DatasetConfig) and _has_registry(source.dataset) for source in missing):
+    if any(isinstance(one.dataset, DatasetConfig) and choose_registry(one.dataset, "gitlab") for one in missing):
         hints.append("hint: `--download` (+should_download=true) fetches what has a source in a registry")
     hints += [f"hint: `{source.prepare_command}` writes {source.path}" for source in missing if source.prepare_command]
     if not hints:
@@ -86,12 +107,12 @@ class Targets:
     """Where an earlier run, or whoever committed the data, put the metrics."""
 
 
-def targets_of(sources: Sequence[Source], output: Path) -> list[Targets]:
-    """Beside each dataset; in a folder of `output` where its own folder cannot be written to."""
-    wanted = Counter(_beside(source) for source in sources)
+def plan_targets(sources: Sequence[Source], output: Path) -> list[Targets]:
+    """Return where to write: beside each dataset, or in a folder of `output` where its own folder is read-only."""
+    wanted = Counter(_choose_stem(source) for source in sources)
     targets = []
     for source in sources:
-        place = _beside(source)
+        place = _choose_stem(source)
         # Datasets may share a file: each gets files of its own, named after its agent too.
         stem = place.name if wanted[place] == 1 else f"{place.name}_{source.agent}_{source.name}"
         folder = place.parent if os.access(place.parent, os.W_OK) else output / "read_only_sources" / source.agent
@@ -106,17 +127,101 @@ def targets_of(sources: Sequence[Source], output: Path) -> list[Targets]:
     return targets
 
 
-def _beside(source: Source) -> Path:
-    """Folder and stem of the files of a dataset; a part of a file is told apart from the whole."""
-    stem = stem_of(source.path)
+def _choose_stem(source: Source) -> Path:
+    """Return folder and stem of the files of a dataset; a part of a file gets a name other than the whole."""
+    stem = strip_suffixes(source.path)
     if source.start is not None or source.end is not None:
         stem += f"_{source.start or 0}_{'end' if source.end is None else source.end}"
     return source.path.parent / stem
 
 
-def _not_prepared(source: Source) -> str:
-    return ": is not prepared" if isinstance(source.dataset, BenchmarkDatasetConfig) else ""
+# --- fetching what is missing -----------------------------------------------------------------------------------------
 
 
-def _has_registry(dataset: DatasetConfig) -> bool:
-    return dataset.gitlab_identifier is not None or dataset.huggingface_identifier is not None
+def choose_registry(dataset: DatasetConfig, preferred: Registry) -> Registry | None:
+    """Return the registry to fetch from: the preferred one if the dataset is in both, None if it is in none."""
+    places: dict[Registry, bool] = {
+        "huggingface": dataset.huggingface_identifier is not None,
+        "gitlab": dataset.gitlab_identifier is not None,
+    }
+    if places[preferred]:
+        return preferred
+    return next((name for name, is_there in places.items() if is_there), None)
+
+
+def fetch_missing(
+    sources: Iterable[Source], preferred: Registry, fetchers: Mapping[str, Fetch], notice: Callable[[str], None]
+) -> None:
+    """Fetch every missing dataset that has a source in a registry; CannotFetch says why one cannot be fetched."""
+    todo: dict[Path, tuple[Source, DatasetConfig, Registry]] = {}
+    for source in sources:
+        if source.is_there or not isinstance(source.dataset, DatasetConfig):
+            continue
+        registry = choose_registry(source.dataset, preferred)
+        if registry is not None:
+            todo.setdefault(source.path, (source, source.dataset, registry))
+    unknown = [one for one in todo.values() if one[2] not in fetchers]
+    if unknown:
+        raise CannotFetch(
+            "\n".join(
+                [
+                    "these datasets are not there, and the config does not say how their registry is reached:",
+                    *(f"  {source} at {describe_place(dataset, registry)}" for source, dataset, registry in unknown),
+                    "hint: put `mlflow_tracking_uri` and `mlflow_tracking_token` of GitLab into env.yaml",
+                    *_suggest_other_ways(unknown),
+                ]
+            )
+        )
+    for path, (source, dataset, registry) in todo.items():
+        notice(f"fetching {path} from {describe_place(dataset, registry)}")
+        try:
+            fetchers[registry](dataset, path)
+        except GymError as error:
+            raise CannotFetch(
+                "\n".join(
+                    [
+                        f"{source} is not there, and could not be fetched from {describe_place(dataset, registry)}:",
+                        str(error),
+                        *_suggest_other_ways([(source, dataset, registry)]),
+                    ]
+                )
+            ) from error
+
+
+def _suggest_other_ways(failed: Iterable[tuple[Source, DatasetConfig, Registry]]) -> Iterator[str]:
+    """Yield hints how to get the files without the registry that failed."""
+    for source, dataset, registry in failed:
+        other: Registry = "gitlab" if registry == "huggingface" else "huggingface"
+        if choose_registry(dataset, other) == other:
+            yield f"hint: `+data_source={other}` fetches {source.path} from {describe_place(dataset, other)}"
+        if source.prepare_command:
+            yield f"hint: `{source.prepare_command}` writes {source.path} on this machine"
+
+
+def describe_place(dataset: DatasetConfig, registry: Registry) -> str:
+    """Describe where in `registry` a dataset is."""
+    if registry == "huggingface" and dataset.huggingface_identifier is not None:
+        found = dataset.huggingface_identifier
+        return f"Hugging Face {found.repo_id}{f', file {found.artifact_fpath}' if found.artifact_fpath else ''}"
+    if dataset.gitlab_identifier is not None:
+        known = dataset.gitlab_identifier
+        return f"GitLab {known.dataset_name} {known.version}, file {known.artifact_fpath}"
+    return registry
+
+
+def make_fetchers(
+    hf_token: str | None, mlflow_tracking_uri: str | None, mlflow_tracking_token: str | None
+) -> dict[str, Fetch]:
+    """Return, by registry, the function that fetches from it; GitLab only where the config says which one."""
+    fetchers: dict[str, Fetch] = {"huggingface": partial(fetch_dataset, Hub(hf_token))}
+    if mlflow_tracking_uri:
+        settings = RegistrySettings(mlflow_tracking_uri, mlflow_tracking_token)
+        fetchers["gitlab"] = partial(fetch_from_gitlab, settings)
+    return fetchers
+
+
+def fetch_from_gitlab(settings: RegistrySettings, dataset: DatasetConfig, path: Path) -> Path:
+    """Download the file that a dataset of a config names."""
+    place = dataset.gitlab_identifier
+    assert place is not None, "only datasets of this registry are fetched from it"
+    return gitlab.download(place.dataset_name, place.version, place.artifact_fpath, path, settings)

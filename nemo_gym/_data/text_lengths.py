@@ -33,8 +33,8 @@ _WHITE_SPACE_FROM = (ord("\t"), 0x1C)
 
 
 @functools.cache
-def openai_tokenizer() -> CountTokens | None:
-    """A function that counts the tokens of a text; None where the tokenizer is not installed.
+def load_tokenizer() -> CountTokens | None:
+    """Return a function that counts the tokens of a text; None where the tokenizer is not installed.
 
     What looks like a special token counts as the plain text that it is.
     """
@@ -44,11 +44,6 @@ def openai_tokenizer() -> CountTokens | None:
         return None
     count: CountTokens = openai.o200k_base().count
     return count
-
-
-def count_text_words(text: str) -> int:
-    """The pieces between spaces of a text in JSON, where all other white space is escaped."""
-    return 1 + (text.count(" ") if "  " not in text else len(_SPACES.findall(text)))
 
 
 class TextLengths:
@@ -64,26 +59,21 @@ class TextLengths:
         self._words = _Words(self._count, before=" ")
 
     def of(self, text: str) -> tuple[int, int]:
-        """Words and tokens."""
+        """Count the words and the tokens of a text; words are the pieces between spaces in JSON."""
         first, space, rest = text.partition(" ")
         if not space:
-            return 1, self._count_tokens(text)
+            return 1, count_safely(self._count, text)
         words = rest.split(" ")
         tokens: int = self._first[first] + sum(map(self._words.__getitem__, words))
         if tokens < _NOT_ALONE:
             return len(words) + 1, tokens
-        return count_text_words(text), self._count_with_more_space(text)
-
-    def _count_with_more_space(self, text: str) -> int:
+        # With more white space than single spaces, only words that stand alone are counted apart.
         first, *words = _BETWEEN_WORDS.split(text)
-        return self._count_tokens(first) + sum(map(self._count_spaced, words))
-
-    def _count_spaced(self, word: str) -> int:
-        known = self._words[word]
-        return known if known < _NOT_ALONE else self._count_tokens(f" {word}")
-
-    def _count_tokens(self, text: str) -> int:
-        return count_safely(self._count, text)
+        tokens = count_safely(self._count, first)
+        for word in words:
+            known = self._words[word]
+            tokens += known if known < _NOT_ALONE else count_safely(self._count, f" {word}")
+        return 1 + (text.count(" ") if "  " not in text else len(_SPACES.findall(text))), tokens
 
 
 class _Words(dict[str, int]):
@@ -104,7 +94,7 @@ class _Words(dict[str, int]):
 
 
 def count_safely(count: CountTokens, text: str) -> int:
-    """The tokens of any text, even of one that is not valid Unicode."""
+    """Count the tokens of any text, even of one that is not valid Unicode."""
     try:
         return count(text)
     except UnicodeEncodeError:
@@ -119,8 +109,8 @@ if TYPE_CHECKING:
 
 
 @functools.lru_cache(maxsize=1)
-def text_batches(count_tokens: CountTokens) -> "TextBatches | None":
-    """One for all who count the same way; None where numpy is not installed."""
+def make_text_batches(count_tokens: CountTokens) -> "TextBatches | None":
+    """Return the batches of all who count the same way; None where numpy is not installed."""
     try:
         return TextBatches(count_tokens, importlib.import_module("numpy"))
     except ImportError:
@@ -139,38 +129,38 @@ class TextBatches:
         self._words = numpy.zeros(1 << _SLOT_BITS, dtype=numpy.uint64)
 
     def of(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Words and tokens of each text; none of them may be empty."""
+        """Count the words and the tokens of each text; none of them may be empty."""
         if all(map(str.isascii, texts)):
-            return self._of_alike(texts)
+            return self._measure_alike(texts)
         # ASCII takes a byte a character, other texts four: the few that are not ASCII must not slow down the rest.
         words, tokens = [0] * len(texts), [0] * len(texts)
         for is_ascii in (True, False):
             places = [place for place, text in enumerate(texts) if text.isascii() is is_ascii]
             if places:
-                measured = self._of_alike([texts[place] for place in places])
+                measured = self._measure_alike([texts[place] for place in places])
                 for place, text_words, text_tokens in zip(places, *measured, strict=True):
                     words[place], tokens[place] = text_words, text_tokens
         return words, tokens
 
-    def _of_alike(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
+    def _measure_alike(self, texts: Sequence[str]) -> tuple[list[int], list[int]]:
         np = self._np
         whole = "".join(texts)
-        raw, codes, is_visible = self._characters_of(whole)
+        raw, codes, is_visible = self._read_characters(whole)
         borders = np.zeros(len(texts) + 1, dtype=np.int64)
         np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=borders[1:])
         is_space = codes == ord(" ")
-        begins = self._word_begins(is_space, is_visible, borders[:-1])
+        begins = self._find_words(is_space, is_visible, borders[:-1])
         places = np.searchsorted(begins, borders)
         # If every space begins a word, there is none beside another: then what is between them is what is between runs.
         if np.count_nonzero(is_space) == len(begins) - len(texts):
             words = np.diff(places)
         else:
-            words = 1 + self._runs_between(borders, is_space)
+            words = 1 + self._count_runs(borders, is_space)
         tokens = self._count_tokens(whole, raw, begins)
         return words.tolist(), np.add.reduceat(tokens, places[:-1]).tolist()
 
-    def _runs_between(self, borders: "Array", is_space: "Array") -> "Array":
-        """How many runs of spaces there are between one border and the next."""
+    def _count_runs(self, borders: "Array", is_space: "Array") -> "Array":
+        """Count the runs of spaces between one border and the next."""
         np = self._np
         begins = is_space.copy()
         begins[1:] &= ~is_space[:-1]
@@ -178,8 +168,8 @@ class TextBatches:
         runs: Array = np.diff(np.searchsorted(np.flatnonzero(begins), borders))
         return runs
 
-    def _characters_of(self, whole: str) -> "tuple[bytes, Array, Array]":
-        """A text as bytes, its characters as numbers, and which of them are no white space."""
+    def _read_characters(self, whole: str) -> "tuple[bytes, Array, Array]":
+        """Return a text as bytes, its characters as numbers, and which of them are not white space."""
         np = self._np
         if whole.isascii():
             raw = whole.encode()
@@ -191,8 +181,8 @@ class TextBatches:
         codes = np.frombuffer(raw, dtype="<u4")
         return raw, codes, self._is_visible[np.minimum(codes, _BEYOND_WHITE_SPACE)]
 
-    def _word_begins(self, is_space: "Array", is_visible: "Array", starts: "Array") -> "Array":
-        """Where words begin: with a text, or with a space that has a visible character on both sides."""
+    def _find_words(self, is_space: "Array", is_visible: "Array", starts: "Array") -> "Array":
+        """Find where words begin: with a text, or with a space that has a visible character on both sides."""
         begins = is_space.copy()
         begins[1:] &= is_visible[:-1]
         begins[:-1] &= is_visible[1:]
@@ -204,12 +194,12 @@ class TextBatches:
         return found
 
     def _count_tokens(self, whole: str, raw: bytes, begins: "Array") -> "Array":
-        """The tokens of every word."""
+        """Count the tokens of every word."""
         np = self._np
         lengths = np.empty_like(begins)
         np.subtract(begins[1:], begins[:-1], out=lengths[:-1])
         lengths[-1] = len(whole) - begins[-1]
-        hashes = self._hashes_of(raw, begins, lengths, len(raw) // len(whole))
+        hashes = self._hash_words(raw, begins, lengths, len(raw) // len(whole))
         found = self._words.take(self._slots(hashes))
         elsewhere = np.flatnonzero(_differ(found, hashes))
         found[elsewhere] = self._words.take(self._other_slots(hashes[elsewhere]))
@@ -231,8 +221,8 @@ class TextBatches:
         chosen = np.where(self._words[slots] == 0, slots, self._other_slots(hashes))
         self._words[chosen] = hashes >> _TOKEN_BITS << _TOKEN_BITS | tokens.astype(np.uint64)
 
-    def _hashes_of(self, raw: bytes, begins: "Array", lengths: "Array", width: int) -> "Array":
-        """A hash of each word, of its length, and of the bytes that a character has, read in windows of eight bytes.
+    def _hash_words(self, raw: bytes, begins: "Array", lengths: "Array", width: int) -> "Array":
+        """Hash each word with its length and the width of its characters, read in windows of eight bytes.
 
         Windows, because there are far fewer words than characters. A word that is too long to be kept is not read to
         its end: its length tells its hash from all that are in the table.
@@ -243,7 +233,7 @@ class TextBatches:
         windows = np.ndarray(count, dtype="<u8", buffer=raw + bytes(_WINDOW_BYTES), strides=(width,)).copy()
         hashes: Array = (lengths + (width << 32)).view(np.uint64)
         hashes *= _MIX
-        hashes ^= self._masked(windows.take(begins), lengths * width)
+        hashes ^= self._mask(windows.take(begins), lengths * width)
         _mix(hashes)
         longer = np.flatnonzero(lengths > step)
         for done in range(step, _LONGEST_WORD, step):
@@ -252,14 +242,14 @@ class TextBatches:
             left = lengths.take(longer) - done
             mixed = hashes.take(longer)
             _mix(mixed)
-            mixed ^= self._masked(windows.take(begins.take(longer) + done), left * width)
+            mixed ^= self._mask(windows.take(begins.take(longer) + done), left * width)
             _mix(mixed)
             hashes[longer] = mixed
             longer = longer[left > step]
         return hashes
 
-    def _masked(self, windows: "Array", size_bytes: "Array") -> "Array":
-        """Windows, which are changed, of which so many bytes count."""
+    def _mask(self, windows: "Array", size_bytes: "Array") -> "Array":
+        """Clear all but the first `size_bytes` of each window, in place."""
         windows &= self._masks.take(size_bytes, mode="clip")
         return windows
 
@@ -268,19 +258,19 @@ class TextBatches:
         return slots
 
     def _other_slots(self, hashes: "Array") -> "Array":
-        """From bits that have no part in the first slot."""
+        """Return the second slot of each word, from bits that have no part in the first one."""
         slots: Array = (hashes << _SLOT_BITS >> (64 - _SLOT_BITS)).view(self._np.int64)
         return slots
 
 
 def _differ(found: "Array", hashes: "Array") -> "Array":
-    """Which of the entries of the table are not those of the words with these hashes."""
+    """Return which entries of the table are not those of the words with these hashes."""
     different: Array = (found ^ hashes) >= 1 << _TOKEN_BITS
     return different
 
 
 def _mix(numbers: "Array") -> None:
-    """Different for different numbers; twice, and every bit of a number has a part in most bits of the result.
+    """Mix the bits of numbers; done twice, every bit of a number affects most bits of the result.
 
     In place: arrays of their own for every step would not fit the cache of the processor.
     """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A clean process that forks CPU workers, each of which then answers calls. A script of its own: see `main`.
+"""A clean process that forks CPU workers, which then answer calls. This is a script: see `main`.
 
-It has no threads and no event loop, so a fork of it is safe, and it has imported what the calls need, so a fork is
-ready at once. It uses the standard library only. What the calls do is trusted; that they end is not.
+It has no threads and no event loop, so forking it is safe, and it has imported what the calls need, so a fork is ready
+at once. It uses the standard library only. The calls are trusted code, but they may hang.
 """
 
 import contextlib
@@ -24,12 +24,12 @@ LENGTH = struct.Struct(">Q")
 COMMAND = struct.Struct(">cQ")
 START, KILL = b"s", b"k"
 PR_SET_PDEATHSIG = 1
-# The name under which a worker loads the parent's main module, so that its `if __name__ == "__main__"` is not run.
+# The name under which a worker loads the parent's main module, so that `if __name__ == "__main__"` does not run.
 MAIN_ALIAS = "__mp_main__"
 
 
 def main(control_fd: int) -> None:
-    """Obey: first the import path and the modules to import, then commands to start and to kill workers."""
+    """Receive the import path and the modules to import, then commands to start and kill workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is for the server, which then ends us
     control = socket.socket(fileno=control_fd)
     (size,) = LENGTH.unpack(control.recv(LENGTH.size, socket.MSG_WAITALL))
@@ -69,22 +69,22 @@ def start_worker(control: socket.socket, fd: int, workers: set[int]) -> int:
 
 
 def reap(workers: set[int]) -> None:
-    """Collect those that have ended."""
+    """Reap the workers that have ended."""
     for pid in list(workers):
         if os.waitpid(pid, os.WNOHANG)[0] == pid:
             workers.discard(pid)
 
 
 def die_with(parent: int) -> None:
-    """Be killed when `parent` ends, even in the middle of a call."""
-    with contextlib.suppress(AttributeError, OSError):  # Linux only; elsewhere the closed socket has to do
+    """Have the kernel kill this process when `parent` ends, even in the middle of a call."""
+    with contextlib.suppress(AttributeError, OSError):  # Linux only; elsewhere the closed socket must suffice
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
 
 
 def answer_calls(sock: socket.socket) -> None:
-    """Answer until nobody asks any more."""
+    """Answer calls until the socket is closed."""
     stream = sock.makefile("rwb")
     while True:
         head = stream.read(LENGTH.size)
@@ -98,7 +98,7 @@ def answer_calls(sock: socket.socket) -> None:
 
 
 def compute_outcome(request: bytes) -> bytes:
-    """Make a pickled call; return `(True, result)` or `(False, error, traceback)`, pickled."""
+    """Make a pickled call; return the pickled `(True, result)` or `(False, error, traceback)`."""
     try:
         call = CallUnpickler(request).load()
         answer: tuple[Any, ...] = (True, call())
@@ -115,7 +115,7 @@ def compute_outcome(request: bytes) -> bytes:
 
 
 class CallUnpickler(pickle.Unpickler):
-    """Loads a call: where its modules are, then the pickled call itself."""
+    """Loads a request: where the modules of the call are, then the pickled call."""
 
     def __init__(self, request: bytes) -> None:
         (size,) = LENGTH.unpack_from(request)
@@ -126,7 +126,7 @@ class CallUnpickler(pickle.Unpickler):
         super().__init__(io.BytesIO(memoryview(request)[LENGTH.size + size :]))
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what `name` stands for, in the parent's main module too."""
+        """Return the object `name`, also from the parent's main module."""
         if module == "__main__" and MAIN_ALIAS not in sys.modules and self._main_path is not None:
             names = runpy.run_path(self._main_path, run_name=MAIN_ALIAS)
             loaded = ModuleType(MAIN_ALIAS)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The server's side of CPU workers: start the template that forks them, and call one."""
 
-import asyncio
 import contextlib
 import io
 import os
@@ -25,7 +24,7 @@ _END_TIMEOUT_S = 5.0
 
 
 class Template:
-    """The process that forks workers; started again should it die."""
+    """The process that forks workers; it is restarted if it dies."""
 
     def __init__(self, preload: Sequence[str]) -> None:
         self._preload = tuple(preload)
@@ -35,7 +34,7 @@ class Template:
         self._is_ended = False
 
     def start_worker(self) -> "CpuWorker":
-        """Fork a worker. Blocks: the first one waits for an interpreter and its imports."""
+        """Fork a worker. This blocks, and for the first worker it takes as long as starting Python and its imports."""
         with self._lock:
             if self._is_ended:
                 raise PoolClosed("the CPU pool was closed while it started a worker")
@@ -52,13 +51,13 @@ class Template:
                 ) from error
 
     def kill(self, pid: int) -> None:
-        """Kill a worker, unless the template is gone and its workers with it."""
+        """Kill a worker; if the template is gone, its workers are too."""
         if self._control is not None:
             with contextlib.suppress(OSError):
                 self._control.sendall(COMMAND.pack(KILL, pid))
 
     def end(self) -> None:
-        """End the template and, with it, all workers, for good."""
+        """End the template and all its workers for good."""
         with self._lock:
             self._is_ended = True
             self._stop_process()
@@ -85,11 +84,9 @@ class Template:
     def _start(self) -> socket.socket:
         control, theirs = socket.socketpair()
         control.settimeout(START_TIMEOUT_S)
-        script = cpu_template.__file__
         with theirs:
-            process = subprocess.Popen(
-                [sys.executable, script, str(theirs.fileno())], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-            )
+            command = [sys.executable, cpu_template.__file__, str(theirs.fileno())]
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         self._control, self._stop = control, weakref.finalize(self, _end_template, process, control)
         settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload})
         control.sendall(LENGTH.pack(len(settings)) + settings)
@@ -110,49 +107,40 @@ class CpuWorker:
 
     def __init__(self, template: Template, pid: int, sock: socket.socket) -> None:
         self._template, self._pid, self._channel = template, pid, WorkerChannel(sock)
-        self._is_between_calls = True
 
     @property
     def is_usable(self) -> bool:
-        """Whether it waits for a call, and is alive."""
-        return self._is_between_calls and self._channel.is_quiet
+        """Whether it is alive and waits for a call."""
+        return self._channel.is_usable
 
     async def call(self, request: bytes, what: str, timeout_s: float) -> Any:
-        """Return the result of a call made by `pack_call`; whatever stops it half-way makes the worker unusable."""
-        self._is_between_calls = False
+        """Make a call that `pack_call` packed and return its result; if it does not finish, the worker is unusable."""
         try:
-            async with asyncio.timeout(timeout_s):
-                answer = await self._channel.ask(request)
+            answer = await self._channel.ask(request, timeout_s=timeout_s)
         except TimeoutError as error:
             raise TimeoutError(f"{what} gave no answer within {timeout_s:g} s and was killed") from error
         except (EOFError, OSError) as error:
             raise WorkerDied(
                 f"the process that ran {what} ended without an answer: it crashed, was killed, or ran out of memory"
             ) from error
-        self._is_between_calls = True
         return _unpack_answer(answer)
 
     def end(self) -> None:
         """Kill the process."""
-        self._is_between_calls = False
         self._template.kill(self._pid)
         self._channel.close()
 
 
 def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-    """Return a call as bytes, with a word on where its modules are."""
+    """Return a call as bytes, together with where its modules are."""
     call = pickle.dumps(partial(fn, *args, **kwargs))
-    where = pickle.dumps({"main_path": _find_find_main_path(), "root": _find_import_root(fn)})
+    main_path = getattr(sys.modules["__main__"], "__file__", None)
+    where = pickle.dumps({"main_path": main_path and os.path.abspath(main_path), "root": _find_import_root(fn)})
     return LENGTH.pack(len(where)) + where + call
 
 
-def _find_find_main_path() -> str | None:
-    path = getattr(sys.modules["__main__"], "__file__", None)
-    return None if path is None else os.path.abspath(path)
-
-
 def _find_import_root(fn: Callable[..., Any]) -> str | None:
-    """Return the folder from which `fn`'s module is imported: servers import what lies beside them by its bare name."""
+    """Return the folder from which `fn`'s module is imported: servers import the modules beside them by bare name."""
     name = getattr(fn, "__module__", None)
     file = getattr(sys.modules.get(name or ""), "__file__", None)
     if name is None or name == "__main__" or file is None:

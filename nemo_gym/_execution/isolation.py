@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How code that a model wrote is kept apart on this machine: what it sees of the system, and which way works here.
+"""How model-written code is isolated on this machine: what it sees of the system, and which isolation works here.
 
-With bubblewrap it sees a read-only system and has no network and its own PIDs. With `rlimits` the kernel's rules for
-files (Landlock) show it the same, and a filter on system calls leaves it no sockets. Where it may write, and what else
-it may see, is said by whoever runs it: `sandbox_workers` for code, `nemo_gym.sandbox` for commands.
+With bubblewrap it sees a read-only system, has its own PIDs and no network. With `rlimits` it sees the same by the
+kernel's rules (Landlock), and a filter on system calls leaves it no sockets. Where it may write, and what else it may
+see, is up to the caller: `sandbox_workers` for code, `nemo_gym.sandbox` for commands.
 """
 
 import os
@@ -25,16 +25,16 @@ ETC_FILES = (
     "nsswitch.conf",
     "passwd",
 )
-# What tells programs about the machine and nobody about others, where all of /proc and /sys would be in sight.
+# What tells programs about the machine but not about other processes, where all of /proc and /sys would be visible.
 MACHINE_FILES = tuple(f"/proc/{name}" for name in ("cpuinfo", "loadavg", "meminfo", "stat", "uptime", "version"))
 MACHINE_FOLDERS = ("/sys/devices/system/cpu",)
 
 
 class ChosenIsolation(NamedTuple):
-    """The way in which code is kept apart, and why it is not bubblewrap."""
+    """The chosen isolation, and why it is not bubblewrap."""
 
     isolation: Isolation | None
-    """None: nothing that is wanted works here."""
+    """None if no wanted isolation works here."""
     without_bubblewrap: str = ""
     without_limits: str = ""
 
@@ -44,7 +44,7 @@ async def choose_isolation(
 ) -> ChosenIsolation:
     """Choose bubblewrap if it is wanted and works here, else the kernel's own rules if they do.
 
-    `find_problem` runs something in a way and returns why that failed, or None.
+    `find_problem` tries an isolation and returns why it failed, or None.
     """
     problem = "the config asks for it"
     if wanted != "rlimits":
@@ -61,7 +61,7 @@ async def choose_isolation(
     return ChosenIsolation(None if failed else "rlimits", problem, failed or "")
 
 
-def bubblewrap_prefix(
+def build_bubblewrap_prefix(
     executable: str,
     options: Sequence[str],
     *,
@@ -70,7 +70,7 @@ def bubblewrap_prefix(
     mounts: Sequence[str],
     folder: str,
 ) -> list[str]:
-    """Return the `bwrap` call that goes before a command, which then runs in `folder`."""
+    """Return the `bwrap` arguments that go before a command, which then runs in `folder`."""
     prefix = [executable, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     prefix += ["--die-with-parent", "--new-session", "--hostname", "sandbox", "--cap-drop", "ALL", *options]
     prefix += ["--ro-bind", "/usr", "/usr"]
@@ -85,7 +85,7 @@ def bubblewrap_prefix(
         prefix += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for path in read_only_paths:
         if not Path(path).is_relative_to("/usr"):
-            # The folders above it are empty but for it, and can be passed by every user.
+            # The folders above hold nothing else, and every user can pass through them.
             for parent in reversed(Path(path).parents[:-1]):
                 prefix += ["--dir", str(parent)]
             prefix += ["--ro-bind", path, path]
@@ -93,6 +93,6 @@ def bubblewrap_prefix(
 
 
 def list_system_paths(etc_files: Iterable[str] = ETC_FILES) -> tuple[str, ...]:
-    """Return the part of the system that `bubblewrap_prefix` shows, for rules that are kept without bubblewrap."""
+    """Return the part of the system that `build_bubblewrap_prefix` shows, for use without bubblewrap."""
     links = (f"/{name}" for name in SYSTEM_LINKS)
     return ("/usr", *links, *(f"/etc/{name}" for name in etc_files), *MACHINE_FILES, *MACHINE_FOLDERS)

@@ -25,7 +25,7 @@ from nemo_gym._execution import inside
 from nemo_gym._execution.inside.containment import Rules, remove_folder
 from nemo_gym._execution.inside.process_tree import count_tasks
 from nemo_gym._execution.inside.watching import MAX_EXTENSION
-from nemo_gym._execution.isolation import Isolation, bubblewrap_prefix, choose_isolation, list_system_paths
+from nemo_gym._execution.isolation import Isolation, build_bubblewrap_prefix, choose_isolation, list_system_paths
 from nemo_gym._execution.workers import SandboxUnavailable, WorkerChannel, WorkerDied
 
 LOG = logging.getLogger(__name__)
@@ -35,14 +35,14 @@ CLEANING_TIMEOUT_S = 30.0
 END_PATIENCE_S = 3.0
 MIB = 1024 * 1024
 FOLDER_PREFIX = "nemo-gym-code-"
-# What this machine's import system must find from inside: a module of Python, and one that may be a shared library.
+# Imports that must work inside: a Python module, and one that may be a shared library.
 FIRST_PROGRAM, FIRST_TIMEOUT_S = "import difflib, _lsprof; print('works')", 30.0
-# Numbers that no real user has; one for every sandbox of every server on the machine, as far as they go.
+# User ids that no real user has; as far as they go, each sandbox on the machine has its own.
 _FIRST_UID = 1_800_000_000
 _NOBODY = 65534
 _counter = itertools.count()
 
-# The modules come over stdin, because nothing of this package can be seen from inside.
+# The modules come over stdin, because this package is not visible from inside.
 _BOOTSTRAP = """
 import marshal, sys
 from importlib.machinery import ModuleSpec
@@ -70,7 +70,7 @@ _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 
 @dataclass(frozen=True)
 class SandboxSetup:
-    """What a sandbox is like; equal for all of a pool."""
+    """The properties of a sandbox, equal for all sandboxes of a pool."""
 
     isolation: Isolation
     bubblewrap: str
@@ -84,23 +84,23 @@ class SandboxSetup:
 
 
 class SandboxWorker:
-    """A sandbox that runs one piece of code after the other."""
+    """A sandbox that runs one piece of code after another."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", sock: socket.socket, folder: str | None) -> None:
         self._channel = WorkerChannel(sock)
         self.folder = folder
         self.hides_files = False
         """Whether code in it sees no files but its own and those of the system."""
-        self._is_between_requests = True
-        # Also when nobody ends it: the sandbox goes when this object does.
+        self._is_clean = True
+        # The sandbox ends with this object even if nobody calls `end`.
         self._finalizer = weakref.finalize(self, _hang_up, process, self._channel, folder)
         self._ending: threading.Thread | None = None
 
     @classmethod
     async def start(cls, setup: SandboxSetup) -> "SandboxWorker":
-        """Start a sandbox, and wait until it takes requests.
+        """Start a sandbox and wait until it takes requests.
 
-        In the thread of the event loop, because bubblewrap ends when the thread that started it does.
+        This happens in the event loop's thread, because bubblewrap ends with the thread that started it.
         """
         worker, problems = cls._launch(setup)
         with problems:
@@ -119,7 +119,7 @@ class SandboxWorker:
 
     @classmethod
     def _launch(cls, setup: SandboxSetup) -> tuple["SandboxWorker", IO[bytes]]:
-        """Start the process; return it, and the file that it writes its problems to."""
+        """Start the process; return it and the file with its stderr."""
         ours, theirs = socket.socketpair()
         folder = tempfile.mkdtemp(prefix=FOLDER_PREFIX) if setup.isolation == "rlimits" else None
         problems = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
@@ -140,31 +140,29 @@ class SandboxWorker:
 
     @property
     def is_usable(self) -> bool:
-        """Whether it waits for a request, alive and clean."""
-        return self._is_between_requests and self._channel.is_quiet
+        """Whether it is alive, clean and waits for a request."""
+        return self._is_clean and self._channel.is_usable
 
     async def ask(
         self, request: Mapping[str, Any], timeout_s: float, task: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Return the answer to a request. If there is none, or what ran left traces, the sandbox is not used again.
+        """Return the answer to a request. Without an answer, or if the code left traces, the sandbox is not reused.
 
-        `task` is what the sandbox must not know before the code of the request has run.
+        `task` is what the sandbox must not learn before the code of the request has run.
         """
         messages = [json.dumps(message).encode() for message in (request, task) if message is not None]
-        self._is_between_requests = False
+        self._is_clean = False
         try:
-            async with asyncio.timeout(timeout_s):
-                answer: dict[str, Any] = json.loads(await self._channel.ask(*messages))
+            answer: dict[str, Any] = json.loads(await self._channel.ask(*messages, timeout_s=timeout_s))
+        except TimeoutError:
+            raise
         except (EOFError, OSError) as error:
-            if isinstance(error, TimeoutError):
-                raise
             raise WorkerDied("a sandbox ended without an answer") from error
-        self._is_between_requests = answer.get("is_clean", True)
+        self._is_clean = answer.get("is_clean", True)
         return answer
 
     def end(self) -> None:
         """Kill it and all that runs in it."""
-        self._is_between_requests = False
         self._ending = self._finalizer() or self._ending
 
     def wait_until_gone(self) -> None:
@@ -174,7 +172,7 @@ class SandboxWorker:
 
 
 async def choose_code_isolation(setup: SandboxSetup, wanted: Literal["auto"] | Isolation) -> Isolation:
-    """Choose bubblewrap if it is wanted and works here, else limits, and tell the log which."""
+    """Choose bubblewrap if it is wanted and works here, else limits, and log the choice."""
     if not sys.platform.startswith("linux"):
         raise SandboxUnavailable(
             f"model-written code cannot be contained on {sys.platform!r}\nhint: run it on Linux, or in a container"
@@ -222,19 +220,17 @@ async def choose_code_isolation(setup: SandboxSetup, wanted: Literal["auto"] | I
 
 
 def compute_patience(timeout_s: float) -> float:
-    """Return how long to wait for the answer to a request with a time limit, before the sandbox itself is given up."""
+    """Return how long to wait for the answer to a request with a time limit, before giving up the sandbox."""
     return timeout_s * (1 + MAX_EXTENSION) + CLEANING_TIMEOUT_S
 
 
 def _build_command(setup: SandboxSetup, fd: int) -> list[str]:
-    # Equal hashes in every run: programs whose output depends on the order of a set are at least the same each time.
     command = [_PYTHON, "-S", "-s", "-P", "-B", "-c", _BOOTSTRAP, str(fd)]
     if setup.isolation == "rlimits":
         return command
     options = ["--as-pid-1"]
     if os.geteuid() == 0:
-        # There is no need for a user namespace; the command keeps the right to become another user, and to kill what
-        # that user runs.
+        # No user namespace is needed; the command keeps the right to become another user and to kill its processes.
         options += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_KILL"]
     else:
         options += ["--unshare-user"]
@@ -243,14 +239,14 @@ def _build_command(setup: SandboxSetup, fd: int) -> list[str]:
     mounts += ["--remount-ro", "/dev", "--remount-ro", "/"]
     paths = _list_own_paths(setup)
     return [
-        *bubblewrap_prefix(setup.bubblewrap, options, read_only_paths=paths, mounts=mounts, folder=folders[0]),
+        *build_bubblewrap_prefix(setup.bubblewrap, options, read_only_paths=paths, mounts=mounts, folder=folders[0]),
         *command,
     ]
 
 
 @functools.cache
 def _compile_inside() -> bytes:
-    """Return what runs inside, compiled; without the path of this package, which is nobody's business there."""
+    """Return the compiled modules that run inside, without the path of this package, which code must not learn."""
     modules: dict[str, CodeType | None] = {}
     for name in itertools.accumulate(inside.__name__.split("."), "{}.{}".format):
         modules[name] = None
@@ -262,32 +258,29 @@ def _compile_inside() -> bytes:
 
 
 def _list_own_paths(setup: SandboxSetup) -> list[str]:
-    """Return where the interpreter is, which may be reported through a link, and what else can be imported."""
+    """Return the folders of the interpreter, which may be reported through a link, and the other import paths."""
     interpreter = [sys.base_prefix, sys.base_exec_prefix, str(Path(_PYTHON).parents[1])]
     return [path for path in dict.fromkeys([*interpreter, *setup.import_paths]) if os.path.exists(path)]
 
 
 def _list_folders(setup: SandboxSetup, folder: str | None) -> tuple[str, ...]:
-    """Return where code may write, beginning with its working folder."""
+    """Return the folders where code may write, its working folder first."""
     if folder is not None:
         return (folder,)
-    # Not /tmp if something that is to be shown lies there.
+    # Not /tmp if something that code must see lies there.
     in_tmp = any(Path(path).is_relative_to("/tmp") for path in _list_own_paths(setup))
     return ("/workspace" if in_tmp else "/tmp"), "/dev/shm"
 
 
 def _build_environment(home: str) -> dict[str, str]:
     path = "/usr/local/bin:/usr/bin:/bin"
+    # Equal hashes in every run, so that output that depends on the order of a set is the same each time.
     return {"PATH": path, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8", "PYTHONHASHSEED": "0"}
 
 
 def _build_settings(setup: SandboxSetup, folder: str | None) -> dict[str, Any]:
-    return {"rules": asdict(_build_rules(setup, folder)), "preload": setup.preload, "sys_path": setup.import_paths}
-
-
-def _build_rules(setup: SandboxSetup, folder: str | None) -> Rules:
     uid = _find_unused_uid() if os.geteuid() == 0 else None
-    return Rules(
+    rules = Rules(
         has_own_pids=setup.isolation == "bubblewrap",
         uid=uid,
         other_tasks=0 if uid is not None else count_tasks(os.getuid()),
@@ -299,6 +292,7 @@ def _build_rules(setup: SandboxSetup, folder: str | None) -> Rules:
         max_open_files=setup.max_open_files,
         max_output_bytes=setup.max_output_bytes,
     )
+    return {"rules": asdict(rules), "preload": setup.preload, "sys_path": setup.import_paths}
 
 
 def _find_unused_uid() -> int:
@@ -312,7 +306,7 @@ def _find_unused_uid() -> int:
 
 
 def _hang_up(process: "subprocess.Popen[bytes]", channel: WorkerChannel, folder: str | None) -> threading.Thread:
-    """Hang up, upon which the sandbox kills what runs in it, removes its folder and ends; a thread waits for that."""
+    """Close the socket, so that the sandbox kills its code, removes its folder and ends; a thread waits for that."""
     channel.close()
     waiting = threading.Thread(target=_wait_for_end, args=(process, folder), name="end-of-sandbox", daemon=True)
     waiting.start()

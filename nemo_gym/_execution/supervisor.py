@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run one untrusted command under limits and leave nothing of it behind. A script of its own: see `main`.
+"""Run one untrusted command under limits and leave no process of it behind. This is a script: see `main`.
 
-It adopts every process that the command leaves behind (a "child subreaper"), whatever sessions they open or
-environments they clear, so that it can count them, weigh them and kill them all. It uses the standard library and
-`inside` only and starts without the site packages, because it is started for every command. Linux only.
+It adopts every process that loses its parent (a "child subreaper"), whatever sessions they open or environments they
+clear, so that it can count, measure and kill them all. It starts for every command, so it imports the standard library
+and `inside` only, without site packages. Linux only.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 if __name__ == "__main__":
-    # Without what stands on the first pages of these packages, for which a command would have to wait.
+    # Empty packages instead of the real ones, whose imports would delay every command.
     package = os.path.abspath(os.path.join(__file__, os.pardir, os.pardir))
     for name, folder in (("nemo_gym", package), ("nemo_gym._execution", os.path.join(package, "_execution"))):
         sys.modules[name] = ModuleType(name)
@@ -32,7 +32,7 @@ from nemo_gym._execution.inside.kernel_rules import (
     prctl,
     seal,
 )
-from nemo_gym._execution.inside.process_tree import count_tasks, descendants, find_excess, kill_descendants
+from nemo_gym._execution.inside.process_tree import count_tasks, find_descendants, find_excess, kill_descendants
 
 WAKE_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 CHECK_INTERVAL_S = 0.05
@@ -40,7 +40,7 @@ KILL_PATIENCE_S = 10.0
 
 
 def main(settings_fd: int, report_fd: int) -> None:
-    """Read settings (JSON) from one file descriptor, run the command, write how it ended (JSON) to the other."""
+    """Read settings (JSON) from one file descriptor, run the command, and write how it ended (JSON) to the other."""
     os.set_inheritable(report_fd, False)
     with open(settings_fd, encoding="utf-8") as source:
         settings = json.load(source)
@@ -59,7 +59,7 @@ def main(settings_fd: int, report_fd: int) -> None:
 
 
 def _become_command(settings: dict[str, Any]) -> None:
-    """In the child: take limits on, give rights up, and turn into the command."""
+    """In the child: apply limits, give up rights, and execute the command."""
     try:
         os.setsid()
         uid, contained = settings["uid"], settings["contained"]
@@ -70,7 +70,7 @@ def _become_command(settings: dict[str, Any]) -> None:
             uid,
             settings["gid"],
             memory_bytes=settings["memory_bytes"],
-            # The kernel counts all processes of the user, so those that are there already come on top.
+            # The kernel counts all processes of the user, so those that exist already are added.
             max_tasks=count_tasks(os.getuid() if uid is None else uid) + settings["max_processes"],
             max_file_bytes=settings["max_file_bytes"],
         )
@@ -90,7 +90,7 @@ def _become_command(settings: dict[str, Any]) -> None:
 
 
 def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
-    """Wait until the command ends or must be ended; return its return code, and what cut it short."""
+    """Wait until the command ends or must be ended; return its return code and what cut it short."""
     deadline = time.monotonic() + settings["timeout_s"] if settings["timeout_s"] is not None else float("inf")
     next_check = 0.0
     while True:
@@ -103,7 +103,7 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
             return 125, "timeout"
         if now >= next_check:
             excess = find_excess(
-                descendants(os.getpid()),
+                find_descendants(os.getpid()),
                 max_processes=settings["max_processes"],
                 memory_bytes=settings["memory_bytes"],
             )
@@ -116,7 +116,7 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
 
 
 def _reap(child: int) -> int | None:
-    """Collect all that has ended; return the wait status of `child` if it was among them."""
+    """Reap every process that has ended; return the wait status of `child` if it was among them."""
     status_of_child = None
     with contextlib.suppress(ChildProcessError):
         while True:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes: lend a bounded number of them, one caller at a time, with a bounded queue; and talk to one.
+"""Worker processes of any kind: lend a bounded number of them, each to one caller at a time, and talk to them.
 
-What a worker does is not said here. Messages are eight bytes of length, then the content, over a stream socket; the
-other side is in scripts that run on their own (`cpu_template`, `inside`).
+A message is eight bytes of length, then the content, over a stream socket; the other side is in scripts that run on
+their own (`cpu_template`, `inside`).
 """
 
 import asyncio
@@ -23,7 +23,7 @@ _LENGTH = struct.Struct(">Q")
 
 
 class PoolFull(GymError):
-    """So much work is waiting already that more of it is refused."""
+    """Too many calls are waiting already, so another one is refused."""
 
     def __init__(self, what: str, max_queue: int) -> None:
         super().__init__(what, max_queue)
@@ -37,7 +37,7 @@ class PoolFull(GymError):
 
 
 class PoolClosed(GymError):
-    """The pool was closed while, or before, it was used."""
+    """The pool was closed before or during its use."""
 
 
 class WorkerDied(GymError):
@@ -49,7 +49,7 @@ class SandboxUnavailable(GymError):
 
 
 class SandboxLost(RolloutFailure):
-    """The sandboxes around a piece of code ended from outside, so nothing is known about the code."""
+    """Something outside ended the sandboxes of a piece of code, so nothing is known about the code."""
 
     def __init__(self, cause: str) -> None:
         super().__init__(
@@ -63,23 +63,23 @@ class SandboxLost(RolloutFailure):
 
 
 class LentWorker(Protocol):
-    """What a slot holds."""
+    """A worker that `Slots` can lend."""
 
     @property
     def is_usable(self) -> bool:
         """Whether it may be lent again."""
 
     def end(self) -> None:
-        """Kill it and let go of all it holds; may be called twice."""
+        """Kill it and release all it holds; idempotent."""
 
 
 W = TypeVar("W", bound=LentWorker)
 
 
 class Slots(Generic[W]):
-    """Workers that are started when first needed, replaced when no longer usable, and ended when long idle.
+    """Workers that start when first needed, are replaced when no longer usable, and end when long idle.
 
-    Belongs to the event loop in which it is used first.
+    The object belongs to the event loop that first uses it.
     """
 
     def __init__(self, what: str, start: Callable[[], Awaitable[W]], *, size: int, max_queue: int) -> None:
@@ -89,14 +89,14 @@ class Slots(Generic[W]):
         self._free = asyncio.Semaphore(size)
         self._waiting = 0
         self._idle: list[tuple[float, W]] = []
-        """Each with the time since when; the one that was lent last comes last."""
+        """Idle workers with the time since when they are idle, which grows from first to last."""
         self._has_timer = False
         self._lent: set[W] = set()
         self._is_closed = False
 
     @asynccontextmanager
     async def lend(self) -> AsyncIterator[W]:
-        """Lend a worker to the caller alone; it is started if none is idle."""
+        """Lend a worker to the caller alone; start one if none is idle."""
         await self._wait_for_turn()
         try:
             worker = self._pop_idle() or await self._start_worker()
@@ -115,7 +115,7 @@ class Slots(Generic[W]):
             self._take_back(worker)
 
     def end(self) -> list[W]:
-        """End all workers and return them; whoever has one finds it gone."""
+        """End all workers and return them; callers that use one lose it."""
         self._is_closed = True
         workers = [*(worker for _, worker in self._idle), *self._lent]
         for worker in workers:
@@ -124,7 +124,7 @@ class Slots(Generic[W]):
         return workers
 
     def _end_idle(self) -> None:
-        """End the workers that nobody needed for a while, and come back when it is time for the next."""
+        """End the workers that were idle for too long, and schedule the next check."""
         loop = asyncio.get_running_loop()
         while self._idle and self._idle[0][0] + MAX_IDLE_S <= loop.time():
             self._idle.pop(0)[1].end()
@@ -145,11 +145,11 @@ class Slots(Generic[W]):
         try:
             worker = await asyncio.shield(starting)
         except asyncio.CancelledError:
-            # A half-started worker cannot be stopped, so it is for another call.
+            # A half-started worker cannot be stopped, so keep it for another call.
             starting.add_done_callback(self._keep_started)
             raise
         if self._is_closed:
-            worker.end()  # whoever closed the pool did not know of it yet
+            worker.end()  # it was still starting when the pool was closed
         self._refuse_if_closed()
         return worker
 
@@ -188,23 +188,23 @@ class Slots(Generic[W]):
 
 
 def _end_idle_workers(slots: "weakref.ref[Slots[Any]]") -> None:
-    """End idle workers, unless nobody holds their slots any more: a timer must not keep those alive."""
+    """End idle workers; the weak reference lets the timer not keep the slots alive."""
     if (alive := slots()) is not None:
         alive._end_idle()
 
 
 class WorkerChannel:
-    """Our end of the socket to a worker: a question at a time, and its answer."""
+    """Our end of the socket to a worker, for one question and answer at a time."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self._sock = sock
-        self._is_asking = self._is_closed = False
+        self._is_asking = self._is_closed = self._lacks_answer = False
 
     @property
-    def is_quiet(self) -> bool:
-        """Whether the other side is there and has nothing to say."""
-        if self._is_closed:
+    def is_usable(self) -> bool:
+        """Whether every question has its answer, and the other side is connected and has sent nothing else."""
+        if self._is_closed or self._lacks_answer:
             return False
         try:
             self._sock.recv(1, socket.MSG_PEEK)
@@ -214,24 +214,30 @@ class WorkerChannel:
             return False
         return False
 
-    async def ask(self, *questions: bytes) -> bytes:
-        """Return the one answer to questions; EOFError or OSError if the other side is gone, or this one is closed."""
-        self._is_asking = True
+    async def ask(self, *questions: bytes, timeout_s: float) -> bytes:
+        """Send `questions` and return their one answer; without an answer, the worker is unusable.
+
+        Raise TimeoutError if none comes in time, and EOFError or OSError if either side is closed.
+        """
+        self._is_asking = self._lacks_answer = True
         try:
-            for question in questions:
-                await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
-            (length,) = _LENGTH.unpack(await _receive_exactly(self._sock, _LENGTH.size))
-            return await _receive_exactly(self._sock, length)
+            async with asyncio.timeout(timeout_s):
+                for question in questions:
+                    await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
+                (length,) = _LENGTH.unpack(await _receive_exactly(self._sock, _LENGTH.size))
+                answer = await _receive_exactly(self._sock, length)
+            self._lacks_answer = False
+            return answer
         finally:
             self._is_asking = False
             if self._is_closed:
                 self._sock.close()
 
     def close(self) -> None:
-        """Hang up; whoever waits for an answer learns of it."""
+        """Close the socket; a pending `ask` fails."""
         self._is_closed = True
         if self._is_asking:
-            # An event loop that waits for a socket never hears that it was closed, but it hears this.
+            # An event loop that waits for a socket does not notice `close`, but it notices this.
             with contextlib.suppress(OSError):
                 self._sock.shutdown(socket.SHUT_RDWR)
         else:
@@ -254,14 +260,14 @@ async def _receive_exactly(sock: socket.socket, size: int) -> bytes:
 
 
 class ClosablePool(ABC):
-    """A pool that is closed by `aclose`, at the end of `async with`, or with an app."""
+    """A pool that ends with `aclose`, with `async with`, or with an app."""
 
     def __init__(self, what: str) -> None:
         self._what, self._is_closed = what, False
 
     @abstractmethod
     async def aclose(self) -> None:
-        """End all that the pool has started; what runs in it is killed."""
+        """End everything the pool has started and kill what runs in it."""
 
     def close_with(self, app: Any) -> None:
         """Close the pool when `app` (FastAPI, Starlette) shuts down."""
@@ -277,11 +283,11 @@ class ClosablePool(ABC):
 
     def _refuse_if_closed(self) -> None:
         if self._is_closed:
-            raise PoolClosed(f"the {self._what} is closed: nothing can run any more")
+            raise PoolClosed(f"the {self._what} is closed: nothing can run in it")
 
 
 def close_with_app(app: Any, close: Callable[[], Awaitable[None]]) -> None:
-    """Await `close` when `app` (FastAPI, Starlette) shuts down, after what it does at shutdown anyway."""
+    """Await `close` when `app` (FastAPI, Starlette) shuts down, after its own shutdown steps."""
     inner = app.router.lifespan_context
 
     @asynccontextmanager

@@ -14,5 +14,5 @@ no server can change what another holds. Whatever does not fit an object is sent
 Shown by: `test_status_headers_cookies_and_body_are_the_same_as_over_http` (tests/inprocess/test_call.py),
 `test_a_fast_path_gives_what_the_whole_stack_gives`, `test_middleware_of_others_sees_every_call` and
 `test_a_server_cannot_change_what_the_caller_sent` (tests/inprocess/test_fast_path.py), tests/inprocess/test_route.py
-against FastAPI itself; measured by `python -m perf hops`.
+against FastAPI itself; measured by `gym bench hops`.
 """

@@ -16,7 +16,7 @@ import aiohttp
 from nemo_gym._inprocess.registry import App, HostedApp, InProcessCall, Message
 from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._transport import http
-from nemo_gym._transport.deadline import bounded, is_covered, within
+from nemo_gym._transport.deadline import await_with_deadline, await_within, is_covered
 
 CALL_ARGUMENTS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
 """The keyword arguments of aiohttp that such a call understands."""
@@ -32,6 +32,8 @@ class ServerAddress(NamedTuple):
     base_url: str
     is_observed: bool
     token: str | None
+    is_replicated: bool = False
+    """Its replicas are elsewhere, and the head server knows where."""
 
 
 def call_app(
@@ -56,8 +58,8 @@ def call_app(
         fast_path = hosted.find_fast_path(method, path) if not params else None
         if fast_path is not None:
             answer = fast_path.answer(InProcessCall(hosted.name, method, url, path, address, json, headers, cookies))
-            return answer if is_covered(timeout_s) else bounded(timeout_s, method, url, answer)
-        data = http.json_body(json)
+            return answer if is_covered(timeout_s) else await_with_deadline(timeout_s, method, url, answer)
+        data = http.encode_json(json)
     body = data.encode() if isinstance(data, str) else data or b""
     given: dict[str, Any] = {"headers": headers, "cookies": cookies, "params": params}
     return call_asgi(hosted.app, method, url, path, address=address, body=body, timeout_s=timeout_s, **given)
@@ -79,7 +81,7 @@ async def call_asgi(
     """Send one request into `app` and wait for its whole reply."""
     scope = build_scope(method, path, address, encode_headers(body, headers, cookies, address), params)
     exchange = AsgiExchange(body)
-    await within(timeout_s, method, url, app(scope, exchange.receive, exchange.send))
+    await await_within(timeout_s, method, url, app(scope, exchange.receive, exchange.send))
     return exchange.build_response(method, url)
 
 

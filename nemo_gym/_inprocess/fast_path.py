@@ -29,8 +29,8 @@ from nemo_gym._inprocess.response import InProcessResponse, LazyCookies, ObjectR
 from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialise_reply, validate_body
 from nemo_gym._transport import http
 from nemo_gym._transport.failures import convert_exit
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.response import NeMoGymResponse
+from nemo_gym._wire.schema.replies import NeMoGymResponse
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 OPEN_SESSION = "nemo_gym.session"
 """Key of a scope: the session, where it is open already."""
@@ -66,7 +66,7 @@ class _ObjectBody:
 
     def encode(self) -> bytes:
         if self._bytes is None:
-            self._bytes = http.json_body(self._value)
+            self._bytes = http.encode_json(self._value)
         return self._bytes
 
     async def receive(self) -> Message:
@@ -80,8 +80,10 @@ class _ObjectBody:
 class ObjectRequest(Request):
     """A request whose body is a value until somebody reads it, and whose scope is made when somebody looks at it."""
 
-    def __init__(self, make_scope: Callable[[], dict[str, Any]], value: Any) -> None:
+    def __init__(self, make_scope: Callable[[], dict[str, Any]], value: Any, *, has_cookies: bool = True) -> None:
         self._make_scope, self._scope = make_scope, dict[str, Any]()
+        if not has_cookies:
+            self._cookies = dict[str, str]()
         # Not a method of its own: a request that refers to itself is only freed when cycles are looked for.
         self._object_body = _ObjectBody(value)
         super().__init__(_ANY_SCOPE, self._object_body.receive)
@@ -98,10 +100,12 @@ class ObjectRequest(Request):
         if scope is not _ANY_SCOPE:
             self._scope = dict(scope)
 
-    def update_session(self, session: Session) -> None:
-        """Put the session as the handler has left it into `session`, if the handler has looked at it."""
+    def find_session(self, otherwise: Session) -> Session:
+        """Return the session as the handler has left it; `otherwise` if the handler has not looked at it."""
+        session: Session = self._scope.get(OPEN_SESSION, otherwise)
         if self._scope:
             session.data = self._scope["session"]
+        return session
 
     async def body(self) -> bytes:
         if not hasattr(self, "_body"):
@@ -153,18 +157,22 @@ class HandlerFastPath:
         try:
             if plan.request_name:
                 make_scope = partial(self._build_scope, call, session)
-                request = arguments[plan.request_name] = ObjectRequest(make_scope, call.json)
+                request = ObjectRequest(make_scope, call.json, has_cookies=bool(call.cookies))
+                arguments[plan.request_name] = request
             if plan.body_name:
                 arguments[plan.body_name] = self._read_body(call.json)
             result = await plan.endpoint(**arguments)
             if request is not None:
-                request.update_session(session)
+                session = request.find_session(session)
             if isinstance(result, Response) and not isinstance(result, ModelJsonResponse):
                 return await self._send_response(call, session, request, result)
             return ObjectResponse(call.method, call.url, self._dump_result(result), session)
         except BaseException as raised:
+            error = convert_exit(raised)
+            if request is not None:
+                session = request.find_session(session)
             scope = self._build_scope(call, session)
-            scope[RAISED], scope[OPEN_SESSION] = convert_exit(raised), session
+            scope[RAISED] = error
             exchange = AsgiExchange(b"")
             await self._app(scope, exchange.receive, exchange.send)
             return exchange.build_response(call.method, call.url)
@@ -172,16 +180,18 @@ class HandlerFastPath:
             CURRENT_SERVER.reset(working_for)
 
     def _open_session(self, cookies: Mapping[str, Any] | None) -> Session:
+        if not cookies:
+            return self._sessions.open(None)
         if isinstance(cookies, LazyCookies) and cookies.session.owner is self._sessions:
-            return cookies.session.reopen()
-        held = cookies.get(self._sessions.cookie_name) if cookies else None
+            return cookies.session
+        held = cookies.get(self._sessions.cookie_name)
         return self._sessions.open(getattr(held, "value", held))
 
     def _read_body(self, json: Any) -> Any:
         adapter = self._plan.body
         assert adapter is not None
         if type(json) is dict:
-            if self._read_names is not None:
+            if self._read_names is not None and not json.keys() <= self._read_names:
                 json = {name: part for name, part in json.items() if name in self._read_names}
             names = [name for name in self._object_names if type(json.get(name)) in OBJECT_TYPES]
             if names:
@@ -194,7 +204,7 @@ class HandlerFastPath:
         return validate_body(adapter, parse_json(self._encode_bounded(json)))
 
     def _encode_bounded(self, json: Any) -> bytes:
-        body = http.json_body(json)
+        body = http.encode_json(json)
         self._bound.check_size(len(body))
         return body
 
@@ -219,7 +229,10 @@ class HandlerFastPath:
         headers = encode_headers(b"", call.headers, call.cookies, call.address)
         scope = build_scope(call.method, call.path, call.address, headers)
         scope["app"], scope["route"], scope["endpoint"] = self._app, self._route, self._route.endpoint
-        scope["path_params"], scope["session"] = {}, session.data
+        # A handler that looks into a session gets its own: the caller may send the same cookies again.
+        is_callers = isinstance(call.cookies, LazyCookies) and call.cookies.session is session
+        opened = session.reopen() if is_callers else session
+        scope["path_params"], scope["session"], scope[OPEN_SESSION] = {}, opened.data, opened
         return scope
 
 

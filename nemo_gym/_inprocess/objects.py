@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym._wire.response import NeMoGymResponse
+from nemo_gym._wire.schema.replies import NeMoGymResponse
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 OBJECT_TYPES: frozenset[Any] = frozenset({NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming})
 """The classes whose instances cross as they are."""

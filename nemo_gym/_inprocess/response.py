@@ -7,21 +7,18 @@ error of their own. These are read as far as they go, and their own error is rai
 
 import inspect
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from http import HTTPStatus
-from http.cookies import Morsel, SimpleCookie
+from http.cookies import SimpleCookie
 from typing import Any, Protocol, TypeVar, cast
 
 import aiohttp
 import orjson
-from multidict import CIMultiDict, CIMultiDictProxy
 from pydantic import BaseModel, ValidationError
-from yarl import URL
 
 from nemo_gym._inprocess.objects import OBJECT_TYPES, copy_for_receiver, list_object_fields
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError
 from nemo_gym._transport.failures import HEADER
-from nemo_gym._wire.response import NeMoGymResponse
+from nemo_gym._transport.whole_response import WholeResponse, add_cookie
+from nemo_gym._wire.schema.replies import NeMoGymResponse
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
@@ -42,122 +39,8 @@ class Session(Protocol):
         """Open it for the next request, with what a cookie would carry and nothing else."""
 
 
-class InProcessContent:
-    """The `content` of a response: the part of aiohttp's StreamReader that callers use."""
-
-    def __init__(self, body: bytes) -> None:
-        self._rest = body
-
-    async def read(self, n: int = -1) -> bytes:
-        part, self._rest = (self._rest, b"") if n < 0 else (self._rest[:n], self._rest[n:])
-        return part
-
-    async def readline(self) -> bytes:
-        line, newline, self._rest = self._rest.partition(b"\n")
-        return line + newline
-
-    async def iter_any(self) -> Any:
-        if part := await self.read():
-            yield part
-
-    async def iter_chunked(self, n: int) -> Any:
-        while part := await self.read(n):
-            yield part
-
-    def at_eof(self) -> bool:
-        return not self._rest
-
-    async def __aiter__(self) -> Any:
-        while line := await self.readline():
-            yield line
-
-
-class InProcessResponse:
-    """Stands in for `aiohttp.ClientResponse` where no socket was involved."""
-
-    def __init__(self, method: str, url: str, status: int, raw_headers: list[tuple[bytes, bytes]], body: bytes) -> None:
-        self.method, self.status, self._url, self._body = method, status, url, body
-        self._raw_headers = raw_headers
-        self.history: tuple[Any, ...] = ()
-        self.closed = True
-        # Made when asked for; `cached_property` takes a lock each time.
-        self._content: InProcessContent | None = None
-        self._headers: CIMultiDictProxy[str] | None = None
-        self._cookies: SimpleCookie | None = None
-
-    @property
-    def content(self) -> InProcessContent:
-        if self._content is None:
-            self._content = InProcessContent(self._encode_body())
-        return self._content
-
-    @property
-    def ok(self) -> bool:
-        return self.status < 400
-
-    @property
-    def reason(self) -> str:
-        try:
-            return HTTPStatus(self.status).phrase
-        except ValueError:
-            return ""
-
-    @property
-    def url(self) -> URL:
-        return URL(self._url)
-
-    real_url = url
-
-    @property
-    def headers(self) -> CIMultiDictProxy[str]:
-        if self._headers is None:
-            pairs = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in self._encode_headers())
-            self._headers = CIMultiDictProxy(CIMultiDict(pairs))
-        return self._headers
-
-    @property
-    def content_type(self) -> str:
-        return self.headers.get("content-type", "application/octet-stream").partition(";")[0].strip()
-
-    @property
-    def cookies(self) -> SimpleCookie:
-        if self._cookies is None:
-            self._cookies = SimpleCookie()
-            for key, value in self._encode_headers():
-                if key == b"set-cookie":
-                    _add_cookie(self._cookies, value.decode("latin-1"))
-        return self._cookies
-
-    async def read(self) -> bytes:
-        return self._encode_body()
-
-    async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
-        return self._encode_body().decode(encoding or "utf-8", errors)
-
-    async def json(self, **_: Any) -> Any:
-        return orjson.loads(self._encode_body())
-
-    def raise_for_status(self) -> None:
-        if not self.ok:
-            raise ServerResponseError(self.method, self._url, self.status, self.reason, self._encode_body())
-
-    def release(self) -> None:
-        """Nothing is held."""
-
-    def close(self) -> None:
-        """Nothing is held."""
-
-    async def __aenter__(self) -> "InProcessResponse":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        return None
-
-    def _encode_body(self) -> bytes:
-        return self._body
-
-    def _encode_headers(self) -> list[tuple[bytes, bytes]]:
-        return self._raw_headers
+class InProcessResponse(WholeResponse):
+    """A reply of a server in this process."""
 
 
 class ObjectResponse(InProcessResponse):
@@ -167,7 +50,9 @@ class ObjectResponse(InProcessResponse):
         self, method: str, url: str, content: bytes | NeMoGymResponse | dict[str, Any], session: Session | None
     ) -> None:
         """`content` is the reply itself, or what `dump_around_objects` made of it."""
-        super().__init__(method, url, 200, [], content if isinstance(content, bytes) else b"")
+        # What the base class sets, in one go: every call makes one.
+        self.method, self.status, self._url, self._raw_headers = method, 200, url, []
+        self._body = content if isinstance(content, bytes) else b""
         self._value, self._session = content, session
 
     @property
@@ -196,7 +81,7 @@ class ObjectResponse(InProcessResponse):
         except ValidationError:
             return None
 
-    def _encode_body(self) -> bytes:
+    def encode_body(self) -> bytes:
         if not self._body:
             value = self._value
             self._body = (
@@ -208,7 +93,7 @@ class ObjectResponse(InProcessResponse):
 
     def _encode_headers(self) -> list[tuple[bytes, bytes]]:
         if not self._raw_headers:
-            size = b"content-length", b"%d" % len(self._encode_body())
+            size = b"content-length", b"%d" % len(self.encode_body())
             cookie = [(b"set-cookie", self._session.set_cookie().encode("latin-1"))] if self._session else []
             self._raw_headers = [size, (b"content-type", b"application/json"), *cookie]
         return self._raw_headers
@@ -218,7 +103,7 @@ class ObjectResponse(InProcessResponse):
         if self._cookies is None:
             self._cookies = SimpleCookie()
             if self._session is not None:
-                _add_cookie(self._cookies, self._session.set_cookie())
+                add_cookie(self._cookies, self._session.set_cookie())
         return self._cookies
 
 
@@ -247,28 +132,6 @@ class LazyCookies(Mapping[str, Any]):
         return True  # every reply has the cookie of its session
 
 
-def _add_cookie(jar: SimpleCookie, header: str) -> None:
-    """Put what a `Set-Cookie` header says into `jar`."""
-    pair, _, attributes = header.partition(";")
-    name, _, value = pair.strip().partition("=")
-    # A morsel made this way skips checks that are for cookies one writes, not for cookies one reads.
-    morsel: Morsel[str] = Morsel.__new__(Morsel)
-    dict.update(morsel, _parse_cookie_attributes(attributes))
-    morsel.__setstate__({"key": name, "value": value.strip('"'), "coded_value": value})  # type: ignore[attr-defined]
-    dict.__setitem__(jar, name, morsel)
-
-
-@lru_cache(maxsize=256)
-def _parse_cookie_attributes(text: str) -> dict[str, Any]:
-    """Return all attributes of a cookie; a server writes the same ones each time. Not to be changed."""
-    morsel: Morsel[str] = Morsel()
-    for attribute in text.split(";"):
-        key, _, setting = attribute.strip().partition("=")
-        if morsel.isReservedKey(key):
-            morsel[key] = setting or True
-    return dict(morsel)
-
-
 # --- reading a reply of either kind -----------------------------------------------------------------------------------
 
 
@@ -290,7 +153,7 @@ async def raise_error_status(response: Any) -> None:
 
 async def read_json(response: Any) -> Any:
     """Return the JSON that `response` holds."""
-    body = await _read_body(response)
+    body = response.encode_body() if isinstance(response, WholeResponse) else await _read_body(response)
     if body is None:
         return await response.json()
     try:
@@ -303,20 +166,19 @@ async def read_json(response: Any) -> Any:
 
 async def read_model(response: Any, kind: type[ModelT]) -> ModelT:
     """Return what `response` holds as a `kind`; ValueError if it is not JSON or not of that kind."""
-    value = response.convert(kind) if isinstance(response, ObjectResponse) else None
-    return value if value is not None else kind.model_validate(orjson.loads(await response.read()))
+    return kind.model_validate(orjson.loads(await response.read()))
 
 
 def lazy_cookies(response: Any, known: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """Return the cookies of `response`, if they replace all that are `known` and need not be signed; else None."""
     new = response.lazy_cookies if isinstance(response, ObjectResponse) else None
-    if new is None or known is None:
+    if new is None or not known:
         return new
     return new if isinstance(known, LazyCookies) and known.session.owner is new.session.owner else None
 
 
 def _is_stand_in(response: Any) -> bool:
-    return not isinstance(response, aiohttp.ClientResponse | InProcessResponse) or hasattr(response, "_mock_name")
+    return not isinstance(response, aiohttp.ClientResponse | WholeResponse) or hasattr(response, "_mock_name")
 
 
 async def _read_body(response: Any) -> bytes | None:

@@ -2,7 +2,7 @@
 """Find the tools of an app: its POST routes, described by the OpenAPI document that FastAPI makes of them.
 
 Routes with path or query parameters are not tools: a tool call has arguments and nothing else. A route that looks like
-a tool but cannot be called as one is an error, so that no tool is missing in silence.
+a tool but cannot be called as one is an error, so that no tool goes missing silently.
 """
 
 import copy
@@ -17,8 +17,8 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.errors import PydanticUserError
 
+from nemo_gym._mcp.protocol import ANY_ARGUMENTS, RESERVED_TOOL_NAMES, MCPCatchall, MCPTool
 from nemo_gym._mcp.schema import NotAnObject, build_object_schema
-from nemo_gym._mcp.types import ANY_ARGUMENTS, RESERVED_TOOL_NAMES, MCPCatchall, MCPTool
 from nemo_gym.errors import ConfigError
 
 LOG = logging.getLogger(__name__)
@@ -108,17 +108,14 @@ def _read_tools(route: Any) -> Iterator[MCPTool]:
     if getattr(route, "path", None) in _RESERVED_PATHS:  # spares the long schemas of verify
         return
     for operation in _read_operations(route):
-        if _may_be_tool(operation.path) and _has_arguments_only(operation):
+        is_reserved = operation.path in _RESERVED_PATHS or operation.path.startswith("/v1/")
+        if not is_reserved and "{" not in operation.path and _has_arguments_only(operation):
             yield MCPTool(
                 name=operation.path.strip("/").replace("/", "_"),
                 path=operation.path,
                 description=operation.content.get("description", ""),
                 input_schema=_build_input_schema(operation),
             )
-
-
-def _may_be_tool(path: str) -> bool:
-    return path not in _RESERVED_PATHS and not path.startswith("/v1/") and "{" not in path
 
 
 def _read_operations(route: Any) -> Iterator[_Operation]:
@@ -150,7 +147,7 @@ def _has_arguments_only(operation: _Operation) -> bool:
 def _build_input_schema(operation: _Operation) -> Mapping[str, Any]:
     body = operation.content.get("requestBody")
     if body is None:
-        return ANY_ARGUMENTS  # the handler may read the body by itself
+        return ANY_ARGUMENTS  # the handler may read the body itself
     if "application/json" not in body["content"]:
         raise _NotExposable(f"POST {operation.path!r}: its body is {', '.join(body['content'])}, not JSON")
     try:

@@ -20,9 +20,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nemo_gym._inprocess.route import require_json
 from nemo_gym._mcp.protocol import (
     INVALID_REQUEST,
+    METADATA_KEY,
     PARSE_ERROR,
     PROTOCOL_VERSIONS,
+    SESSION_TOKEN_HEADER,
     UNSUPPORTED_PROTOCOL_VERSION,
+    MCPTool,
     RpcError,
     ToolResult,
     ToolSession,
@@ -32,7 +35,6 @@ from nemo_gym._mcp.protocol import (
     parse_json,
 )
 from nemo_gym._mcp.session import Grant, GrantSigner
-from nemo_gym._mcp.types import METADATA_KEY, SESSION_TOKEN_HEADER, MCPTool
 from nemo_gym._util.row_keys import SESSION_ID_KEY
 
 _ALLOW = (b"allow", b"POST, DELETE")
@@ -54,9 +56,9 @@ class McpEndpoint:
         self._signer, self._open_session = signer, open_session
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await send_reply(await self._reply(scope, receive), send)
+        await send_reply(await self._answer(scope, receive), send)
 
-    async def _reply(self, scope: Scope, receive: Receive) -> HeldReply:
+    async def _answer(self, scope: Scope, receive: Receive) -> HeldReply:
         if scope["method"] == "DELETE":
             return HeldReply(200, (), b"")
         if scope["method"] != "POST":
@@ -126,12 +128,12 @@ class SessionEndpoints:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "POST":
             if scope["path"] == "/seed_session":
-                return await self._seed_session(scope, receive, send)
+                return await self._handle_seed_session(scope, receive, send)
             if scope["path"] == "/verify":
-                return await self._verify(scope, receive, send)
+                return await self._handle_verify(scope, receive, send)
         return await self._app(scope, receive, send)
 
-    async def _seed_session(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_seed_session(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
         reply = await hold_reply(self._app, scope, replay_body(body, receive))
         if 200 <= reply.status < 300:
@@ -146,9 +148,12 @@ class SessionEndpoints:
         metadata = self._metadata(session_id, asked if isinstance(asked, dict) else {})
         return HeldReply(reply.status, reply.headers, dump_json({**(answered or {}), METADATA_KEY: metadata}))
 
-    async def _verify(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _handle_verify(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = restore_tool_names(await read_body(receive), self._tool_name)
-        set_body_length(scope, body)
+        # In place: copies of a scope would part from its session.
+        lengths = (b"content-length", b"transfer-encoding")
+        kept = [(name, value) for name, value in scope["headers"] if name not in lengths]
+        scope["headers"] = [*kept, (b"content-length", b"%d" % len(body))]
         await self._app(scope, replay_body(body, receive), send)
 
 
@@ -200,12 +205,6 @@ def replay_body(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return receive_again
-
-
-def set_body_length(scope: Scope, body: bytes) -> None:
-    """Make the headers of a request fit `body`, in place: copies of a scope would part from its session."""
-    kept = [(name, value) for name, value in scope["headers"] if name not in (b"content-length", b"transfer-encoding")]
-    scope["headers"] = [*kept, (b"content-length", b"%d" % len(body))]
 
 
 async def hold_reply(app: ASGIApp, scope: Scope, receive: Receive) -> HeldReply:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of MCP that tools need, as JSON-RPC: one decoded message in, one reply out, no transport.
+"""Tools as MCP clients see them, and the messages that they need, as JSON-RPC: one decoded message in, one reply out.
 
 A tool that fails or is not there gives a result with `isError`, for the model to read; a message that cannot be served
 gives a JSON-RPC error, for the client.
@@ -7,13 +7,19 @@ gives a JSON-RPC error, for the client.
 
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
+from pydantic import BaseModel, Field
 
-from nemo_gym._mcp.types import MCPTool
 from nemo_gym._util.json_depth import MAX_DEPTH, is_too_deep
+
+SESSION_TOKEN_HEADER = "X-NeMo-Gym-Session-Token"
+METADATA_KEY = "mcp"
+RESERVED_TOOL_NAMES = frozenset({"verify", "seed_session", "aggregate_metrics", "mcp"})
+URL_PATH = "/mcp"
+ANY_ARGUMENTS: Mapping[str, Any] = {"type": "object", "additionalProperties": True}
 
 PROTOCOL_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 
@@ -22,6 +28,37 @@ INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
 INVALID_PARAMS = -32602
 UNSUPPORTED_PROTOCOL_VERSION = -32022
+
+
+class MCPServerMetadata(BaseModel):
+    """How an agent reaches this server's tools over MCP within its session."""
+
+    server_name: str
+    url_path: str = URL_PATH
+    transport: str = "http"
+    headers: dict[str, str] = Field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MCPTool:
+    """A tool as MCP clients see it, and the route of the same app that runs it."""
+
+    name: str
+    path: str
+    description: str = ""
+    input_schema: Mapping[str, Any] = field(default_factory=lambda: ANY_ARGUMENTS)
+
+
+@dataclass(frozen=True)
+class MCPCatchall:
+    """A route `/{anything}` that runs tools by name. What those tools are, only its author knows."""
+
+    path: str
+    description: str = ""
+
+    def tool(self, name: str, description: str = "", input_schema: Mapping[str, Any] | None = None) -> MCPTool:
+        """Return the tool that this route runs when it is called as `/name`."""
+        return MCPTool(name, f"/{name}", description, ANY_ARGUMENTS if input_schema is None else input_schema)
 
 
 @dataclass(frozen=True)

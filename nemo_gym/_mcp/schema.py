@@ -9,15 +9,16 @@ _DEFS = "#/$defs/"
 
 
 class NotAnObject(Exception):
-    """A body that is no JSON object, which is all that a tool can be given."""
+    """A body that is not a JSON object, the only thing that a tool can be given."""
 
 
 def build_object_schema(body: Mapping[str, Any], components: Mapping[str, Any]) -> dict[str, Any]:
     """Return `body` with what it refers to in `components` inside of it; raises NotAnObject."""
     top = _strip_null(body, components)
     kind = top.get("type")
-    if kind is None and any(key in top for key in ("anyOf", "oneOf", "allOf")):
-        for choice in _alternatives(top):
+    choices = [choice for key in ("anyOf", "oneOf", "allOf") for choice in top.get(key, [])]
+    if kind is None and choices:
+        for choice in choices:
             if _resolve(choice, components).get("type", "object") != "object":
                 raise NotAnObject(_summarize(choice))
     elif kind not in (None, "object"):
@@ -43,11 +44,6 @@ def _resolve(schema: Mapping[str, Any], components: Mapping[str, Any]) -> Mappin
         return schema
     target: Mapping[str, Any] = components[reference.removeprefix(_COMPONENTS)]
     return target
-
-
-def _alternatives(schema: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for key in ("anyOf", "oneOf", "allOf"):
-        yield from schema.get(key, [])
 
 
 def _summarize(schema: Mapping[str, Any]) -> str:

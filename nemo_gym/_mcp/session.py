@@ -14,8 +14,7 @@ from typing import Any
 from itsdangerous import BadData, URLSafeSerializer
 
 from nemo_gym._inprocess.call import call_asgi
-from nemo_gym._mcp.protocol import ToolResult, dump_json
-from nemo_gym._mcp.types import MCPTool
+from nemo_gym._mcp.protocol import MCPTool, ToolResult, dump_json
 from nemo_gym._serving.session import SessionCookie
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._util.known_secrets import describe_error

@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nemo_gym._metrics.describe import Number, are_binary
-from nemo_gym._metrics.intervals import Interval, interval_of_mean, interval_over_tasks
+from nemo_gym._metrics.intervals import Interval, compute_interval, compute_interval_over_tasks
 from nemo_gym._metrics.pass_at_k import (
     ACCURACY,
     AVERAGE,
     PASS,
     PERCENT,
-    average_curve,
+    compute_average_curve,
+    compute_pass_curve,
     compute_pass_metrics,
-    label_of,
-    pass_curve,
+    name_metric,
     score_rewards,
     select_means,
 )
+from nemo_gym._metrics.profile import make_entry
 from nemo_gym._metrics.rollouts import (
     MeasuredRollout,
     compute_field_means,
@@ -32,7 +33,6 @@ from nemo_gym._metrics.rollouts import (
     measure,
     read_key,
 )
-from nemo_gym._metrics.task_entries import make_entry
 from nemo_gym._util.garbage import pause_collections
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
@@ -96,16 +96,16 @@ def compute_confidence(
     scores = score_rewards(rewards, answers)
     curves = compute_pass_metrics(scores)
     is_binary = {name: all(map(are_binary, values)) for name, (values, _) in scores.items()}
-    confidence = {MEAN_REWARD: (interval_over_tasks(rewards, binary=is_binary[ACCURACY]), len(rollouts))}
+    confidence = {MEAN_REWARD: (compute_interval_over_tasks(rewards, binary=is_binary[ACCURACY]), len(rollouts))}
     for label, column in curves.columns.items():
-        interval = interval_of_mean(column, PERCENT, binary=is_binary[label.rpartition("/")[2]])
+        interval = compute_interval(column, PERCENT, binary=is_binary[label.rpartition("/")[2]])
         confidence[label] = interval, len(rollouts)
     metrics = {**describe_rollouts(rollouts), **curves.metrics} if own is None else dict(own)
-    for name, values in compute_field_means(rollouts, [*map(len, tasks)]):
+    for name, values in compute_field_means(tasks):
         # A server may mean something else by a name; then it alone knows how sure its number is.
         claimed = metrics.get(f"mean/{name}")
         if isinstance(claimed, int | float) and math.isclose(claimed, values.mean, rel_tol=1e-9, abs_tol=1e-12):
-            confidence[f"mean/{name}"] = interval_of_mean(values.per_task, binary=values.binary), values.n
+            confidence[f"mean/{name}"] = compute_interval(values.per_task, binary=values.binary), values.n
     return metrics, confidence
 
 
@@ -116,10 +116,10 @@ def compute_headline(rewards: Sequence[Sequence[Number]], *, binary: bool) -> di
     """
     k = max(map(len, rewards))
     full = [of_task for of_task in rewards if len(of_task) == k]
-    headline = {MEAN_REWARD: interval_over_tasks(rewards, binary=binary)}
-    for pattern, curve in {PASS: pass_curve, AVERAGE: average_curve}.items():
+    headline = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
+    for pattern, curve in {PASS: compute_pass_curve, AVERAGE: compute_average_curve}.items():
         column = [curve(of_task)[-1] for of_task in full]
-        headline[label_of(pattern, k, ACCURACY)] = interval_of_mean(column, PERCENT, binary=binary)
+        headline[name_metric(pattern, k, ACCURACY)] = compute_interval(column, PERCENT, binary=binary)
     return headline
 
 
@@ -128,7 +128,7 @@ def _describe(verify_responses: Sequence[dict[str, Any]]) -> tuple[Metrics, list
     measured = measure(verify_responses)
     agent = describe_rollouts(measured)
     return agent, [
-        {TASK_INDEX_KEY_NAME: task} | make_entry(task, of_task, count_expected(of_task), {TASK_INDEX_KEY_NAME: task})
+        make_entry(task, of_task, count_expected(of_task), {TASK_INDEX_KEY_NAME: task})
         for task, of_task in group_by_task(measured)
     ]
 

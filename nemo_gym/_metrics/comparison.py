@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nemo_gym._metrics.describe import are_binary, mean
-from nemo_gym._metrics.intervals import Interval, interval_of_mean, t_quantile
+from nemo_gym._metrics.intervals import Interval, compute_interval, compute_t_quantile
 from nemo_gym._metrics.rollouts import ResultsError
 
-RESAMPLES = 10_000
+_RESAMPLES = 10_000
 # Beyond this many tasks the mean is normal for all purposes, and resampling only costs time.
 _MOST_RESAMPLED = 2_000
 _POWER = 0.8
@@ -36,7 +36,7 @@ class RunRewards:
 
     def overall(self) -> Interval:
         binary = all(are_binary(rewards) for rewards in self.tasks.values())
-        return interval_of_mean([mean(rewards) for rewards in self.tasks.values()], binary=binary)
+        return compute_interval([mean(rewards) for rewards in self.tasks.values()], binary=binary)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Comparison:
     """Tasks with the same index whose fields differ."""
 
 
-def mcnemar_p(only_first: int, only_second: int) -> float:
+def compute_mcnemar_p(only_first: int, only_second: int) -> float:
     """Return the two-sided probability of so uneven a split if both were equally likely."""
     n, fewer = only_first + only_second, min(only_first, only_second)
     ways, total = 1, 1
@@ -86,17 +86,16 @@ def mcnemar_p(only_first: int, only_second: int) -> float:
     return min(1.0, 2 * total / (1 << n))
 
 
-def bootstrap_interval(differences: Sequence[float], resamples: int, seed: int) -> tuple[float, float]:
-    """Return the middle 95 % of the means of `resamples` samples of as many tasks, drawn with replacement."""
-    draw, n = random.Random(seed).choices, len(differences)
-    sums = sorted(sum(draw(differences, k=n)) for _ in range(resamples))
-    cut = int((1 - _CONFIDENCE) * resamples)
-    return sums[cut] / n, sums[resamples - 1 - cut] / n
+def compute_bootstrap_interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Return the middle 95 % of the means of many samples of as many tasks, drawn with replacement."""
+    # The same samples each time, so that the same files give the same numbers.
+    draw, n = random.Random(0).choices, len(differences)
+    sums = sorted(sum(draw(differences, k=n)) for _ in range(_RESAMPLES))
+    cut = int((1 - _CONFIDENCE) * _RESAMPLES)
+    return sums[cut] / n, sums[_RESAMPLES - 1 - cut] / n
 
 
-def compare_rewards(
-    baseline: RunRewards, run: RunRewards, pass_threshold: float | None, resamples: int, seed: int
-) -> Comparison:
+def compare_rewards(baseline: RunRewards, run: RunRewards, pass_threshold: float | None = None) -> Comparison:
     """Compare a run with the baseline, over the tasks that both have; ResultsError if they have none in common."""
     shared = sorted(baseline.tasks.keys() & run.tasks.keys())
     known = baseline.contents.keys() & run.contents.keys()
@@ -109,9 +108,13 @@ def compare_rewards(
         )
     before, after = ([mean(one.tasks[task]) for task in paired] for one in (baseline, run))
     differences = [second - first for first, second in zip(before, after, strict=True)]
-    interval = interval_of_mean(differences)
+    interval = compute_interval(differences)
     bounds = None if interval.low is None or interval.high is None else (interval.low, interval.high)
     resampled = 1 < len(paired) <= _MOST_RESAMPLED
+    detectable = None
+    if interval.stderr is not None:
+        df = len(paired) - 1
+        detectable = (compute_t_quantile(_CONFIDENCE, df) + compute_t_quantile(_POWER, df)) * interval.stderr
     return Comparison(
         baseline=baseline.path,
         run=run.path,
@@ -119,14 +122,14 @@ def compare_rewards(
         baseline_mean=mean(before),
         run_mean=mean(after),
         difference=interval.estimate,
-        ci95=bootstrap_interval(differences, resamples, seed) if resampled else bounds,
+        ci95=compute_bootstrap_interval(differences) if resampled else bounds,
         ci95_method="bootstrap" if resampled else "t",
         stderr=interval.stderr,
         wins=sum(value > 0 for value in differences),
         losses=sum(value < 0 for value in differences),
         ties=differences.count(0),
         mcnemar=_test_passes([(baseline.tasks[task], run.tasks[task]) for task in paired], pass_threshold),
-        minimum_detectable_effect=_compute_detectable(interval),
+        minimum_detectable_effect=detectable,
         only_in_baseline=tuple(sorted(baseline.tasks.keys() - run.tasks.keys())),
         only_in_run=tuple(sorted(run.tasks.keys() - baseline.tasks.keys())),
         different_tasks=tuple(sorted(different)),
@@ -142,11 +145,4 @@ def _test_passes(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], thres
         tuple(2 * sum(reward >= threshold for reward in rewards) >= len(rewards) for rewards in pair) for pair in pairs
     ]
     only_baseline, only_run = passed.count((True, False)), passed.count((False, True))
-    return McNemar(threshold, only_baseline, only_run, mcnemar_p(only_baseline, only_run))
-
-
-def _compute_detectable(interval: Interval) -> float | None:
-    if interval.stderr is None:
-        return None
-    df = interval.n_tasks - 1
-    return (t_quantile(_CONFIDENCE, df) + t_quantile(_POWER, df)) * interval.stderr
+    return McNemar(threshold, only_baseline, only_run, compute_mcnemar_p(only_baseline, only_run))

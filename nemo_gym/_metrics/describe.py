@@ -10,6 +10,7 @@ import logging
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,8 @@ LOG = logging.getLogger(__name__)
 STATISTICS = ("mean", "max", "min", "median", "std")
 HISTOGRAM = "histogram"
 _HISTOGRAM_BINS = 10
+_FEW = 11
+_BINARY = frozenset({0.0, 1.0})
 # Sums of squares of larger numbers would overflow.
 _LARGE = 1e150
 # A division by a power of two is exact.
@@ -26,7 +29,7 @@ _HUGE_UNIT = 2.0**600
 Number = int | float
 
 
-def finite(value: object) -> Number | None:
+def to_finite(value: object) -> Number | None:
     """Return `value` as a finite number (a bool is 0 or 1), or None if it is not one."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
@@ -39,7 +42,7 @@ def finite(value: object) -> Number | None:
 
 def is_broken(value: object) -> bool:
     """Return whether `value` is a number, but not a finite one."""
-    return isinstance(value, (int, float)) and finite(value) is None
+    return isinstance(value, (int, float)) and to_finite(value) is None
 
 
 def warn_of_broken(broken: Counter[str]) -> None:
@@ -47,6 +50,11 @@ def warn_of_broken(broken: Counter[str]) -> None:
     if broken:
         counts = ", ".join(f"{name!r} ({count})" for name, count in sorted(broken.items()))
         LOG.warning("values that are NaN or infinite are not counted in the metrics: %s", counts)
+
+
+def format_number(value: float) -> str:
+    """Return a number as people read it."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
 
 
 def mean(values: Sequence[Number]) -> float:
@@ -59,7 +67,7 @@ def mean(values: Sequence[Number]) -> float:
         return math.nan
 
 
-def unit_of(values: Sequence[Number]) -> float:
+def choose_unit(values: Sequence[Number]) -> float:
     """Return what to divide `values` by so that their squares and sums don't overflow: 1, or a power of two."""
     return 1.0 if max(-min(values), max(values)) <= _LARGE else _HUGE_UNIT
 
@@ -76,6 +84,37 @@ def histogram(values: Sequence[Number]) -> dict[str, list[Any]]:
         # Divided first: the difference of two very large numbers would overflow.
         counts[min(max(int(value / width - low / width), 0), _HISTOGRAM_BINS - 1)] += 1
     return {"bins": [*(low + width * edge for edge in range(_HISTOGRAM_BINS)), high], "counts": counts}
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Counts of values: one bar per value where there are few, bins of equal width where there are many."""
+
+    edges: list[float]
+    """One more than there are counts; where `exact`, the last is repeated and each bar stands for its left edge."""
+    counts: list[int]
+    exact: bool = False
+    """Every bar is one value."""
+
+    @property
+    def labels(self) -> list[str]:
+        """What each bar stands for."""
+        if self.exact:
+            return [f"{edge:.4g}" for edge in self.edges[:-1]]
+        return [f"{low:.3g} – {high:.3g}" for low, high in zip(self.edges, self.edges[1:], strict=False)]
+
+
+def make_histogram(values: Sequence[float]) -> Histogram | None:
+    """Count the values; None for no values."""
+    if not values:
+        return None
+    counted = Counter(values)
+    if len(counted) <= _FEW:
+        # Of right and wrong, the one that never came is shown too.
+        distinct = sorted(counted.keys() | _BINARY if counted.keys() <= _BINARY else counted)
+        return Histogram([*distinct, distinct[-1]], [counted[value] for value in distinct], exact=True)
+    binned = histogram(values)
+    return Histogram(binned["bins"], binned["counts"])
 
 
 def are_binary(values: Sequence[Number]) -> bool:
@@ -103,7 +142,7 @@ def _compute_statistics(values: Sequence[Number]) -> tuple[float, ...]:
     # The distance from the mean is the root of the sum of squares, all in C and without overflow.
     distance = math.dist(ordered, [centre] * n)
     if not math.isfinite(distance):  # values that are too far apart for a float to hold their difference
-        unit = unit_of(ordered)
+        unit = choose_unit(ordered)
         distance = math.dist([value / unit for value in ordered], [centre / unit] * n) * unit
     return centre, float(ordered[-1]), float(ordered[0]), median, distance / math.sqrt(n - 1)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
 
-from nemo_gym._metrics.describe import Number, mean, unit_of
+from nemo_gym._metrics.describe import Number, choose_unit, mean
 
 _TAIL = 0.025
 _TINY = 1e-300
@@ -34,86 +34,86 @@ class Interval:
         return {"estimate": estimate, "ci95": ci95, "stderr": self.stderr, "n_tasks": self.n_tasks}
 
 
-def interval_of_mean(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
-    """The interval of the mean of `per_task`, which is not empty, times `scale`.
+def compute_interval(per_task: Sequence[float], scale: float = 1.0, *, binary: bool = False) -> Interval:
+    """Return the interval of the mean of `per_task`, which is not empty, times `scale`.
 
     `binary`: the values are shares of passes. The interval then stays within 0 and 1, and where every task passed, or
     none did, it is the exact one for that many equal outcomes: five of five is no proof of always.
     """
-    n, unit = len(per_task), unit_of(per_task)
+    n, unit = len(per_task), choose_unit(per_task)
     if unit != 1.0:
         per_task, scale = [value / unit for value in per_task], scale * unit
     estimate = mean(per_task)
     squares = math.fsum([(value - estimate) ** 2 for value in per_task])
-    return interval_of_moments(n, estimate, squares, scale, binary=binary)
+    return compute_interval_of_moments(n, estimate, squares, scale, binary=binary)
 
 
-def interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
+def compute_interval_over_tasks(values: Sequence[Sequence[Number]], *, binary: bool) -> Interval:
     """Return the mean over tasks of their means: every task counts alike, however many of its rollouts were scored."""
-    return interval_of_mean([mean(of_task) for of_task in values], binary=binary)
+    return compute_interval([mean(of_task) for of_task in values], binary=binary)
 
 
-def interval_of_moments(
+def compute_interval_of_moments(
     n: int, estimate: float, squares: float, scale: float = 1.0, *, binary: bool = False
 ) -> Interval:
-    """As `interval_of_mean`, of `n` values by their mean and the sum of their squared distances from it."""
+    """Like `compute_interval`, for `n` values by their mean and the sum of their squared distances from it."""
     stderr = math.sqrt(squares / (n - 1) / n) if n > 1 else None
-    low, high = (_times(scale, bound) for bound in _bounds(estimate, stderr, n, binary))
+    low, high = (_multiply(scale, bound) for bound in _compute_bounds(estimate, stderr, n, binary))
     if low is None or high is None:
         low, high = None, None
-    return Interval(scale * estimate, low, high, _times(scale, stderr), n)
+    return Interval(scale * estimate, low, high, _multiply(scale, stderr), n)
 
 
-def _times(scale: float, value: float | None) -> float | None:
+def _multiply(scale: float, value: float | None) -> float | None:
     """Return the product; None if there is none, or none that a float can hold."""
     return None if value is None or not math.isfinite(scale * value) else scale * value
 
 
-def _bounds(estimate: float, stderr: float | None, n: int, binary: bool) -> tuple[float | None, float | None]:
+def _compute_bounds(estimate: float, stderr: float | None, n: int, binary: bool) -> tuple[float | None, float | None]:
     if binary and estimate in (0.0, 1.0):
         reach = _TAIL ** (1.0 / n)
         return (reach, 1.0) if estimate else (0.0, 1.0 - reach)
     if stderr is None:
         return None, None
-    reach = t_quantile(1 - _TAIL, n - 1) * stderr
+    reach = compute_t_quantile(1 - _TAIL, n - 1) * stderr
     low, high = estimate - reach, estimate + reach
     return (max(low, 0.0), min(high, 1.0)) if binary else (low, high)
 
 
 @functools.lru_cache(maxsize=4096)
-def t_quantile(p: float, df: int) -> float:
-    """The value that a t-distributed variable stays below with probability `p`."""
+def compute_t_quantile(p: float, df: int) -> float:
+    """Return the value that a t-distributed variable stays below with probability `p`."""
     if p < 0.5:
-        return -t_quantile(1.0 - p, df)
+        return -compute_t_quantile(1.0 - p, df)
     low, high = 0.0, max(2.0, 2.0 * NormalDist().inv_cdf(p))
-    while t_cdf(high, df) < p:
+    while compute_t_cdf(high, df) < p:
         low, high = high, 2.0 * high
     while high - low > 1e-12 * max(1.0, high):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        low, high = (middle, high) if t_cdf(middle, df) < p else (low, middle)
+        low, high = (middle, high) if compute_t_cdf(middle, df) < p else (low, middle)
     return (low + high) / 2
 
 
-def t_cdf(x: float, df: int) -> float:
-    """The probability that a t-distributed variable stays below `x`, which is not negative."""
-    return 1.0 - 0.5 * _beta_share(df / (df + x * x), df / 2, 0.5)
+def compute_t_cdf(x: float, df: int) -> float:
+    """Return the probability that a t-distributed variable stays below `x`, which is not negative."""
+    return 1.0 - 0.5 * _compute_beta(df / (df + x * x), df / 2, 0.5)
 
 
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function."""
+def _compute_beta(x: float, a: float, b: float) -> float:
+    """Return the regularised incomplete beta function."""
     if x <= 0.0 or x >= 1.0:
         return min(max(x, 0.0), 1.0)
     log_front = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)
     # The fraction converges fast on one side of the mean only; the other side is its mirror image.
     if x < (a + 1) / (a + b + 2):
-        return math.exp(log_front) * _beta_fraction(x, a, b) / a
-    return 1.0 - math.exp(log_front) * _beta_fraction(1.0 - x, b, a) / b
+        return math.exp(log_front) * _compute_beta_fraction(x, a, b) / a
+    return 1.0 - math.exp(log_front) * _compute_beta_fraction(1.0 - x, b, a) / b
 
 
-def _beta_fraction(x: float, a: float, b: float) -> float:
-    """Its continued fraction, by Lentz's method."""
+def _compute_beta_fraction(x: float, a: float, b: float) -> float:
+    """Return its continued fraction, by Lentz's method."""
     c, d = 1.0, 1.0 / _nonzero(1.0 - (a + b) * x / (a + 1))
     value = d
     for m in range(1, _MOST_STEPS):

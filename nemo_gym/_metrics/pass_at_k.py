@@ -12,19 +12,19 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from operator import add
+from itertools import accumulate, zip_longest
 from typing import Any, NamedTuple
 
 import orjson
 
-from nemo_gym._metrics.describe import Number, finite, is_broken, mean, unit_of, warn_of_broken
+from nemo_gym._metrics.describe import Number, choose_unit, is_broken, mean, to_finite, warn_of_broken
 from nemo_gym._util.row_keys import REWARD_KEY_NAME
 
 Curve = Sequence[float]
 Column = Sequence[float]
 Scores = dict[str, Any]
 ScoreFn = Callable[[dict[str, Any]], Mapping[str, Any]]
+"""Returns the scores of one rollout, by name."""
 
 ACCURACY = "accuracy"
 NO_ANSWER = "no_answer"
@@ -63,7 +63,7 @@ class PassMajority:
     max_k: int
 
 
-def pass_majority(
+def compute_pass_majority(
     tasks: Sequence[Sequence[dict[str, Any]]], score_fn: ScoreFn | None = None, answer_key: str | None = None
 ) -> PassMajority:
     """Return the metrics of `tasks`, a list of rollouts per task; `score_fn` gives the scores of a rollout.
@@ -80,7 +80,7 @@ def pass_majority(
     names = list(dict.fromkeys(name for task in scores for one in task for name in one))
     answers = [[rollout.get(answer_key) for rollout in task] for task in tasks] if answer_key else None
     broken: Counter[str] = Counter()
-    measured = {name: _select_score(name, scores, answers, broken) for name in names}
+    measured = {name: select_score(name, scores, answers, broken) for name in names}
     warn_of_broken(broken)
     metrics = compute_pass_metrics(measured).metrics
     return PassMajority(metrics, scores, names, max_k=max(map(len, tasks), default=0))
@@ -90,18 +90,21 @@ def compute_pass_metrics(scores: Mapping[str, TaskScores]) -> PassMetrics:
     """Return the metrics of every score, by their names."""
     found = PassMetrics({}, {})
     for name, (values, answers) in scores.items():
-        columns = {PASS: _transpose(map(pass_curve, values)), AVERAGE: _transpose_averages(values)}
+        columns = {
+            PASS: _transpose(map(compute_pass_curve, values)),
+            AVERAGE: _transpose(map(compute_average_curve, values)),
+        }
         if answers is not None:
-            columns[MAJORITY] = _transpose(map(majority_curve, answers, values))
+            columns[MAJORITY] = _transpose(map(compute_majority_curve, answers, values))
         for pattern, by_k in columns.items():
-            found.columns.update({label_of(pattern, k, name): column for k, column in enumerate(by_k, 1)})
+            found.columns.update({name_metric(pattern, k, name): column for k, column in enumerate(by_k, 1)})
     found.metrics.update({label: PERCENT * mean(column) for label, column in found.columns.items()})
     if scores:
-        per_sample = {name: _mean_by_k(values) for name, (values, _) in scores.items()}
+        per_sample = {name: average_curves(values) for name, (values, _) in scores.items()}
         found.metrics[PER_SAMPLE_AGGREGATE] = per_sample
         for name, per_run in per_sample.items():
-            for k, spread in [*enumerate(spread_curve(per_run), 1)][1:]:
-                label = label_of(AVERAGE, k, name)
+            for k, spread in [*enumerate(compute_spread_curve(per_run), 1)][1:]:
+                label = name_metric(AVERAGE, k, name)
                 found.metrics[f"{label}/{STD_DEV_ACROSS_RUNS}"] = spread
                 found.metrics[f"{label}/{STD_ERR_ACROSS_RUNS}"] = spread / math.sqrt(k)
     return found
@@ -117,61 +120,9 @@ def score_rewards(
     return scores
 
 
-def label_of(pattern: str, k: int, name: str) -> str:
+def name_metric(pattern: str, k: int, name: str) -> str:
     """Return the name of a metric, such as `pass@4/accuracy`."""
     return f"{pattern.format(k=k)}/{name}"
-
-
-def avg_sample_std_dev(scores: Sequence[Sequence[Scores]], names: Sequence[str], max_k: int) -> dict[str, float]:
-    """Return `pass@1[avg-of-k]/<score>/avg_sample_std_dev`, k >= 2: the spread within a task, averaged over tasks."""
-    metrics: dict[str, float] = {}
-    for name in names:
-        values = _select_score(name, scores, None, Counter()).values
-        means = _mean_by_k(map(spread_curve, values))
-        for k in range(2, min(max_k, len(means)) + 1):
-            metrics[f"{label_of(AVERAGE, k, name)}/{AVG_SAMPLE_STD_DEV}"] = means[k - 1]
-    return metrics
-
-
-def subset_metrics(
-    tasks: Sequence[Sequence[dict[str, Any]]],
-    subset_key: str,
-    score_fn: ScoreFn | None = None,
-    answer_key: str | None = None,
-) -> dict[str, Any]:
-    """Return the metrics of every subset, as `<subset>/<metric>`, and how many rollouts and tasks they rest on.
-
-    A task belongs to the subset that its first rollout names; subsets are in order of appearance. All values are
-    numbers: servers add them up.
-    """
-    subsets: dict[str, list[Sequence[dict[str, Any]]]] = {}
-    for task in tasks:
-        if task and (subset := task[0].get(subset_key)):
-            subsets.setdefault(str(subset), []).append(task)
-    metrics: dict[str, Any] = {}
-    for subset, of_subset in subsets.items():
-        sizes = {N_SCORED: sum(map(len, of_subset)), N_TASKS: len(of_subset)}
-        computed = pass_majority(of_subset, score_fn, answer_key).metrics
-        computed.pop(PER_SAMPLE_AGGREGATE, None)
-        metrics |= {f"{subset}/{name}": value for name, value in {**computed, **sizes}.items()}
-    return metrics
-
-
-def mean_rewards_by(tasks: Sequence[Sequence[dict[str, Any]]], category_key: str) -> dict[str, Any]:
-    """Return the mean reward of every category, as `mean/reward/<category>`, and how many rollouts it rests on.
-
-    Every task of a category counts alike. A task belongs to the category that its first rollout carries.
-    """
-    categories: dict[str, list[list[float]]] = {}
-    for task in tasks:
-        if task and task[0].get(category_key) is not None:
-            categories.setdefault(str(task[0][category_key]), []).append([rollout["reward"] for rollout in task])
-    metrics: dict[str, Any] = {}
-    for category, rewards in sorted(categories.items()):
-        name = f"mean/reward/{category}"
-        metrics[name] = sum(sum(of_task) / len(of_task) for of_task in rewards) / len(rewards)
-        metrics[f"{N_SCORED}/{name}"] = sum(map(len, rewards))
-    return metrics
 
 
 def select_means(metrics: Mapping[str, Any]) -> dict[str, Any]:
@@ -204,7 +155,7 @@ def select_highest_k(
     return found[max(found)] if found else {}
 
 
-def pass_curve(scores: Sequence[Number]) -> Curve:
+def compute_pass_curve(scores: Sequence[Number]) -> Curve:
     """Return pass@k: the unbiased 1 - C(wrong, k)/C(n, k) for scores of 0 and 1, else the best of the first k."""
     wrong = scores.count(0)
     if wrong + scores.count(1) == len(scores):
@@ -212,7 +163,7 @@ def pass_curve(scores: Sequence[Number]) -> Curve:
     return [float(best) for best in accumulate(scores, max)]
 
 
-def average_curve(scores: Sequence[Number]) -> Curve:
+def compute_average_curve(scores: Sequence[Number]) -> Curve:
     """Return pass@1[avg-of-k]: the mean of the first k."""
     curve = [total / k for k, total in enumerate(accumulate(scores), 1)]
     if not curve or math.isfinite(curve[-1]):
@@ -220,7 +171,7 @@ def average_curve(scores: Sequence[Number]) -> Curve:
     return [mean(scores[:k]) for k in range(1, len(scores) + 1)]  # their sum is too large
 
 
-def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve:
+def compute_majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve:
     """Return majority@k: the score of the commonest (answer, score) pair of the first k; None is no answer.
 
     Pairs that are equally common are averaged; without any answer the score is 0.
@@ -240,10 +191,10 @@ def majority_curve(answers: Sequence[object], scores: Sequence[Number]) -> Curve
     return curve
 
 
-def spread_curve(scores: Sequence[Number]) -> Curve:
+def compute_spread_curve(scores: Sequence[Number]) -> Curve:
     """Return the sample standard deviation of the first k; 0 for k = 1."""
     curve: list[float] = []
-    centre, squares, unit = 0.0, 0.0, unit_of(scores) if scores else 1.0
+    centre, squares, unit = 0.0, 0.0, choose_unit(scores) if scores else 1.0
     for k, score in enumerate(scores, 1):
         # Welford's update: one pass, and no difference of two large sums.
         step = score / unit - centre
@@ -271,44 +222,29 @@ def _make_hashable(answer: object) -> Hashable:
     return answer if isinstance(answer, Hashable) else repr(answer)
 
 
-def _select_score(
-    name: str, scores: Sequence[Sequence[Scores]], answers: list[list[object]] | None, broken: Counter[str]
+def select_score(
+    name: str,
+    scores: Sequence[Sequence[Scores]],
+    answers: list[list[object]] | None = None,
+    broken: Counter[str] | None = None,
 ) -> TaskScores:
     """Return the finite values of one score, with the answers of the same rollouts; count those that are broken."""
     values, kept = list[list[Number]](), list[list[object]]()
     for index, task in enumerate(scores):
-        found = [(place, value) for place, one in enumerate(task) if (value := finite(one.get(name))) is not None]
+        found = [(place, value) for place, one in enumerate(task) if (value := to_finite(one.get(name))) is not None]
         values.append([value for _, value in found])
         if answers is not None:
             kept.append([answers[index][place] for place, _ in found])
-        broken.update(name for one in task if is_broken(one.get(name)))
+        if broken is not None:
+            broken.update(name for one in task if is_broken(one.get(name)))
     return TaskScores(values, None if answers is None else kept)
 
 
-def _mean_by_k(curves: Iterable[Curve]) -> list[float]:
+def average_curves(curves: Iterable[Curve]) -> list[float]:
+    """Return the mean over tasks for k = 1, 2, …, in percent."""
     return [PERCENT * mean(column) for column in _transpose(curves)]
-
-
-def _transpose_averages(scores: Sequence[Sequence[Number]]) -> list[Column]:
-    """Return the mean of the first k scores, for k = 1, 2, …: of every task that has so many."""
-    if len(set(map(len, scores))) == 1:
-        # Where all have equally many, sums of columns are the sums of all tasks at once.
-        totals = accumulate(_transpose(scores), lambda total, column: [*map(add, total, column)])
-        averages = [[value / k for value in total] for k, total in enumerate(totals, 1)]
-        if averages and all(map(math.isfinite, averages[-1])):
-            return [*averages]
-    return _transpose(map(average_curve, scores))
 
 
 def _transpose(curves: Iterable[Curve]) -> list[Column]:
     """Return the values for k = 1, 2, …: of every task that has so many rollouts."""
-    rows = [*curves]
-    if len(set(map(len, rows))) == 1:
-        return [*zip(*rows, strict=True)]
-    columns: list[list[float]] = []
-    for curve in rows:
-        while len(columns) < len(curve):
-            columns.append([])
-        for column, value in zip(columns, curve, strict=False):
-            column.append(value)
-    return [*columns]
+    return [[value for value in column if value is not None] for column in zip_longest(*curves)]

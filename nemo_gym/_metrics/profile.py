@@ -18,13 +18,18 @@ from nemo_gym._metrics.rollouts import (
     ResultsError,
     describe_rollouts,
     group_by_task,
+    list_rewards,
     measure,
     name_rollouts,
     read_key,
     require_distinct,
 )
-from nemo_gym._metrics.task_entries import compute_pass_rate, make_entry
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, TASK_INDEX_KEY_NAME
+from nemo_gym._util.row_keys import (
+    AGENT_REF_KEY_NAME,
+    REWARD_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+)
 
 
 @dataclass(frozen=True)
@@ -58,8 +63,7 @@ def profile(
     expected, by_task = Counter(task for task, _ in planned), dict(group_by_task(rollouts))
     return Profile(
         tasks=[
-            {TASK_INDEX_KEY_NAME: task}
-            | make_entry(
+            make_entry(
                 task,
                 by_task.get(task, []),
                 expected[task],
@@ -71,6 +75,42 @@ def profile(
         ],
         agents=describe_agents(planned, rollouts, histograms=True),
     )
+
+
+def make_entry(
+    task: int,
+    rollouts: Sequence[MeasuredRollout],
+    expected: int,
+    sample: object,
+    *,
+    pass_threshold: float | None = None,
+    histograms: bool = False,
+) -> dict[str, Any]:
+    """Describe a task that was to have `expected` rollouts; one without any has only counts.
+
+    `sample`: the input of the task. `pass_threshold`: also say how many rollouts reach this reward.
+    """
+    n = len(rollouts)
+    return {
+        TASK_INDEX_KEY_NAME: task,
+        **describe_rollouts(rollouts, histograms=histograms),
+        "sample": sample,
+        "num_rollouts": n,
+        "expected_num_rollouts": expected,
+        "missing_num_rollouts": expected - n,
+        "reward_profile_completion_pct": 100.0 * n / expected,
+        "rollout_infos": [
+            {
+                "rollout_id": f"{task}:{one.key[1]}",
+                TASK_INDEX_KEY_NAME: task,
+                ROLLOUT_INDEX_KEY_NAME: one.key[1],
+                REWARD_KEY_NAME: None,
+                **one.numbers,
+            }
+            for one in rollouts
+        ],
+        **_compute_pass_rate(list_rewards(rollouts), pass_threshold),
+    }
 
 
 def require_match(
@@ -108,7 +148,7 @@ def describe_agents(
     ]
 
 
-def without_histograms(entry: Mapping[str, Any]) -> dict[str, Any]:
+def drop_histograms(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return an entry as it is written to disk."""
     return {name: value for name, value in entry.items() if not name.startswith(f"{HISTOGRAM}/")}
 
@@ -122,5 +162,17 @@ def summarize_rewards(rewards: Sequence[Number], pass_threshold: float | None = 
         "min_reward": min(rewards),
         "max_reward": max(rewards),
         "total_samples": len(rewards),
-        **(compute_pass_rate(rewards, pass_threshold) if pass_threshold is not None else {}),
+        **_compute_pass_rate(rewards, pass_threshold),
+    }
+
+
+def _compute_pass_rate(rewards: Sequence[Number], threshold: float | None) -> dict[str, Number]:
+    if threshold is None:
+        return {}
+    passed = sum(reward >= threshold for reward in rewards)
+    return {
+        "pass_rate": passed / len(rewards) if rewards else 0.0,
+        "pass_rate_total": len(rewards),
+        "pass_rate_passed": passed,
+        "pass_threshold": threshold,
     }

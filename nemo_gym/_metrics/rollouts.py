@@ -7,8 +7,8 @@ and quick to compare.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise, repeat
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ from nemo_gym._metrics.describe import (
     Number,
     are_binary,
     describe_columns,
-    finite,
     histogram,
     is_broken,
     labels,
     mean,
+    to_finite,
     warn_of_broken,
 )
 from nemo_gym._util.row_keys import (
@@ -37,7 +37,6 @@ Key = tuple[int, int]
 """The identity of a rollout within a run: its task index and its rollout index."""
 FieldNames = tuple[str, ...]
 FieldValues = tuple[Number, ...]
-_Pick = Callable[[Mapping[str, Number]], FieldValues]
 
 _NEVER_NUMBERS = frozenset({str, dict, list, type(None)})
 _MOST_NAMED = 10
@@ -70,8 +69,6 @@ class NumberReader:
     def __init__(self) -> None:
         self.broken: Counter[str] = Counter()
         """How many values of a field were NaN or infinite, and left out."""
-        self._known: dict[FieldNames, tuple[FieldNames, _Pick]] = {}
-        """By the names of all numbers, those of bookkeeping included."""
         self._shared: dict[FieldNames, FieldNames] = {}
 
     def read(self, row: Mapping[str, Any]) -> tuple[FieldNames, FieldValues]:
@@ -80,29 +77,18 @@ class NumberReader:
         A bool is 0 or 1. A field of the verifier wins over a token count of the same name.
         """
         numbers: dict[str, Number] = {}
-        for name, value in row.items():
-            if type(value) not in _NEVER_NUMBERS:
-                self._take(numbers, name, value)
-        for name, value in read_usage(row).items():
-            # A token count that is a bool is no count.
-            if name not in numbers and type(value) not in _NEVER_NUMBERS and type(value) is not bool:
-                self._take(numbers, name, value)
+        # A token count that is a bool is no count.
+        usage = {name: count for name, count in read_usage(row).items() if type(count) is not bool}
+        for fields in (row, usage):
+            for name, value in fields.items():
+                if type(value) in _NEVER_NUMBERS or name in numbers or name.startswith(BOOKKEEPING_PREFIX):
+                    continue
+                if (number := to_finite(value)) is not None:
+                    numbers[name] = number
+                elif is_broken(value):
+                    self.broken[name] += 1
         names = tuple(numbers)
-        fields, pick = self._known.get(names) or self._learn(names)
-        return fields, pick(numbers)
-
-    def _take(self, numbers: dict[str, Number], name: str, value: object) -> None:
-        number = finite(value)
-        if number is not None:
-            numbers[name] = number
-        elif is_broken(value) and not name.startswith(BOOKKEEPING_PREFIX):
-            self.broken[name] += 1
-
-    def _learn(self, names: FieldNames) -> tuple[FieldNames, _Pick]:
-        fields = tuple(name for name in names if not name.startswith(BOOKKEEPING_PREFIX))
-        fields = self._shared.setdefault(fields, fields)
-        self._known[names] = fields, _make_picker(fields)
-        return self._known[names]
+        return self._shared.setdefault(names, names), tuple(numbers.values())
 
 
 class FieldMeans(NamedTuple):
@@ -161,15 +147,7 @@ def name_rollouts(keys: Collection[Key]) -> str:
 
 def group_by_task(rollouts: Iterable[MeasuredRollout]) -> Iterator[tuple[int, list[MeasuredRollout]]]:
     """Yield every task with its rollouts, out of rollouts in order."""
-    task, of_task = -1, list[MeasuredRollout]()
-    for rollout in rollouts:
-        if rollout.key[0] != task:
-            if of_task:
-                yield task, of_task
-            task, of_task = rollout.key[0], []
-        of_task.append(rollout)
-    if of_task:
-        yield task, of_task
+    return ((task, [*of_task]) for task, of_task in groupby(rollouts, key=lambda rollout: rollout.key[0]))
 
 
 def list_rewards(rollouts: Iterable[MeasuredRollout]) -> list[Number]:
@@ -179,51 +157,37 @@ def list_rewards(rollouts: Iterable[MeasuredRollout]) -> list[Number]:
 
 def describe_rollouts(rollouts: Sequence[MeasuredRollout], *, histograms: bool = False) -> dict[str, Any]:
     """Return `<statistic>/<field>` of every field, statistic by statistic; with `histogram/<field>` if asked for."""
-    columns = {name: column for name, column, _ in _split_columns(rollouts, [len(rollouts)])}
+    if len(rollouts) == 1 and not histograms:  # as in most tasks: a single value is its own mean, extreme and median
+        [rollout] = rollouts
+        values = [*map(float, rollout.values)]
+        return dict(zip(labels(rollout.fields), [*values * 4, *[0.0] * len(values)], strict=True))
+    columns = _collect_columns(rollouts)
     described: dict[str, Any] = dict(zip(labels(tuple(columns)), describe_columns(columns.values()), strict=True))
     if histograms:
         described |= {f"{HISTOGRAM}/{name}": histogram(column) for name, column in columns.items()}
     return described
 
 
-def compute_field_means(rollouts: Sequence[MeasuredRollout], sizes: Sequence[int]) -> Iterator[tuple[str, FieldMeans]]:
-    """Yield every field but the reward; `sizes` says how many of `rollouts`, which are in order, are of each task."""
-    for name, column, lengths in _split_columns(rollouts, sizes):
+def compute_field_means(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[tuple[str, FieldMeans]]:
+    """Yield every field but the reward; a task that lacks a field has no part in it."""
+    columns: dict[str, list[Sequence[Number]]] = {}
+    for of_task in tasks:
+        for name, values in _collect_columns(of_task).items():
+            columns.setdefault(name, []).append(values)
+    for name, by_task in columns.items():
         if name != REWARD_KEY_NAME:
-            n = len(column)
-            if n == len(lengths):
-                per_task: Sequence[float] = column
-            else:
-                ends = [*accumulate(lengths, initial=0)]
-                per_task = [mean(column[start:end]) for start, end in pairwise(ends)]
-            yield name, FieldMeans(per_task, mean(column), n, are_binary(column))
+            everything = [*chain.from_iterable(by_task)]
+            per_task = everything if len(everything) == len(by_task) else [*map(mean, by_task)]
+            yield name, FieldMeans(per_task, mean(everything), len(everything), are_binary(everything))
 
 
-def _split_columns(
-    rollouts: Sequence[MeasuredRollout], sizes: Sequence[int]
-) -> Iterable[tuple[str, Sequence[Number], Sequence[int]]]:
-    """Return name, values and number of values in each task of every field, in order of first appearance.
-
-    Rollouts need not have the same fields; a task that lacks a field has no part in it.
-    """
-    if not rollouts:
-        return []
-    fields = rollouts[0].fields
+def _collect_columns(rollouts: Sequence[MeasuredRollout]) -> dict[str, Sequence[Number]]:
+    """Return the values of every field, in order of first appearance; rollouts need not have the same fields."""
+    fields = rollouts[0].fields if rollouts else ()
     if all(rollout.fields is fields for rollout in rollouts):
-        table = zip(*(rollout.values for rollout in rollouts), strict=True)
-        return ((name, column, sizes) for name, column in zip(fields, table, strict=True))
-    columns: dict[str, tuple[list[Number], Counter[int]]] = {}
-    tasks = chain.from_iterable(repeat(task, size) for task, size in enumerate(sizes))
-    for task, rollout in zip(tasks, rollouts, strict=True):
+        return dict(zip(fields, zip(*(rollout.values for rollout in rollouts), strict=True), strict=True))
+    columns: dict[str, list[Number]] = {}
+    for rollout in rollouts:
         for name, value in zip(rollout.fields, rollout.values, strict=True):
-            column, lengths = columns.setdefault(name, ([], Counter()))
-            column.append(value)
-            lengths[task] += 1
-    return ((name, column, [*lengths.values()]) for name, (column, lengths) in columns.items())
-
-
-def _make_picker(fields: Sequence[str]) -> _Pick:
-    """Return what takes the values of `fields` out of a record, in their order."""
-    if len(fields) > 1:
-        return itemgetter(*fields)
-    return lambda record: tuple(record[name] for name in fields)
+            columns.setdefault(name, []).append(value)
+    return {**columns}

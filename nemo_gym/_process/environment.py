@@ -18,10 +18,10 @@ from nemo_gym.config_types import BaseServerConfig
 
 INSTANCE_NAME_ENV = "NEMO_GYM_CONFIG_PATH"
 CONFIG_FILE_ENV = "NEMO_GYM_CONFIG_FILE"
-_RUN_TOKEN_ENV = "NEMO_GYM_RUN_TOKEN"
+RUN_TOKEN_ENV = "NEMO_GYM_RUN_TOKEN"
 _RUN_TOKEN_DIR_ENV = "NEMO_GYM_RUN_TOKEN_DIR"
 _RUN_TOKEN_FILE_ENV = "NEMO_GYM_RUN_TOKEN_FILE"
-_RUN_SECRET_ENV = "NEMO_GYM_RUN_SECRET"
+RUN_SECRET_ENV = "NEMO_GYM_RUN_SECRET"
 IS_WORKER_ENV = "IS_NEMO_GYM_FASTAPI_WORKER"
 ENTRYPOINT_ENV = "IS_NEMO_GYM_FASTAPI_ENTRYPOINT"
 NUM_WORKERS_ENV = "NEMO_GYM_FASTAPI_NUM_WORKERS"
@@ -29,6 +29,15 @@ NUM_WORKERS_ENV = "NEMO_GYM_FASTAPI_NUM_WORKERS"
 starting = threading.Event()
 """Set while servers of this process start; the ports of others that start beside them may refuse calls till then."""
 _serving = threading.Lock()
+
+
+def find_machine_id() -> str:
+    """Return what processes have in common that reach each other by loopback: their machine and its network."""
+    try:
+        network = os.readlink("/proc/self/ns/net")
+        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {network}"
+    except OSError:  # not Linux, or a closed /proc
+        return socket.gethostname()
 
 
 def run_files_folder() -> Path:
@@ -47,7 +56,7 @@ def run_token_path(where: BaseServerConfig) -> Path:
 
 def run_token_header(where: BaseServerConfig) -> dict[str, str]:
     """Return the header that opens the head server's secrets, if this user has the token."""
-    token = os.environ.get(_RUN_TOKEN_ENV) or run_files.read_token(run_token_path(where))
+    token = os.environ.get(RUN_TOKEN_ENV) or run_files.read_token(run_token_path(where))
     return {run_files.TOKEN_HEADER: token} if token else {}
 
 
@@ -67,8 +76,15 @@ def share_run_token(where: BaseServerConfig) -> Iterator[None]:
 def derive_run_secret(purpose: str) -> str | None:
     """Return what all processes of this run, and nobody else, can derive for `purpose`; None outside of a run."""
     path = os.environ.get(_RUN_TOKEN_FILE_ENV)
-    shared = os.environ.get(_RUN_SECRET_ENV) or (run_files.read_token(Path(path)) if path else None)
+    shared = os.environ.get(RUN_SECRET_ENV) or (run_files.read_token(Path(path)) if path else None)
     return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex() if shared else None
+
+
+def export_run_token() -> dict[str, str]:
+    """Return the variables that tell the token of this run to a process that cannot read the file which holds it."""
+    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
+    token = run_files.read_token(Path(path)) if path else None
+    return {RUN_TOKEN_ENV: token, RUN_SECRET_ENV: token} if token else {}
 
 
 @lru_cache(maxsize=1)
@@ -129,7 +145,7 @@ def run_workers(where: BaseServerConfig, name: str, config_yaml: str) -> int:
     # file is the entrypoint in the sense of `is_nemo_gym_fastapi_entrypoint`.
     inherited = {key: value for key, value in os.environ.items() if key != ENTRYPOINT_ENV}
     if derive_run_secret("") is None:  # started by hand: its workers are all of the run that there is
-        inherited[_RUN_SECRET_ENV] = own_secret()
+        inherited[RUN_SECRET_ENV] = own_secret()
     with run_files.private_file(run_files_folder(), config_yaml) as path:
         return workers.run(
             [sys.executable, *mask_arguments(sys.orig_argv[1:])],

@@ -11,6 +11,7 @@ from pydantic import BaseModel, PositiveInt
 from nemo_gym._process.environment import get_nemo_gym_fastapi_num_workers
 from nemo_gym._transport import http
 from nemo_gym._transport.http import MAX_MODEL_REPLY_BYTES, MAX_SERVER_REPLY_BYTES, BoundedResponse
+from nemo_gym._transport.http1 import Http1Client
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
@@ -52,6 +53,7 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
 
 
 _SESSIONS: WeakKeyDictionary[asyncio.AbstractEventLoop, aiohttp.ClientSession] = WeakKeyDictionary()
+_MODEL_CLIENTS: WeakKeyDictionary[aiohttp.ClientSession, Http1Client] = WeakKeyDictionary()
 _REQUEST_DEBUG = False
 _MODEL_REPLY_LIMIT_BYTES = MAX_MODEL_REPLY_BYTES
 
@@ -78,8 +80,10 @@ def set_global_aiohttp_client(cfg: GlobalAIOHTTPAsyncClientConfig) -> aiohttp.Cl
     """Build the session of the running event loop from `cfg`; there must be none yet."""
     global _REQUEST_DEBUG, _MODEL_REPLY_LIMIT_BYTES
     assert not is_global_aiohttp_client_setup(), "this event loop already has an HTTP session"
-    session = http.build_session(cfg.settings(get_nemo_gym_fastapi_num_workers()))
+    settings = cfg.settings(get_nemo_gym_fastapi_num_workers())
+    session = http.build_session(settings)
     _SESSIONS[asyncio.get_running_loop()] = session
+    _MODEL_CLIENTS[session] = http.build_model_client(settings, cfg.max_model_reply_bytes)
     _REQUEST_DEBUG = cfg.global_aiohttp_client_request_debug
     _MODEL_REPLY_LIMIT_BYTES = cfg.max_model_reply_bytes
     return session
@@ -99,6 +103,11 @@ def is_global_aiohttp_client_request_debug_enabled() -> bool:
     return _REQUEST_DEBUG
 
 
+def find_model_client(session: aiohttp.ClientSession) -> Http1Client | None:
+    """Return the client for calls to models beside `session`; None if that is somebody else's."""
+    return _MODEL_CLIENTS.get(session)
+
+
 def bound_model_reply(response: aiohttp.ClientResponse) -> None:
     """Let no more of `response` be read than a model's reply may have."""
     if isinstance(response, BoundedResponse):
@@ -109,6 +118,8 @@ async def close_global_aiohttp_client() -> None:
     """Close the session of the running event loop, if there is one."""
     session = _SESSIONS.pop(asyncio.get_running_loop(), None)
     if session is not None:
+        if (client := _MODEL_CLIENTS.pop(session, None)) is not None:
+            client.close()
         await session.close()
 
 

@@ -19,13 +19,18 @@ from urllib.parse import urlsplit
 from omegaconf import DictConfig, open_dict
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
+from nemo_gym._process.ray_permissions import find_doubtful_permissions, find_missing_permissions
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
 RAY_HEAD_NODE_ADDRESS_KEY_NAME = "ray_head_node_address"
 RAY_ADDRESS_ENV = "RAY_ADDRESS"
 
+_LOCAL_CLUSTER_ENV = "NEMO_GYM_LOCAL_RAY_CLUSTER"
+"""Set if this run has started its cluster, which is this machine alone: the prefix of the Python that started it."""
 _AUTO = "auto"
+_STARTS = 2
+"""How often a local cluster is started: Ray gives its processes half a minute, which a busy machine may not meet."""
 _CONNECT_TIMEOUT_S = 5.0
 # A call that only the right kind of server knows, whatever it answers.
 _CLUSTER_CALL, _CLIENT_CALL = "/ray.rpc.NodeInfoGcsService/CheckAlive", "/ray.rpc.RayletDriver/ClusterInfo"
@@ -45,33 +50,58 @@ class RayUnavailable(GymError):
 def join_or_start_cluster(global_config_dict: DictConfig) -> None:
     """Join `ray_head_node_address` or start a local cluster, and store the address of the cluster under that key."""
     global _started_here
-    ray = _import_ray()
-    address = _named_address(global_config_dict)
+    ray = require_ray()
+    address = find_cluster_address(global_config_dict)
     if not ray.is_initialized():
+        if not address:
+            _require_permissions()
         LOG.info("joining the Ray cluster at %s" if address else "starting a local Ray cluster%s", address or "")
-        try:
-            # Said to be local, for else Ray waits for a minute for one that has crashed on this machine. The dashboard
-            # takes longer to start than all the rest.
-            how = (
-                {"address": address} if address else {"address": "local", "include_dashboard": False, **_same_servers()}
-            )
-            ray.init(**how, ignore_reinit_error=True, log_to_driver=False)
-        except Exception as error:  # Ray raises what it likes, also a bare Exception
-            raise RayUnavailable(_explain_failure(address, error)) from error
+        for attempt in range(1, _STARTS + 1):
+            try:
+                _init(ray, address)
+                break
+            except Exception as error:  # Ray raises what it likes, also a bare Exception
+                if address or attempt == _STARTS:
+                    raise RayUnavailable(_explain_failure(address, error)) from error
+                LOG.warning("a local Ray cluster did not start and is started again: %s", error)
+                ray.shutdown()
         _started_here = not address
     if not address or address == _AUTO:
         with open_dict(global_config_dict):
             global_config_dict[RAY_HEAD_NODE_ADDRESS_KEY_NAME] = ray.get_runtime_context().gcs_address
 
 
+def _init(ray: Any, address: str | None) -> None:
+    # Said to be local, for else Ray waits for a minute for one that has crashed on this machine. The dashboard takes
+    # longer to start than all the rest.
+    how: dict[str, Any] = {"address": address} if address else {"address": "local", "include_dashboard": False}
+    if not address:
+        how["runtime_env"] = _same_servers()
+    elif os.environ.get(_LOCAL_CLUSTER_ENV, sys.prefix) != sys.prefix:
+        # A server with its own environment: its remote functions may need what that has.
+        how["runtime_env"] = {**_same_servers(), "py_executable": sys.executable}
+    ray.init(**how, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR)
+    # Ray would print on standard output, which is for results, what its nodes say about themselves.
+    worker = sys.modules.get("ray._private.worker")
+    if hasattr(worker, "_worker_logs_enabled"):
+        worker._worker_logs_enabled = False  # type: ignore[union-attr]
+
+
+def _require_permissions() -> None:
+    """Raise if this process may not do what Ray has to: its own processes die of that in ways that say little."""
+    missing = find_missing_permissions()
+    if missing:
+        raise RayUnavailable(_explain_failure(None, f"this process has no permission {'; nor '.join(missing)}"))
+
+
 def _same_servers() -> dict[str, Any]:
     """Let the workers of a cluster on this machine import the same server folders as this process."""
     roots = os.pathsep.join(map(str, component_search_roots()))
     variables = {NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: roots}
-    return {"runtime_env": {"env_vars": variables, "worker_process_setup_hook": "nemo_gym._make_servers_importable"}}
+    return {"env_vars": variables, "worker_process_setup_hook": "nemo_gym._make_servers_importable"}
 
 
-def _named_address(global_config_dict: DictConfig) -> str | None:
+def find_cluster_address(global_config_dict: DictConfig) -> str | None:
     """Return the cluster to join: the config's, else the one that Ray itself would take from the environment."""
     return global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or os.environ.get(RAY_ADDRESS_ENV) or None
 
@@ -80,13 +110,13 @@ def stop_own_cluster() -> None:
     """Shut down the cluster that this process started."""
     global _started_here
     if _started_here:
-        _import_ray().shutdown()
+        require_ray().shutdown()
         _started_here = False
 
 
 def join_named_cluster_if_used(global_config_dict: DictConfig) -> None:
     """Join the cluster of the run if this process has imported Ray, so that a fault shows before it serves."""
-    if "ray" in sys.modules and _named_address(global_config_dict):
+    if "ray" in sys.modules and find_cluster_address(global_config_dict):
         join_or_start_cluster(global_config_dict)
 
 
@@ -111,28 +141,33 @@ def run_cluster(
     `users` are the servers that use Ray, `used_here` says that some of them are in this process. Without a named
     cluster and without such servers, nothing happens; without Ray here, joining is left to those that have it.
     """
-    address = _named_address(global_config_dict)
+    global _started_here
+    address = find_cluster_address(global_config_dict)
     is_needed_here = used_here or (users and not address)
     joined_here = False
     if address == _AUTO or (is_needed_here and importlib.util.find_spec("ray") is not None):
-        joined_here = not _import_ray().is_initialized()
+        joined_here = not require_ray().is_initialized()
         if joined_here:
             what = f"joining the Ray cluster at {address}" if address else "starting Ray on this machine"
             notice(f"{what} for {', '.join(users)}" if users else what)
         join_or_start_cluster(global_config_dict)
         address = global_config_dict.get(RAY_HEAD_NODE_ADDRESS_KEY_NAME) or address
-    before = os.environ.get(RAY_ADDRESS_ENV)
-    if address:
-        os.environ[RAY_ADDRESS_ENV] = str(address)
+    handed_down = {RAY_ADDRESS_ENV: str(address)} if address else {}
+    if joined_here and _started_here:
+        handed_down[_LOCAL_CLUSTER_ENV] = sys.prefix
+    before = {name: os.environ.get(name) for name in handed_down}
+    os.environ |= handed_down
     try:
         yield
     finally:
-        if before is not None:
-            os.environ[RAY_ADDRESS_ENV] = before
-        elif address:
-            del os.environ[RAY_ADDRESS_ENV]
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
         if joined_here:
-            _import_ray().shutdown()
+            require_ray().shutdown()
+            _started_here = False
 
 
 def require_reachable_cluster(global_config_dict: DictConfig) -> None:
@@ -140,7 +175,7 @@ def require_reachable_cluster(global_config_dict: DictConfig) -> None:
 
     Ray itself would try for a minute. What is not an address but a word to Ray, such as `auto`, is left to Ray.
     """
-    address = _named_address(global_config_dict)
+    address = find_cluster_address(global_config_dict)
     if not address or address == _AUTO:
         return
     scheme, _, place = str(address).rpartition("://")
@@ -192,10 +227,12 @@ def _has_token() -> bool:
 
 def _explain_failure(address: str | None, cause: object) -> str:
     if not address:
+        doubtful = find_doubtful_permissions()
+        known = f"it may lack permission {'; and '.join(doubtful)}\n" if doubtful else ""
         return (
-            f"a Ray cluster could not be started on this machine: {cause}\n"
-            f"hint: name one that runs with `+{RAY_HEAD_NODE_ADDRESS_KEY_NAME}=<host:port>`; "
-            "in a sandbox, Ray needs leave to list processes"
+            f"a Ray cluster could not be started on this machine: {cause}\n{known}"
+            "hint: give the sandbox what is missing, try again if the machine was busy, or name a running cluster with "
+            f"`+{RAY_HEAD_NODE_ADDRESS_KEY_NAME}=<host:port>`; only Ray needs this, servers that do without it run here"
         )
     return (
         f"the Ray cluster at {address!r} (`{RAY_HEAD_NODE_ADDRESS_KEY_NAME}`) cannot be joined: {cause}\n"
@@ -205,7 +242,8 @@ def _explain_failure(address: str | None, cause: object) -> str:
     )
 
 
-def _import_ray() -> Any:
+def require_ray() -> Any:
+    """Return the module `ray`; the error says how to get it."""
     try:
         import ray
     except ImportError as error:

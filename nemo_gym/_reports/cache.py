@@ -22,7 +22,7 @@ from nemo_gym._util.files import atomic_writer
 
 LOG = logging.getLogger(__name__)
 # The number grows whenever facts are taken from rows in another way: older caches are then ignored.
-MAGIC = b"nemo-gym view 2\n"
+MAGIC = b"nemo-gym view 3\n"
 _PROBE_BYTES = 4096
 _LONGEST_HEADER = 1 << 28
 
@@ -49,7 +49,7 @@ class Identity:
         return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, head, tail, end)
 
     def still_holds(self, file: BinaryIO) -> bool:
-        """Tell whether what was read of `file` is still there, unchanged as far as can be seen."""
+        """Return whether what was read of `file` is still there, unchanged as far as can be seen."""
         now = Identity.of(file, self.end, os.fstat(file.fileno()))
         if now.inode != self.inode or now.size < self.end or (now.head, now.tail) != (self.head, self.tail):
             return False
@@ -58,7 +58,7 @@ class Identity:
 
 
 def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identity] | None:
-    """Return what an earlier session read of `path`; None if there is nothing that still holds."""
+    """Return what an earlier session has read of `path`; None without a cache, or if the file has changed since."""
     for place in _list_cache_paths(path, user_cache_dir):
         try:
             with open(place, "rb") as file, open(path, "rb") as source:
@@ -73,7 +73,7 @@ def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identi
 
 
 def save_cache(path: Path, user_cache_dir: Path | None, scanner: Scanner, identity: Identity) -> None:
-    """Keep what was read in the first place that can be written to, if there is one."""
+    """Write the cache into the first folder that is writable, if there is one."""
     for place in _list_cache_paths(path, user_cache_dir):
         try:
             with atomic_writer(place) as file:

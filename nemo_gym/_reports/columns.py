@@ -25,7 +25,7 @@ LONGEST_LINE = 1 << 28
 _REASON_LENGTH = 200
 _COPIED = ("rollout", "reward", "flags", "input_tokens", "output_tokens", "tool_calls", "length")
 COLUMN_NAMES = (
-    *("offset", "size", "line", "task", "rollout", "reward", "agent", "finish", "tools", "failure", "flags"),
+    *("offset", "size", "task", "rollout", "reward", "agent", "finish", "tools", "failure", "flags"),
     *("input_tokens", "output_tokens", "tool_calls", "length"),
 )
 """The arrays but for the fields, in the order in which a cache holds them."""
@@ -63,7 +63,7 @@ class Columns:
     def __init__(self) -> None:
         self.n_rows = 0
         """How many rows may be read; the arrays may be ahead of it."""
-        self.offset, self.size, self.line = array("Q"), array("I"), array("I")
+        self.offset, self.size = array("Q"), array("I")
         self.task, self.rollout = array("q"), array("i")
         self.reward = array("d")
         self.agent, self.finish, self.tools, self.failure = array("i"), array("i"), array("i"), array("i")
@@ -79,16 +79,15 @@ class Columns:
         self.more_fields: dict[str, None] = {}
         """The names of further numbers, for which there was no room."""
 
-    def extend(self, places: Sequence[tuple[int, int, int]], facts: Sequence[RowFacts]) -> None:
-        """Append rows, each with the offset, size and number of its line; `publish` makes them visible."""
+    def extend(self, places: Sequence[tuple[int, int]], facts: Sequence[RowFacts]) -> None:
+        """Append rows, each with the offset and the size of its line; `publish` makes them visible."""
         if not facts:
             return
         first = len(self.offset)
-        offsets, sizes, lines = zip(*places, strict=True)
+        offsets, sizes = zip(*places, strict=True)
         by_name: dict[str, tuple[Any, ...]] = dict(zip(RowFacts._fields, zip(*facts, strict=True), strict=True))
         self.offset.extend(offsets)
         self.size.extend(sizes)
-        self.line.extend(lines)
         self.task.extend([first + i if task is None else task for i, task in enumerate(by_name["task"])])
         self.agent.extend(map(self.agents.add, by_name["agent"]))
         self.finish.extend(map(self.finishes.add, by_name["finish"]))
@@ -122,11 +121,8 @@ class LineProblem:
 
     line: int
     """Counts from 1."""
-    offset: int
     size_bytes: int
     reason: str
-    torn: bool = False
-    """It is the last line and was cut off: perhaps the rest is still to come."""
 
 
 @dataclass
@@ -142,6 +138,7 @@ class Scanner:
     problems: list[LineProblem] = field(default_factory=list)
     n_problems: int = 0
     torn: LineProblem | None = None
+    """The last line, if it was cut off: perhaps the rest is still to come."""
     kinds: Counter[Kind] = field(default_factory=Counter)
     """How many rows of each kind there are."""
 
@@ -155,7 +152,7 @@ class Scanner:
         file.seek(self.end)
         stop = self.end + budget_bytes
         at_end = self._close_tail(file)
-        places: list[tuple[int, int, int]] = []
+        places: list[tuple[int, int]] = []
         found: list[RowFacts] = []
         while not at_end and self.end < stop:
             at_end = self._read_line(file, places, found)
@@ -175,7 +172,7 @@ class Scanner:
             self.n_lines, self.tail_open = self.n_lines - 1, False  # more follows on the same line
         return not newline
 
-    def _read_line(self, file: BinaryIO, places: list[tuple[int, int, int]], found: list[RowFacts]) -> bool:
+    def _read_line(self, file: BinaryIO, places: list[tuple[int, int]], found: list[RowFacts]) -> bool:
         """Read one line into `places` and `found`, or note its problem; return whether the file ends here."""
         raw = file.readline(LONGEST_LINE)
         self.torn = None
@@ -187,17 +184,17 @@ class Scanner:
                 size += len(more)
                 if more.endswith(b"\n"):
                     break
-            self._note(LineProblem(line, self.end, size, f"the line is longer than {LONGEST_LINE} bytes"))
+            self._note(LineProblem(line, size, f"the line is longer than {LONGEST_LINE} bytes"))
         elif not raw.isspace():
             try:
                 facts = read_facts(parse_row(raw))
             except ValueError as error:
                 if not is_whole:
-                    self.torn = LineProblem(line, self.end, size, "the last line was cut off", torn=True)
+                    self.torn = LineProblem(line, size, "the last line was cut off")
                     return True
-                self._note(LineProblem(line, self.end, size, str(error)[:_REASON_LENGTH]))
+                self._note(LineProblem(line, size, str(error)[:_REASON_LENGTH]))
             else:
-                places.append((self.end, size, line))
+                places.append((self.end, size))
                 found.append(facts)
                 self.kinds[facts.kind] += 1
                 self.tail_open = not is_whole

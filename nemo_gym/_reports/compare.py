@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from nemo_gym._metrics.comparison import RESAMPLES, Comparison, RunRewards, compare_rewards
+from nemo_gym._metrics.comparison import Comparison, RunRewards, compare_rewards
 from nemo_gym._metrics.describe import mean
 from nemo_gym._reports.conversation import Block
 from nemo_gym._reports.index import Index
@@ -44,7 +44,6 @@ class RolloutDiff:
 class TaskMatch:
     """One task in two files."""
 
-    task: int
     task_label: str
     baseline_mean: float
     run_mean: float
@@ -75,29 +74,9 @@ class FileComparison:
     note: str
     """What to keep in mind; empty if there is nothing to say."""
 
-    @property
-    def wins(self) -> int:
-        """Tasks on which the run did better than the baseline."""
-        return sum(task.winner == "run" for task in self.tasks)
-
-    @property
-    def losses(self) -> int:
-        return sum(task.winner == "baseline" for task in self.tasks)
-
-    @property
-    def ties(self) -> int:
-        return sum(task.winner == "tie" for task in self.tasks)
-
-
-@dataclass(frozen=True)
-class _ScoredTask:
-    label: str
-    rewards: list[float]
-    row: int
-
 
 def compare_rollouts(left: Rollout, right: Rollout) -> RolloutDiff:
-    """Find where two rollouts, best of the same task, begin to differ."""
+    """Find where two rollouts, preferably of the same task, begin to differ."""
     pairs = [_pair_blocks(one, other) for one, other in zip_longest(left.blocks, right.blocks)]
     first = next((number for number, pair in enumerate(pairs) if not pair.same), None)
     return RolloutDiff(left, right, pairs, first)
@@ -107,20 +86,26 @@ def compare_files(baseline: Index, run: Index) -> FileComparison:
     """Match the scored tasks of two files, as far as they are indexed."""
     before, after = _list_scored_tasks(baseline), _list_scored_tasks(run)
     shared = before.keys() & after.keys()
-    matches = []
-    for task in shared:
-        left, right = before[task], after[task]
-        n_left, n_right = len(left.rewards), len(right.rewards)
-        means = mean(left.rewards), mean(right.rewards)
-        matches.append(TaskMatch(task, left.label, *means, n_left, n_right, left.row, right.row))
-    matches.sort(key=lambda match: (-abs(match.difference), match.task))
+    matches = [
+        TaskMatch(
+            task_label=baseline.columns.label_task(before[task][0]),
+            baseline_mean=mean(before[task][1]),
+            run_mean=mean(after[task][1]),
+            n_baseline=len(before[task][1]),
+            n_run=len(after[task][1]),
+            baseline_row=before[task][0],
+            run_row=after[task][0],
+        )
+        for task in sorted(shared)
+    ]
+    matches.sort(key=lambda match: -abs(match.difference))
     statistics = None
     if shared:
         of_baseline, of_run = (
-            RunRewards(str(index.path), {task: one.rewards for task, one in tasks.items()}, {}, None)
+            RunRewards(str(index.path), {task: rewards for task, (_, rewards) in tasks.items()}, {}, None)
             for index, tasks in ((baseline, before), (run, after))
         )
-        statistics = compare_rewards(of_baseline, of_run, None, RESAMPLES, 0)
+        statistics = compare_rewards(of_baseline, of_run)
     return FileComparison(
         baseline=str(baseline.path),
         run=str(run.path),
@@ -148,19 +133,17 @@ def _pair_blocks(left: Block | None, right: Block | None) -> BlockPair:
     return BlockPair(left, right, same=alike and at is None, at=at if left.kind == right.kind else None)
 
 
-def _list_scored_tasks(index: Index) -> dict[int, _ScoredTask]:
-    """Return the scored tasks of a file; agents are put together, as a comparison of runs does."""
-    columns, found = index.columns, dict[int, _ScoredTask]()
+def _list_scored_tasks(index: Index) -> dict[int, tuple[int, list[float]]]:
+    """Return the first row and the rewards of every scored task; agents are put together, as for runs."""
+    columns, found = index.columns, dict[int, tuple[int, list[float]]]()
     for rows in group_rows(columns, range(columns.n_rows)):
         if rewards := list_scored_rewards(columns, rows):
-            first = rows[0]
-            known = found.setdefault(columns.task[first], _ScoredTask(columns.label_task(first), [], first))
-            known.rewards.extend(rewards)
+            found.setdefault(columns.task[rows[0]], (rows[0], []))[1].extend(rewards)
     return found
 
 
 def _note_caveats(baseline: Index, run: Index, matches: Sequence[TaskMatch]) -> str:
-    """Return what to keep in mind, as that tasks of one index, by which files are matched, ask different things."""
+    """Return what to keep in mind, such as that tasks with the same index, by which files are matched, differ."""
     if not matches:
         return "The files have no scored task in common."
     if not (baseline.progress.complete and run.progress.complete):

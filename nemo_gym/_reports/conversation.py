@@ -14,7 +14,7 @@ import orjson
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._reports.row_facts import is_tool_call, iter_texts, read_tool_name
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number, as_text
 from nemo_gym._util.row_keys import MODEL_CALL_CAPTURE_KEY, TRAJECTORY_KEY
 
 BlockKind = Literal["system", "user", "assistant", "reasoning", "tool_call", "tool_output", "other"]
@@ -73,7 +73,7 @@ def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
 
 
 def list_input_items(params: Item) -> list[Any]:
-    """Return what a model is asked, as items: instructions first."""
+    """Return the input of a request as items, the instructions first."""
     given, instructions = params.get("input"), params.get("instructions")
     items = [{"role": "user", "content": given}] if isinstance(given, str) else as_list(given)
     system = [{"role": "system", "content": instructions}] if isinstance(instructions, str) and instructions else []
@@ -81,20 +81,20 @@ def list_input_items(params: Item) -> list[Any]:
 
 
 def list_output_items(response: Item) -> list[Any]:
-    """Return what a response holds, as items."""
+    """Return the output of a response as items."""
     output = response.get("output")
     return [{"role": "assistant", "content": output}] if isinstance(output, str) else as_list(output)
 
 
 def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Block]:
-    """Say at the answers of tools that crashed how they did; an error that fits no answer is left out."""
+    """Mark the answers of tools that crashed with the status of the crash; skip an error that fits no answer."""
     marked = list(blocks)
     for error in errors:
         tool, message = error.get("tool"), str(error.get("message") or "")
         calls = [at for at, one in enumerate(marked) if one.kind == "tool_output" and one.name == tool]
         unmarked = [at for at in calls if not marked[at].error]
         fitting = [at for at in unmarked if message and message in marked[at].text]
-        # Where every call of a tool crashed, it need not be told by its message which of them did.
+        # If every call of a tool crashed, no message is needed to tell which ones did.
         if not fitting and sum(other.get("tool") == tool for other in errors) >= len(calls):
             fitting = unmarked
         if fitting:
@@ -105,11 +105,6 @@ def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Bl
 def format_json(value: Any) -> str:
     """Return a value as indented JSON."""
     return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS, default=str).decode()
-
-
-def as_text(value: Any) -> str | None:
-    """Return `value` if it is a text that is not empty, else None."""
-    return value if isinstance(value, str) and value else None
 
 
 def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
@@ -235,15 +230,15 @@ def read_model_calls(row: Item) -> list[ModelCall]:
         ModelCall(
             number=number,
             model=as_text(as_mapping(call.get("model_ref")).get("name")) or as_text(call.get("model")),
-            status_code=_as_count(call.get("status_code")),
+            status_code=as_int(call.get("status_code")),
             error=as_text(call.get("error_category")),
             finish_reason=as_text(call.get("finish_reason")) or as_text(call.get("response_status")),
-            latency_ms=_as_number(call.get("latency_total_ms")),
-            ttft_ms=_as_number(call.get("latency_ttft_ms")),
-            input_tokens=_as_count(call.get("tokens_in")),
-            output_tokens=_as_count(call.get("tokens_out")),
-            cached_tokens=_as_count(call.get("cached_tokens")),
-            reasoning_tokens=_as_count(call.get("tokens_reasoning")),
+            latency_ms=as_number(call.get("latency_total_ms")),
+            ttft_ms=as_number(call.get("latency_ttft_ms")),
+            input_tokens=as_int(call.get("tokens_in")),
+            output_tokens=as_int(call.get("tokens_out")),
+            cached_tokens=as_int(call.get("cached_tokens")),
+            reasoning_tokens=as_int(call.get("tokens_reasoning")),
         )
         for number, call in enumerate(read_captured_calls(row), 1)
     ]
@@ -283,11 +278,3 @@ def _split_chat_message(item: dict[str, Any]) -> list[dict[str, Any]]:
     calls = [call for call in as_list(item["tool_calls"]) if isinstance(call, dict)]
     functions = [(call, call["function"]) for call in calls if isinstance(call.get("function"), dict)]
     return [*said, *({"type": "function_call", "call_id": call.get("id"), **function} for call, function in functions)]
-
-
-def _as_count(value: Any) -> int | None:
-    return value if type(value) is int else None
-
-
-def _as_number(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) else None

@@ -8,11 +8,13 @@ import base64
 import hashlib
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
+from nemo_gym._metrics.describe import format_number
 from nemo_gym._reports.compare import compare_files
 from nemo_gym._reports.html_elements import SCRIPT, STYLE, Html, element, join, table
 from nemo_gym._reports.html_files import render_file_comparison, render_overview, render_problems
@@ -23,7 +25,6 @@ from nemo_gym._reports.rollout import Preview, Rollout, preview_row, read_rollou
 from nemo_gym._reports.row_facts import FAILED, SCORED
 from nemo_gym._reports.row_selection import pick_evenly
 from nemo_gym._reports.run_files import RunFiles, open_failures
-from nemo_gym._results.metric_rows import number_text
 from nemo_gym._util.files import write_atomically
 
 ROLLOUTS = 100
@@ -51,8 +52,7 @@ class _ReportedFile:
     """It holds the failures of another one, which shows the overview of both."""
 
 
-@dataclass(frozen=True)
-class _ChosenRow:
+class _ChosenRow(NamedTuple):
     """A row that gets a page."""
 
     file: int
@@ -64,21 +64,25 @@ class _ChosenRow:
 
 
 def export_report(
-    named_files: Sequence[Index],
-    directory: str | os.PathLike[str],
-    *,
-    rows: Mapping[int, Sequence[int]] | None = None,
-    rollouts: int = ROLLOUTS,
+    named_files: Sequence[Index], directory: str | os.PathLike[str], *, rollouts: int = ROLLOUTS
 ) -> ExportedReport:
     """Write a report on files, and on the failures beside them, into `directory`; wait until they are read.
 
-    `rows`: the rows of each file (by its number) that get a page. A file that is not named there gets `rollouts` pages:
-    the best, the worst, failures and a selection between. Raise ReportError if the folder holds anything but a report.
+    Each file gets `rollouts` pages: the best, the worst, failures and a selection between. Raise ReportError if the
+    folder holds anything but a report.
     """
     if not named_files:
         raise ReportError("a report needs at least one file")
     target = Path(directory)
-    _require_free(target)
+    if target.exists() and not target.is_dir():
+        raise ReportError(f"{str(target)!r} is a file.\nhint: name a folder for the report")
+    page = target / _INDEX
+    is_ours = page.is_file() and _GENERATOR.encode() in page.read_bytes()[:4096]
+    if target.exists() and any(target.iterdir()) and not is_ours:
+        raise ReportError(
+            f"{str(target)!r} is not empty and holds no earlier report.\n"
+            f"hint: name a new folder, or empty this one; nothing was written"
+        )
     with ExitStack() as opened:
         files = []
         for index in named_files:
@@ -92,11 +96,8 @@ def export_report(
         for file in files:
             opened.callback(file.run_files.close)
             file.index.wait()
-        named = rows or {}
         chosen = [
-            _ChosenRow(number, row)
-            for number, file in enumerate(files)
-            for row in (named[number] if number in named else choose_rows(file.index, rollouts))
+            _ChosenRow(number, row) for number, file in enumerate(files) for row in choose_rows(file.index, rollouts)
         ]
         try:
             return _write_report(files, chosen, target)
@@ -118,20 +119,6 @@ def choose_rows(index: Index, limit: int) -> list[int]:
     return sorted([*failures, *pick_evenly(scored, limit - len(failures))])
 
 
-def _require_free(target: Path) -> None:
-    if not target.exists():
-        return
-    if not target.is_dir():
-        raise ReportError(f"{str(target)!r} is a file.\nhint: name a folder for the report")
-    page = target / _INDEX
-    ours = page.is_file() and _GENERATOR.encode() in page.read_bytes()[:4096]
-    if any(target.iterdir()) and not ours:
-        raise ReportError(
-            f"{str(target)!r} is not empty and holds no earlier report.\n"
-            f"hint: name a new folder, or empty this one; nothing was written"
-        )
-
-
 def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], target: Path) -> ExportedReport:
     target.mkdir(parents=True, exist_ok=True)
     pages = target / _PAGES
@@ -142,14 +129,14 @@ def _write_report(files: Sequence[_ReportedFile], chosen: Sequence[_ChosenRow], 
         file = files[one.file]
         row, planned = file.index.read_row(one.row), file.run_files.read_planned(one.row)
         rollout = read_rollout(row, planned)
-        content = _make_navigation(file.index, chosen, position) + render_rollout(rollout)
-        size += _write_page(pages / one.name, f"{rollout.title} · {file.index.name}", Html(content))
+        content = join([_make_navigation(file.index, chosen, position), render_rollout(rollout)])
+        size += _write_page(pages / one.name, f"{rollout.title} · {file.index.name}", content)
         entries.append(_list_entry_cells(one, rollout, preview_row(row, planned)))
     runs = [file.index for file in files if not file.holds_failures_of_another]
     parts = [part for number in range(len(files)) for part in _render_file(files[number], number, chosen, entries)]
     if len(runs) > 1:
         parts.append(element("h1", "Compared"))
-        parts += [Html(render_file_comparison(compare_files(runs[0], run))) for run in runs[1:]]
+        parts += [render_file_comparison(compare_files(runs[0], run)) for run in runs[1:]]
     title = " and ".join(index.name for index in runs)
     size += _write_page(target / _INDEX, title, element("div", *parts, class_="ngv ngv-wide"))
     return ExportedReport(target / _INDEX, len(chosen), size)
@@ -163,8 +150,8 @@ def _render_file(
     parts = [element("h1", index.name), element("p", str(index.path), class_="ngv-soft")]
     if not file.holds_failures_of_another:
         addresses = {one.row: f"{_PAGES}/{one.name}" for one in chosen if one.file == number}
-        parts.append(Html(render_overview(make_overview(index, file.failures), addresses.get)))
-        parts.append(Html(render_problems(index.problems, index.progress.n_problems)))
+        parts.append(render_overview(make_overview(index, file.failures), addresses.get))
+        parts.append(render_problems(index.problems, index.progress.n_problems))
     listed = [entry for one, entry in zip(chosen, entries, strict=True) if one.file == number]
     if listed:
         heading = "Rollouts" if len(listed) == index.n_rows else f"Rollouts ({len(listed)} of {index.n_rows:,})"
@@ -174,7 +161,7 @@ def _render_file(
 
 
 def _list_entry_cells(one: _ChosenRow, rollout: Rollout, preview: Preview) -> list[str]:
-    score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else number_text(rollout.reward)
+    score = rollout.failure.kind if rollout.failure else "" if rollout.reward is None else format_number(rollout.reward)
     mood = "bad" if rollout.failure or (rollout.reward or 0) <= 0 else "good" if (rollout.reward or 0) >= 1 else ""
     title = rollout.title if rollout.task is not None else f"{rollout.title} {one.row + 1}"
     badges = [element("span", score, class_=f"ngv-badge {mood}")] if score else []

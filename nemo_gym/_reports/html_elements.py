@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 
-from nemo_gym._results.metric_rows import number_text
+from nemo_gym._metrics.describe import format_number
 
 STYLE = (Path(__file__).parent / "style.css").read_text(encoding="utf-8")
 SCRIPT = (Path(__file__).parent / "script.js").read_text(encoding="utf-8")
-_VOID = frozenset({"img", "br", "meta", "link"})
+_VOID = frozenset({"img", "input", "br", "meta", "link"})
 _JSON_TOKEN = re.compile(
     r'(?P<text>"(?:[^"\\]|\\.)*")(?P<colon>\s*:)?|(?P<number>-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|(?P<word>true|false|null)'
 )
@@ -29,7 +29,7 @@ _LABEL_PIXELS = 6.2
 _BAR_GAP = 0.22
 _ROW_HEIGHT, _MOST_CHARACTERS = 28, 64
 _FLAT = 3
-"""How high the lowest bar is: one that cannot be seen looks like one that is not there."""
+"""The height of the lowest bar: a bar of no height would look like a missing one."""
 
 
 class Html(str):
@@ -50,17 +50,18 @@ def element(name: str, /, *content: str | None, **attributes: str | bool | None)
 
 def join(content: Iterable[str | None]) -> Html:
     """Put pieces in a row, those that are plain text escaped."""
-    return Html("".join(one if isinstance(one, Html) else escape_text(one) for one in content if one is not None))
+    return Html("".join([one if isinstance(one, Html) else escape_text(one) for one in content if one is not None]))
 
 
-def escape_text(value: str) -> Html:
-    """Turn plain text into HTML. Characters that have no place in a page are replaced."""
-    clean = value.encode("utf-8", "replace").decode().replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return Html(escape(clean, quote=True))
+def escape_text(value: str) -> str:
+    """Escape plain text for a page; characters that have no place in one are replaced."""
+    if not value.isascii():
+        value = value.encode("utf-8", "replace").decode()
+    return escape(value.replace("\0", "\N{REPLACEMENT CHARACTER}"))
 
 
 def soft(content: str | Html) -> Html:
-    """Make a paragraph of small importance."""
+    """Make a paragraph in a muted colour."""
     return element("p", content, class_="ngv-soft")
 
 
@@ -85,14 +86,14 @@ def table(heading: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Ite
 
 
 def fold(summary: str, *content: str | None, opened: bool = False, class_: str = "ngv-fold") -> Html:
-    """Put content behind a line that one can click."""
+    """Hide content behind a summary line that opens on a click."""
     return element("details", element("summary", summary), *content, class_=class_, open=opened)
 
 
 def render_json(content: str) -> Html:
     """Render indented JSON, in colour unless it is long."""
     if len(content) > _MOST_COLOURED:
-        return escape_text(content)
+        return Html(escape_text(content))
     pieces: list[str | None] = []
     at = 0
     for match in _JSON_TOKEN.finditer(content):
@@ -112,15 +113,15 @@ def render_json(content: str) -> Html:
 def draw_bar_chart(
     title: str, labels: Sequence[str], values: Sequence[float], *, bad: bool = False, at_least: float = 0
 ) -> Html:
-    """Draw one bar per label, a value of 0 as a flat one; `bad` paints them as something to worry about.
+    """Draw one bar per label, a flat one for a value of 0; `bad` paints them in the colour of a warning.
 
-    `at_least` is how high the axis goes anyway. Where there is room, the value stands above its bar.
+    The axis reaches up to `at_least` in any case. Where there is room, the value stands above its bar.
     """
     low, high = min(0, *values), max(at_least, *values, 0)
     high = high if high > low else low + 1
     slot = _INNER_WIDTH / max(len(values), 1)
     every = max(1, -(-int(max(map(len, labels), default=1) * _LABEL_PIXELS + 8) // max(int(slot), 1)))
-    has_room = max((len(number_text(value)) for value in values), default=0) * _LABEL_PIXELS < slot
+    has_room = max((len(format_number(value)) for value in values), default=0) * _LABEL_PIXELS < slot
     width = min(slot * (1 - _BAR_GAP), 64)
     shapes = _draw_axes(low, high)
     for number, (label, value) in enumerate(zip(labels, values, strict=True)):
@@ -129,7 +130,7 @@ def draw_bar_chart(
         top = min(top, foot - _FLAT)
         shapes.append(_draw_bar(left, top, width, foot - top, label, value, bad))
         if has_room:
-            shapes.append(_draw_label(left + width / 2, top - 3, number_text(value), "middle"))
+            shapes.append(_draw_label(left + width / 2, top - 3, format_number(value), "middle"))
         if number % every == 0:
             shapes.append(_draw_label(left + width / 2, _HEIGHT - 16, label, "middle"))
     return _frame_chart(title, shapes)
@@ -145,7 +146,7 @@ def draw_row_chart(title: str, counts: Mapping[str, float], *, bad: bool = False
         width = max(_FLAT, (_WIDTH - _LEFT) * value / top)
         shapes.append(_draw_label(0, foot - 14, text, "start"))
         shapes.append(_draw_bar(0, foot - 9, width, 8, name, value, bad))
-        shapes.append(_draw_label(width + 5, foot - 1, number_text(value), "start"))
+        shapes.append(_draw_label(width + 5, foot - 1, format_number(value), "start"))
     return _frame_chart(title, shapes, _ROW_HEIGHT * len(counts) + 4)
 
 
@@ -158,7 +159,7 @@ def draw_point_chart(title: str, x_title: str, xs: Sequence[float], ys: Sequence
         across, up = _LEFT + _INNER_WIDTH * x / right, _scale(y, low, high)
         shapes.append(element("circle", cx=f"{across:.1f}", cy=f"{up:.1f}", r="3", class_="dot"))
     shapes.append(_draw_label(_LEFT, _HEIGHT - 16, "0", "middle"))
-    shapes.append(_draw_label(_WIDTH - _RIGHT, _HEIGHT - 16, number_text(right), "end"))
+    shapes.append(_draw_label(_WIDTH - _RIGHT, _HEIGHT - 16, format_number(right), "end"))
     shapes.append(_draw_label(_LEFT + _INNER_WIDTH / 2, _HEIGHT - 3, x_title, "middle"))
     return _frame_chart(title, shapes)
 
@@ -173,14 +174,14 @@ def _draw_axes(low: float, high: float) -> list[Html]:
         level = _TOP + _INNER_HEIGHT - _INNER_HEIGHT * share
         ends = {"x1": str(_LEFT), "x2": str(_WIDTH - _RIGHT), "y1": f"{level:.1f}", "y2": f"{level:.1f}"}
         lines.append(element("line", class_="axis", **ends))
-        lines.append(_draw_label(_LEFT - 6, level + 4, number_text(low + (high - low) * share), "end"))
+        lines.append(_draw_label(_LEFT - 6, level + 4, format_number(low + (high - low) * share), "end"))
     return lines
 
 
 def _draw_bar(left: float, top: float, width: float, height: float, label: str, value: float, bad: bool) -> Html:
     place = {"x": f"{left:.1f}", "y": f"{top:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
     kind = f"bar{' bad' if bad else ''}{' zero' if value == 0 else ''}"
-    title = element("title", f"{label}: {number_text(value)}")
+    title = element("title", f"{label}: {format_number(value)}")
     return element("rect", title, class_=kind, rx="1" if value == 0 else "2", **place)
 
 

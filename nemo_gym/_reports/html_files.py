@@ -4,7 +4,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-from nemo_gym._metrics.comparison import Comparison
+from nemo_gym._metrics.describe import format_number
 from nemo_gym._reports.columns import LineProblem
 from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, TaskMatch
 from nemo_gym._reports.conversation import Block, format_json
@@ -24,9 +24,8 @@ from nemo_gym._reports.html_elements import (
 from nemo_gym._reports.html_rollout import render_block, render_reward
 from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, FailureCount, Overview, Point, TaskRate
 from nemo_gym._reports.rollout import Rollout
-from nemo_gym._reports.run_files import RunDescription
 from nemo_gym._reports.scoring import shorten
-from nemo_gym._results.metric_rows import number_text
+from nemo_gym._results.aggregate import METRIC_HEADING
 
 FIRST_DIFFERENCE = "ngv-first-difference"
 _PROBLEMS_SHOWN = 50
@@ -52,13 +51,21 @@ def render_overview(
     *,
     agent: AgentOverview | None = None,
     link_failures: LinkFailures | None = None,
-) -> str:
-    """Render everything that is known of the file as a whole, or of one agent of it; with `link`, its tasks too."""
+) -> Html:
+    """Render all that is known of the file as a whole, or of one of its agents; with `link`, its tasks too."""
     agents = overview.agents if agent is None else [agent]
-    parts: list[str | None] = [_render_run(overview.run) if overview.run else None]
+    parts: list[str | None] = []
+    if run := overview.run:
+        facts = [element("div", element("span", label), element("b", text)) for label, text in run.facts]
+        config = fold("Config", element("pre", render_json(format_json(run.config))))
+        parts.append(element("div", element("div", *facts, class_="ngv-run"), config, class_="ngv-folds"))
     parts += [_render_numbers(overview, agents[0] if agents else None), *map(soft, overview.notes)]
     if any(one.metrics for one in agents):
-        parts += [element("h2", "Metrics"), _render_metrics(agents)]
+        rows = [[one.agent, *metric.cells] for one in agents for metric in one.metrics]
+        metrics = table(["agent", *METRIC_HEADING], rows, numbers=(2, 3, 4))
+        if len(agents) == 1:
+            metrics = table(METRIC_HEADING, [row[1:] for row in rows], numbers=(1, 2, 3))
+        parts += [element("h2", "Metrics"), metrics]
     for one in agents:
         parts += _render_agent(overview, one)
     if overview.failures:
@@ -68,10 +75,10 @@ def render_overview(
     return element("div", *parts, class_="ngv ngv-wide")
 
 
-def render_problems(problems: Sequence[LineProblem], total: int) -> str:
+def render_problems(problems: Sequence[LineProblem], total: int) -> Html:
     """Render the lines that cannot be shown."""
     if not total:
-        return ""
+        return Html()
     rows = [[f"line {one.line:,}", f"{one.size_bytes:,} bytes", one.reason] for one in problems[:_PROBLEMS_SHOWN]]
     more = total - len(rows)
     note = soft(f"and {more:,} more") if more > 0 else None
@@ -79,18 +86,12 @@ def render_problems(problems: Sequence[LineProblem], total: int) -> str:
     return element("div", heading, table(["line", "size", "reason"], rows), note, class_="ngv ngv-wide ngv-problems")
 
 
-def _render_run(run: RunDescription) -> Html:
-    facts = [element("div", element("span", label), element("b", text)) for label, text in run.facts]
-    config = fold("Config", element("pre", render_json(format_json(run.config))))
-    return element("div", element("div", *facts, class_="ngv-run"), config, class_="ngv-folds")
-
-
 def _render_tasks(rates: Sequence[TaskRate], link: LinkRow) -> Iterable[Html]:
     rows = []
     for rate in rates[:_TASKS_SHOWN]:
         address = link(rate.row)
         name = element("a", rate.task_label, href=address) if address else rate.task_label
-        rows.append([name, str(rate.n), number_text(rate.mean_reward), f"{rate.pass_rate:.0%}"])
+        rows.append([name, str(rate.n), format_number(rate.mean_reward), f"{rate.pass_rate:.0%}"])
     yield table(["task", "scored", "mean reward", "pass rate"], rows, numbers=(1, 2, 3))
     if (more := len(rates) - len(rows)) > 0:
         yield soft(f"{more:,} more tasks are not listed.")
@@ -104,28 +105,16 @@ def _render_numbers(overview: Overview, agent: AgentOverview | None) -> Html:
         tiles.append(tile(f"{overview.n_failed:,}", "failed rollouts", bad=overview.n_failed > 0))
     if agent is not None:
         if agent.mean_reward is not None:
-            tiles.insert(0, tile(number_text(agent.mean_reward), "mean reward"))
+            tiles.insert(0, tile(format_number(agent.mean_reward), "mean reward"))
         if agent.n_cut_off:
             tiles.append(tile(f"{agent.n_cut_off:,}", "rollouts cut off", bad=True))
         if agent.n_with_tool_error:
             tiles.append(tile(f"{agent.n_with_tool_error:,}", "rollouts with a crashed tool", bad=True))
-        if agent.tokens.output_mean is not None:
-            tiles.append(tile(number_text(agent.tokens.output_mean), "tokens written per rollout"))
+        if n_known := agent.tokens.n_known:
+            tiles.append(tile(format_number(agent.tokens.output_total / n_known), "tokens written per rollout"))
     if overview.n_problems:
         tiles.append(tile(f"{overview.n_problems:,}", "lines that cannot be read", bad=True))
     return element("div", *tiles, class_="ngv-grid")
-
-
-def _render_metrics(agents: Sequence[AgentOverview]) -> Html:
-    rows = [
-        [agent.agent, metric.name, metric.text, metric.interval_text, metric.scored_text]
-        for agent in agents
-        for metric in agent.metrics
-    ]
-    heading = ["agent", "metric", "value", "95 % interval", "scored"]
-    if len(agents) == 1:
-        return table(heading[1:], [row[1:] for row in rows], numbers=(1, 2, 3))
-    return table(heading, rows, numbers=(2, 3, 4))
 
 
 def _render_failures(failures: Sequence[FailureCount], link: LinkFailures | None) -> Html:
@@ -157,8 +146,8 @@ def _render_agent(overview: Overview, agent: AgentOverview) -> Iterable[Html]:
         yield element("h2", "All agents" if agent.agent == ALL_AGENTS else agent.agent)
     if usage.n_known:
         said = f"Tokens: {usage.input_total:,} read and {usage.output_total:,} written"
-        means = f", {number_text(usage.input_mean or 0)} and {number_text(usage.output_mean or 0)} per rollout"
-        yield soft(f"{said}{means}, {usage.output_max or 0:,} written at most.")
+        read, written = (format_number(total / usage.n_known) for total in (usage.input_total, usage.output_total))
+        yield soft(f"{said}, {read} and {written} per rollout, {usage.output_max:,} written at most.")
     if charts:
         yield element("div", *charts, class_="ngv-charts")
 
@@ -173,7 +162,15 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
         yield draw_bar_chart("Pass rates (tasks)", agent.pass_rate_histogram.labels, agent.pass_rate_histogram.counts)
     if agent.is_binary and points:
         # Points at 0 and 1 only would hide behind each other.
-        by_length, by_calls = _group_by_length(points), _group_by_calls(points)
+        by_length, by_calls = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
+        ordered = sorted(points, key=lambda point: point.length)
+        size = max(1, -(-len(ordered) // _GROUPS))
+        for start in range(0, len(ordered), size):
+            part = ordered[start : start + size]
+            by_length[f"≤ {format_number(part[-1].length)}"] += [point.reward for point in part]
+        for point in sorted(points, key=lambda point: point.tool_calls):
+            label = str(point.tool_calls) if point.tool_calls < _BARS_SHOWN else f"{_BARS_SHOWN} or more"
+            by_calls[label].append(point.reward)
         for title, groups in (("length (characters)", by_length), ("tool calls", by_calls)):
             if len(groups) > 1:
                 means = [sum(rewards) / len(rewards) for rewards in groups.values()]
@@ -184,29 +181,11 @@ def _draw_reward_charts(agent: AgentOverview, points: Sequence[Point]) -> Iterab
         yield draw_point_chart("Reward and tool calls", "tool calls", [point.tool_calls for point in points], rewards)
 
 
-def _group_by_length(points: Sequence[Point]) -> dict[str, list[float]]:
-    ordered = sorted(points, key=lambda point: point.length)
-    size = max(1, -(-len(ordered) // _GROUPS))
-    groups: dict[str, list[float]] = defaultdict(list)
-    for start in range(0, len(ordered), size):
-        part = ordered[start : start + size]
-        groups[f"≤ {number_text(part[-1].length)}"] += [point.reward for point in part]
-    return groups
-
-
-def _group_by_calls(points: Sequence[Point]) -> dict[str, list[float]]:
-    groups: dict[str, list[float]] = defaultdict(list)
-    for point in sorted(points, key=lambda point: point.tool_calls):
-        label = str(point.tool_calls) if point.tool_calls < _BARS_SHOWN else f"{_BARS_SHOWN} or more"
-        groups[label].append(point.reward)
-    return groups
-
-
 # --- two rollouts, two files ------------------------------------------------------------------------------------------
 
 
-def render_rollout_diff(diff: RolloutDiff) -> str:
-    """Render both conversations in two columns, with the place where they part marked."""
+def render_rollout_diff(diff: RolloutDiff) -> Html:
+    """Render both conversations in two columns, and mark the place where they part."""
     targets = [
         element(
             "div",
@@ -246,48 +225,42 @@ def _render_pair(pair: BlockPair, *, is_first: bool) -> Html:
     return join([heading, element("div", *sides, class_="ngv-pair first")])
 
 
-def render_file_comparison(
-    comparison: FileComparison, limit: int = _MATCHES_SHOWN, link: LinkMatch | None = None
-) -> str:
+def render_file_comparison(comparison: FileComparison, link: LinkMatch | None = None) -> Html:
     """Render which file did better at which task."""
+    winners = Counter(match.winner for match in comparison.tasks)
     tiles = [
-        tile(f"{comparison.wins:,}", "tasks where the run is better"),
-        tile(f"{comparison.losses:,}", "tasks where the baseline is better"),
-        tile(f"{comparison.ties:,}", "tasks with equal rewards"),
+        tile(f"{winners['run']:,}", "tasks where the run is better"),
+        tile(f"{winners['baseline']:,}", "tasks where the baseline is better"),
+        tile(f"{winners['tie']:,}", "tasks with equal rewards"),
     ]
-    if comparison.statistics is not None:
-        tiles += _render_statistics(comparison.statistics)
+    if (one := comparison.statistics) is not None:
+        bounds = "" if one.ci95 is None else f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
+        tasks = "1 task" if one.n_paired == 1 else f"{one.n_paired:,} tasks"
+        label = f"difference of the mean rewards over {tasks}{bounds}"
+        tiles.append(tile(_format_difference(one.difference), label, wide=True))
+        if one.mcnemar is not None:
+            tiles.append(tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
     parts: list[str | None] = [
         element("p", "Baseline ", element("b", comparison.baseline), ", run ", element("b", comparison.run)),
         element("p", comparison.note, class_="ngv-warning") if comparison.note else None,
         element("div", *tiles, class_="ngv-grid"),
     ]
     if comparison.tasks:
-        rows = [_list_match_cells(match, link) for match in comparison.tasks[:limit]]
+        rows = [_list_match_cells(match, link) for match in comparison.tasks[:_MATCHES_SHOWN]]
         parts.append(table(["task", "baseline", "run", "difference", "better"], rows, numbers=(1, 2, 3)))
-        more = len(comparison.tasks) - limit
+        more = len(comparison.tasks) - _MATCHES_SHOWN
         parts.append(soft(f"{more:,} more tasks differ less.") if more > 0 else None)
     only = (("baseline", comparison.only_in_baseline), ("run", comparison.only_in_run))
-    for name, tasks in only:
-        if tasks:
-            numbers = ", ".join(map(str, tasks[:20])) + (" …" if len(tasks) > 20 else "")
-            parts.append(soft(f"{len(tasks):,} tasks only in the {name}: {numbers}"))
+    for name, missing in only:
+        if missing:
+            numbers = ", ".join(map(str, missing[:20])) + (" …" if len(missing) > 20 else "")
+            parts.append(soft(f"{len(missing):,} tasks only in the {name}: {numbers}"))
     return element("div", *parts, class_="ngv ngv-wide")
-
-
-def _render_statistics(one: Comparison) -> list[Html]:
-    interval = "" if one.ci95 is None else f", 95\N{NO-BREAK SPACE}% interval {one.ci95[0]:+.3g} … {one.ci95[1]:+.3g}"
-    tasks = "1 task" if one.n_paired == 1 else f"{one.n_paired:,} tasks"
-    label = f"difference of the mean rewards over {tasks}{interval}"
-    tiles = [tile(_format_difference(one.difference), label, wide=True)]
-    if one.mcnemar is not None:
-        tiles.append(tile(f"{one.mcnemar.p_value:.3g}", "McNemar's p: could it be chance?"))
-    return tiles
 
 
 def _list_match_cells(match: TaskMatch, link: LinkMatch | None) -> list[str]:
     means = [
-        join([number_text(mean), " ", element("span", f"(n = {n})", class_="ngv-soft ngv-number-of")])
+        join([format_number(mean), " ", element("span", f"(n = {n})", class_="ngv-soft ngv-number-of")])
         for mean, n in ((match.baseline_mean, match.n_baseline), (match.run_mean, match.n_run))
     ]
     mood = {"run": "good", "baseline": "bad", "tie": ""}[match.winner]

@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A rollout as HTML, for the viewer's page and for reports alike.
+"""A rollout as HTML, for the viewer's page and for reports alike: why it has its reward, and what was said.
 
 What a model, a tool or a dataset wrote is always shown as the text it is.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import orjson
 
+from nemo_gym._metrics.describe import format_number
 from nemo_gym._reports.conversation import Block, ModelCall, format_json
-from nemo_gym._reports.html_elements import Html, element, fold, join, render_json, soft, table
-from nemo_gym._reports.html_scoring import render_field, render_scoring
-from nemo_gym._reports.rollout import FailureInfo, Rollout
-from nemo_gym._reports.tokens import TOKEN_LIMIT, render_tokens
-from nemo_gym._results.metric_rows import number_text
+from nemo_gym._reports.html_elements import Html, element, fold, join, render_json, soft, table, tile
+from nemo_gym._reports.rollout import Rollout
+from nemo_gym._reports.scoring import Scoring, ToolCall
+from nemo_gym._reports.tokens import render_tokens
 
 # Indenting puts every token id on a line of its own: beyond this the row is shown as it stands in the file.
 _MOST_INDENTED = 1 << 20
@@ -23,30 +23,39 @@ _NOT_RECORDED = "not recorded"
 _CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
 _CUT_OFF = {"max_steps": "cut off at the most steps that its agent takes", "length": "cut off at the longest output"}
 
-_TEXT_SHOWN = 3000
+_TEXT_SHOWN, _VALUE_SHOWN, _FIELD_SHOWN = 3000, 700, 100
 # Beyond this nobody reads on a page, and the page would become slow.
 _MOST_TEXT = 200_000
 _PEEK = 140
 
 
-def render_rollout(rollout: Rollout, *, token_limit: int = TOKEN_LIMIT) -> str:
+def render_rollout(rollout: Rollout) -> Html:
     """Render everything about a rollout."""
     folds = []
     if fields := rollout.scoring.task_fields:
-        folds.append(fold(f"Task fields ({len(fields)})", *(render_field(name, value) for name, value in fields)))
+        folds.append(fold(f"Task fields ({len(fields)})", *(_render_field(name, value) for name, value in fields)))
     if rollout.settings:
         folds.append(fold("Sampling params", element("pre", render_json(format_json(rollout.settings)))))
     if rollout.tools:
-        tools = [fold(_name_tool(tool), element("pre", render_json(format_json(tool)))) for tool in rollout.tools]
-        folds.append(fold(f"Tools ({len(tools)})", *tools))
+        names = [str(tool.get("name") or tool.get("type") or "tool") for tool in rollout.tools]
+        contents = [element("pre", render_json(format_json(tool))) for tool in rollout.tools]
+        tools = map(fold, names, contents)
+        folds.append(fold(f"Tools ({len(names)})", *tools))
     if rollout.tokens is not None:
-        tokens = element("div", render_tokens(rollout.tokens, token_limit))
+        tokens = element("div", render_tokens(rollout.tokens))
         folds.append(fold(f"Tokens ({len(rollout.tokens.tokens):,})", tokens))
-    folds.append(_render_row(rollout.row))
+    text, cut = format_json(rollout.row), 0
+    if len(text) > _MOST_INDENTED:
+        text = orjson.dumps(rollout.row, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
+        text, cut = text[:_MOST_RAW], max(len(text) - _MOST_RAW, 0)
+    button = element("button", "Copy", type="button", class_="ngv-copy", data_ngv_copy=True)
+    note = soft(f"{cut:,} more characters are in the file.") if cut else None
+    raw = element("div", button, element("pre", render_json(text)), class_="ngv-raw")
+    folds.append(fold("Raw JSON", raw, note))
     return element(
         "div",
         *_render_header(rollout),
-        render_scoring(rollout),
+        _render_scoring(rollout),
         *_render_conversation(rollout),
         _render_calls(rollout) if rollout.is_played else None,
         element("div", *folds, class_="ngv-folds"),
@@ -62,7 +71,7 @@ def render_reward(rollout: Rollout) -> Html:
         return element("span", "not scored", class_="ngv-reward")
     mood = "good" if rollout.reward >= 1 else "bad" if rollout.reward <= 0 else "mid"
     label = "mean reward" if rollout.kind == "profile" else "reward"
-    return element("span", f"{label} {number_text(rollout.reward)}", class_=f"ngv-reward {mood}")
+    return element("span", f"{label} {format_number(rollout.reward)}", class_=f"ngv-reward {mood}")
 
 
 def _render_header(rollout: Rollout) -> Iterator[Html]:
@@ -73,48 +82,39 @@ def _render_header(rollout: Rollout) -> Iterator[Html]:
         text = "1 crashed tool call" if n == 1 else f"{n} crashed tool calls"
         badges.append(element("span", text, class_="ngv-reward bad"))
     yield element("div", element("h1", rollout.title), *badges, class_="ngv-head")
-    facts = [element("span", f"{name} ", element("b", value)) for name, value in _iter_facts(rollout)]
+    usage, unknown = rollout.usage, _NOT_RECORDED if rollout.is_played else ""
+    times = [call.latency_ms for call in rollout.calls if call.latency_ms is not None]
+    known = {
+        "agent": rollout.agent,
+        "model": rollout.model,
+        "finish": f"cut off ({rollout.cut_off})" if rollout.cut_off else rollout.finish_reason or unknown,
+        "time in model calls": _format_time(sum(times)) if times else unknown,
+        "tokens in": _format_count(usage.get("input_tokens")) or unknown,
+        "tokens out": _format_count(usage.get("output_tokens")) or unknown,
+        "response": rollout.response_id,
+    }
+    facts = [element("span", f"{name} ", element("b", value)) for name, value in known.items() if value]
     if facts:
         yield element("div", *facts, class_="ngv-facts")
-    if rollout.failure:
-        yield _render_failure(rollout.failure)
+    if failure := rollout.failure:
+        said = [f"at {failure.boundary}" if failure.boundary else ""]
+        if failure.attempts is not None:
+            said.append("1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts")
+        said.append(f"{failure.elapsed_s:g} s" if failure.elapsed_s is not None else "")
+        said.append("" if failure.retryable is None else "worth another try" if failure.retryable else "not retryable")
+        said.append("never to be tried again" if failure.terminal else "")
+        where = element("span", " · ".join(filter(None, said)), class_="ngv-soft")
+        message = element("div", failure.message, class_="ngv-code") if failure.message else None
+        yield element("div", element("b", failure.kind), " ", where, message, class_="ngv-failure", role="alert")
     if rollout.cut_off:
-        said = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
-        yield element("p", f"This rollout did not end by itself: it was {said}.", class_="ngv-warning", role="alert")
+        end = _CUT_OFF.get(rollout.cut_off, f"cut off ({rollout.cut_off})")
+        yield element("p", f"This rollout did not end by itself: it was {end}.", class_="ngv-warning", role="alert")
     if rollout.tool_errors:
         lines = [
             element("div", element("b", one.tool), f" crashed with status {one.status}: ", element("span", one.message))
             for one in rollout.tool_errors
         ]
         yield element("div", *lines, class_="ngv-failure", role="alert")
-
-
-def _iter_facts(rollout: Rollout) -> Iterator[tuple[str, str]]:
-    usage, unknown = rollout.usage, _NOT_RECORDED if rollout.is_played else ""
-    finish = f"cut off ({rollout.cut_off})" if rollout.cut_off else rollout.finish_reason or unknown
-    times = [call.latency_ms for call in rollout.calls if call.latency_ms is not None]
-    known = (
-        ("agent", rollout.agent),
-        ("model", rollout.model),
-        ("finish", finish),
-        ("time in model calls", _format_time(sum(times)) if times else unknown),
-        ("tokens in", _format_count(usage.get("input_tokens")) or unknown),
-        ("tokens out", _format_count(usage.get("output_tokens")) or unknown),
-        ("response", rollout.response_id),
-    )
-    return ((name, value) for name, value in known if value)
-
-
-def _render_failure(failure: FailureInfo) -> Html:
-    said = [f"at {failure.boundary}" if failure.boundary else ""]
-    if failure.attempts is not None:
-        said.append("1 attempt" if failure.attempts == 1 else f"{failure.attempts} attempts")
-    said.append(f"{failure.elapsed_s:g} s" if failure.elapsed_s is not None else "")
-    said.append("" if failure.retryable is None else "worth another try" if failure.retryable else "not retryable")
-    said.append("never to be tried again" if failure.terminal else "")
-    where = element("span", " · ".join(filter(None, said)), class_="ngv-soft")
-    message = element("div", failure.message, class_="ngv-code") if failure.message else None
-    return element("div", element("b", failure.kind), " ", where, message, class_="ngv-failure", role="alert")
 
 
 def _render_conversation(rollout: Rollout) -> Iterator[Html]:
@@ -170,16 +170,6 @@ def _list_call_cells(call: ModelCall) -> dict[str, str]:
     }
 
 
-def _render_row(row: dict[str, Any]) -> Html:
-    text, cut = format_json(row), 0
-    if len(text) > _MOST_INDENTED:
-        text = orjson.dumps(row, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-        text, cut = text[:_MOST_RAW], max(len(text) - _MOST_RAW, 0)
-    button = element("button", "Copy", type="button", class_="ngv-copy", data_ngv_copy=True)
-    note = soft(f"{cut:,} more characters are in the file.") if cut else None
-    return fold("Raw JSON", element("div", button, element("pre", render_json(text)), class_="ngv-raw"), note)
-
-
 def _format_time(ms: float | None) -> str:
     if ms is None:
         return ""
@@ -190,9 +180,98 @@ def _format_count(value: Any) -> str:
     return f"{value:,}" if type(value) is int else ""
 
 
-def _name_tool(tool: dict[str, Any]) -> str:
-    name = tool.get("name") or tool.get("type")
-    return name if isinstance(name, str) else "tool"
+# --- why it has its reward --------------------------------------------------------------------------------------------
+
+
+def _render_scoring(rollout: Rollout) -> Html | None:
+    """Render what is known of the score; None for a row that says nothing about it."""
+    scoring = rollout.scoring
+    parts = [_render_tool_calls(scoring, rollout.is_played), _render_target_and_answer(scoring, rollout.is_played)]
+    if scoring.components:
+        heading = element("h3", "Numbers of the verifier" if scoring.is_task_known else "Numbers of the row")
+        tiles = [
+            tile(("yes" if value else "no") if isinstance(value, bool) else format_number(value), name)
+            for name, value in scoring.components
+        ]
+        parts.append(join([heading, element("div", *tiles, class_="ngv-grid")]))
+    if scoring.verdict:
+        heading = element("h3", "The verifier said" if scoring.is_task_known else "Other fields of the row")
+        fields = [_render_field(name, value) for name, value in scoring.verdict]
+        parts.append(join([heading, element("div", *fields, class_="ngv-folds")]))
+    if not any(parts):
+        return None
+    is_scored = rollout.outcome == "scored" and rollout.is_played
+    heading = element("h2", "Why this score" if is_scored else "What is expected")
+    return element("section", heading, *parts, class_="ngv-why")
+
+
+def _render_field(name: str, value: Any) -> Html:
+    """Render a value beside its name if it is short, behind it if not."""
+    text = value if isinstance(value, str) else format_json(value)
+    if len(text) <= _FIELD_SHOWN and "\n" not in text:
+        shown = element("span", text or "(empty)", class_="ngv-code")
+        return element("div", element("b", name), shown, class_="ngv-field")
+    return fold(name, element("pre", text if isinstance(value, str) else render_json(text)))
+
+
+def _render_target_and_answer(scoring: Scoring, is_played: bool) -> Html | None:
+    if not scoring.targets and not (is_played and scoring.answer is not None):
+        return None
+    sides = []
+    if scoring.targets or not scoring.expected_calls:
+        targets = [join([element("code", name), _render_text(value)]) for name, value in scoring.targets]
+        targets = targets or [soft("Neither the row nor its task names a target.")]
+        sides.append(element("div", element("h3", "Target"), *targets, class_="ngv-side"))
+    if is_played:
+        nothing = soft("The model gave no answer in the end.")
+        answer = nothing if scoring.answer is None else _render_text(scoring.answer)
+        sides.append(element("div", element("h3", "Answer"), answer, class_="ngv-side ngv-answer"))
+    return element("div", *sides, class_="ngv-sides")
+
+
+def _render_tool_calls(scoring: Scoring, is_played: bool) -> Html | None:
+    expected = scoring.expected_calls
+    if not expected:
+        return None
+    if not is_played:
+        return element("div", _render_call_list("Expected calls", expected, "", ""), class_="ngv-sides")
+    left = _render_call_list("Expected calls", expected, "made", "not made like this")
+    right = _render_call_list("Calls made", scoring.made_calls, "as expected", "not expected")
+    return element("div", left, right, class_="ngv-sides")
+
+
+def _render_call_list(heading: str, calls: Sequence[ToolCall], matched: str, other: str) -> Html:
+    lines = [_render_call(call, matched if call.matched else other) for call in calls] or [soft("None.")]
+    return element("div", element("h3", heading), *lines, class_="ngv-side")
+
+
+def _render_call(call: ToolCall, said: str) -> Html:
+    badge = element("span", said, class_=f"ngv-badge {'good' if call.matched else 'mid'}") if said else None
+    given = call.arguments
+    if isinstance(given, dict):
+        arguments = [element("div", element("i", f"{name} "), _shorten_value(value)) for name, value in given.items()]
+    else:
+        arguments = [element("div", _shorten_value(given))] if given is not None else []
+    name = element("div", element("b", call.name), " ", badge, class_="ngv-call-name")
+    return element("div", name, element("div", *arguments, class_="ngv-code"), class_="ngv-call")
+
+
+def _render_text(value: Any) -> Html:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    text, is_json = (value, False) if isinstance(value, str) else (format_json(value), True)
+    classes = "ngv-text ngv-code" if is_json else "ngv-text"
+    if not text:
+        return soft("(empty)")
+    if len(text) <= _VALUE_SHOWN + _VALUE_SHOWN // 3:
+        return element("div", render_json(text) if is_json else text, class_=classes)
+    start = element("div", f"{text[:_VALUE_SHOWN]}…", class_=classes)
+    return join([start, soft(f"{len(text):,} characters; the whole is below.")])
+
+
+def _shorten_value(value: Any) -> str:
+    text = value if isinstance(value, str) else format_json(value)
+    return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"
 
 
 # --- one block of the conversation ------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An open file: where each of its rows lies and its facts, known better and better while a thread reads.
+"""An open file: where its rows lie and what their facts are, filled in by a thread that keeps reading.
 
 The first rows are there at once, however large the file; rows that a run appends are picked up as they come. Only the
 facts of rows are held in memory: a row itself is read from the file when it is asked for.
@@ -29,7 +29,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 class ReportError(GymError, ValueError):
-    """A file cannot be shown, or a report cannot be written, as it is asked for."""
+    """A file cannot be shown, or a report cannot be written."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class Progress:
     bytes_done: int
     bytes_total: int
     complete: bool
-    """All that the file held at the last look is there."""
+    """Everything that the file held when it was last looked at has been read."""
     n_problems: int
     """Broken lines, and the torn last line."""
     torn: bool
     generation: int
-    """Grows when the file turned out to be another one and everything was read anew."""
+    """Grows whenever the file was replaced or edited, and read again from the start."""
     from_cache: bool
     error: str | None
-    """Why the file cannot be read any more."""
+    """Why the file can no longer be read."""
 
     @property
     def share(self) -> float:
@@ -62,13 +62,11 @@ class Progress:
         return self.generation, self.n_rows
 
 
-def open_index(
-    path: str | os.PathLike[str], *, user_cache_dir: Path | None = None, follow: bool = True, poll_s: float = POLL_S
-) -> "Index":
+def open_index(path: str | os.PathLike[str], *, user_cache_dir: Path | None = None, poll_s: float = POLL_S) -> "Index":
     """Begin to read `path`, in a thread, and return at once. Raise ReportError if it cannot be read.
 
-    `user_cache_dir`: where large files are cached if their own folder cannot be written to. `follow`: keep watching
-    the file, every `poll_s` seconds.
+    `user_cache_dir`: where large files are cached if their own folder cannot be written to. The file is watched every
+    `poll_s` seconds.
     """
     path = Path(path)
     if path.is_dir():
@@ -80,15 +78,15 @@ def open_index(
         raise ReportError(f"there is no file {str(path)!r}.\nhint: check the path") from error
     except OSError as error:
         raise ReportError(f"{str(path)!r} cannot be read: {error.strerror}") from error
-    return Index(path, user_cache_dir, follow, poll_s)
+    return Index(path, user_cache_dir, poll_s)
 
 
 class Index:
     """The rows of one file; a context manager that stops reading."""
 
-    def __init__(self, path: Path, user_cache_dir: Path | None, follow: bool, poll_s: float) -> None:
+    def __init__(self, path: Path, user_cache_dir: Path | None, poll_s: float) -> None:
         self.path, self.name = path, path.name
-        self._cache_dir, self._follow, self._poll_s = user_cache_dir, follow, poll_s
+        self._cache_dir, self._poll_s = user_cache_dir, poll_s
         self._scanner = Scanner()
         self._identity: Identity | None = None
         self._changed = threading.Condition()
@@ -147,17 +145,17 @@ class Index:
             )
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until all that the file held is there, or it cannot be read; return False if that takes too long."""
+        """Wait until the whole file is read, or cannot be read; return False if that takes too long."""
         with self._changed:
             return self._changed.wait_for(self._has_ended, timeout_s)
 
     def wait_for_rows(self, n: int, timeout_s: float) -> bool:
-        """Wait until there are `n` rows, or all that the file held; return False if that takes too long."""
+        """Wait until `n` rows are read, or the whole file; return False if that takes too long."""
         with self._changed:
             return self._changed.wait_for(lambda: self.n_rows >= n or self._has_ended(), timeout_s)
 
     def refresh(self, timeout_s: float = 5.0) -> Progress:
-        """Look at the file now instead of at the next poll, and return what is there."""
+        """Read what is new now instead of at the next poll, and return how far the file is read."""
         with self._changed:
             self._n_asked += 1
             ticket = self._n_asked
@@ -207,8 +205,6 @@ class Index:
             with self._changed:
                 self._n_answered = ticket
                 self._changed.notify_all()
-            if not self._follow:
-                break
             self._wake.wait(self._poll_s)
         self._save(0)
 
@@ -232,7 +228,7 @@ class Index:
         self._note(complete=at_end)
 
     def _save(self, more_than: int) -> None:
-        """Cache what was read, if that is worth it: more than so many bytes are new."""
+        """Cache what was read, if more than so many bytes of it are new and there is enough to be worth a file."""
         new = self._scanner.end - self._cached_to
         if self._identity is not None and new > more_than and new >= CACHED_FROM_BYTES:
             save_cache(self.path, self._cache_dir, self._scanner, self._identity)

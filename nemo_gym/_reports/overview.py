@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a file says as a whole, agent by agent: metrics with their intervals, how rewards spread, tokens, failures.
+"""A file as a whole, agent by agent: metrics with their intervals, how rewards spread, tokens, failures.
 
 Made of the index alone, in a few seconds for hundreds of thousands of rows. Nothing is kept between two calls.
 """
@@ -8,29 +8,28 @@ import random
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import Path
 
-from nemo_gym._metrics.aggregate import MEAN_REWARD
-from nemo_gym._metrics.describe import are_binary, mean
+import orjson
+
+from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_headline
+from nemo_gym._metrics.describe import Histogram, are_binary, make_histogram, mean
+from nemo_gym._metrics.intervals import Interval, compute_interval_over_tasks
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.index import Index, ReportError
-from nemo_gym._reports.metrics import (
-    NO_AGENT,
-    Histogram,
-    compute_field_metrics,
-    compute_reward_metrics,
-    make_histogram,
-    merge_metrics,
-    read_reported_metrics,
-)
-from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR, Kind, read_failure_message
-from nemo_gym._reports.row_selection import PASS_REWARD, group_rows, list_scored_rewards, pick_evenly
+from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR, read_failure_message
+from nemo_gym._reports.row_selection import group_rows, list_scored_rewards, pick_evenly, rate_passes
 from nemo_gym._reports.run_files import RunDescription, RunFiles
-from nemo_gym._results.metric_rows import MetricRow
+from nemo_gym._results.aggregate import MetricRow, list_metric_rows
+from nemo_gym._rollouts.paths import RunPaths
 
-ALL_AGENTS = "all"
-SAMPLE = 2000
+ALL_AGENTS, NO_AGENT = "all", "(no agent)"
+# Beyond this a metrics file holds many tasks, and reading it would cost more memory than all else together.
+_LARGEST_REPORTED_BYTES = 1 << 22
+_POINTS = 2000
 _MOST_RATES = 1000
 _FAILURES_READ = 20
 _MOST_EXAMPLES = 3
@@ -41,7 +40,6 @@ _MESSAGE_LENGTH = 300
 class TaskRate:
     """How one task went."""
 
-    task: int
     task_label: str
     n: int
     mean_reward: float
@@ -57,16 +55,13 @@ class TokenUsage:
     n_known: int
     input_total: int
     output_total: int
-    input_mean: float | None
-    output_mean: float | None
-    output_max: int | None
+    output_max: int
 
 
 @dataclass(frozen=True)
 class Point:
     """One scored rollout, for a plot."""
 
-    task: int
     agent: str
     reward: float
     length: int
@@ -91,11 +86,8 @@ class AgentOverview:
     """How one agent did."""
 
     agent: str
-    n_scored: int
-    n_failed: int
     n_cut_off: int
     n_with_tool_error: int
-    n_tasks: int
     mean_reward: float | None
     """Every task counts alike."""
     is_binary: bool
@@ -114,9 +106,8 @@ class AgentOverview:
 
 @dataclass(frozen=True)
 class Overview:
-    """What a file says as a whole."""
+    """A file as a whole."""
 
-    kind: Kind
     n_rows: int
     n_tasks: int
     n_scored: int
@@ -136,37 +127,45 @@ class Overview:
     """What the run was, if it has left a record."""
 
 
-def make_overview(index: Index, failures: Index | None = None, *, sample: int = SAMPLE) -> Overview:
+def make_overview(index: Index, failures: Index | None = None) -> Overview:
     """Summarise what is indexed so far; `failures` is the index of the failures file of the same run."""
-    progress, columns, kind = index.progress, index.columns, index.kind
+    progress, columns, is_run = index.progress, index.columns, index.kind == "rollouts"
     rows = range(columns.n_rows)
     run_files = RunFiles(index)
     manifest = run_files.read_manifest()
     n_requested = None if manifest is None else manifest.counts.requested
-    reported = read_reported_metrics(index.path) if kind == "rollouts" else {}
-    failed = _find_failed_rollouts(index, failures)
-    n_failed = Counter(agent or NO_AGENT for agent, _, _ in failed)
-    n_failed[ALL_AGENTS] = n_failed.total()
+    reported = _read_reported_metrics(index.path) if is_run else {}
     agents = []
     for number, (name, tasks) in enumerate(_group_by_agent(columns)):
-        requested = n_requested if number == 0 else None
-        agents.append(_summarise_agent(kind, columns, name, tasks, requested, reported.get(name, []), n_failed[name]))
+        computed = _compute_metrics(columns, tasks, n_requested if number == 0 else None, curves=is_run)
+        agents.append(_summarise_agent(columns, name, tasks, _merge_metrics(reported.get(name, []), computed)))
     notes = []
     if columns.more_fields:
         named = ", ".join(list(columns.more_fields)[:5]) + ("" if len(columns.more_fields) <= 5 else " and others")
         notes = [f"Only the first {len(columns.fields)} numeric fields are measured; left out: {named}."]
+    scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
+    # The same rows each time, so that a plot does not change on its own.
+    sample = scored if len(scored) <= _POINTS else sorted(random.Random(0).sample(scored, _POINTS))
+    failed = {key for source in (index, failures) if source is not None for key in _iter_keys(source, FAILED)}
     return Overview(
-        kind=kind,
         n_rows=len(rows),
         n_tasks=len(set(columns.task[: len(rows)])),
-        n_scored=sum(1 for row in rows if columns.flags[row] & SCORED),
-        n_failed=len(failed),
+        n_scored=len(scored),
+        n_failed=len(failed.difference(_iter_keys(index, SCORED)) if failed else failed),
         n_requested=n_requested,
         complete=progress.complete,
         n_problems=progress.n_problems,
         agents=agents,
         failures=_count_failures(index, failures),
-        points=_sample_points(columns, rows, sample),
+        points=[
+            Point(
+                agent=columns.agents[columns.agent[row]] or NO_AGENT,
+                reward=columns.reward[row],
+                length=columns.length[row],
+                tool_calls=columns.tool_calls[row],
+            )
+            for row in sample
+        ],
         notes=notes,
         run=run_files.describe(),
     )
@@ -184,89 +183,98 @@ def _group_by_agent(columns: Columns) -> list[tuple[str, list[Sequence[int]]]]:
 
 
 def _summarise_agent(
-    kind: Kind,
-    columns: Columns,
-    name: str,
-    tasks: Sequence[Sequence[int]],
-    n_requested: int | None,
-    reported: Sequence[MetricRow],
-    n_failed: int,
+    columns: Columns, name: str, tasks: Sequence[Sequence[int]], metrics: list[MetricRow]
 ) -> AgentOverview:
     rows = array("I", chain.from_iterable(tasks))
     by_task = [(of_task[0], list_scored_rewards(columns, of_task)) for of_task in tasks]
     rewards = [found for _, found in by_task if found]
-    binary = all(map(are_binary, rewards))
-    metrics = compute_reward_metrics(rewards, binary=binary, curves=kind == "rollouts", n_requested=n_requested)
-    metrics = merge_metrics(reported, [*metrics, *compute_field_metrics(columns, tasks, n_requested)])
-    rates = sorted(
-        (sum([reward >= PASS_REWARD for reward in found]) / len(found), mean(found), row, len(found))
-        for row, found in by_task
-        if found
-    )
+    rates = sorted((rate_passes(found), mean(found), row, len(found)) for row, found in by_task if found)
     flags = Counter(map(columns.flags.__getitem__, rows))
     finishes = Counter(map(columns.finish.__getitem__, rows)).most_common()
     tools: Counter[str] = Counter()
     for number, count in Counter(map(columns.tools.__getitem__, rows)).items():
         tools.update(dict.fromkeys(columns.toolsets[number], count))
+    counts = ((columns.input_tokens[row], columns.output_tokens[row]) for row in rows)
+    tokens = [(max(read, 0), written) for read, written in counts if written >= 0]
     return AgentOverview(
         agent=name,
-        n_scored=sum(map(len, rewards)),
-        n_failed=n_failed,
         n_cut_off=sum(count for flag, count in flags.items() if flag & CUT_OFF),
         n_with_tool_error=sum(count for flag, count in flags.items() if flag & TOOL_ERROR),
-        n_tasks=len(tasks),
         mean_reward=next((row.value for row in metrics if row.name == MEAN_REWARD), None),
-        is_binary=bool(rewards) and binary,
+        is_binary=bool(rewards) and all(map(are_binary, rewards)),
         metrics=metrics,
-        histogram=make_histogram([reward for of_task in rewards for reward in of_task]),
+        histogram=make_histogram([*chain.from_iterable(rewards)]),
         pass_rates=[
-            TaskRate(columns.task[row], columns.label_task(row), n, mean, rate, row)
+            TaskRate(columns.label_task(row), n, mean, rate, row)
             for rate, mean, row, n in pick_evenly(rates, _MOST_RATES)
         ],
         pass_rate_histogram=make_histogram([rate[0] for rate in rates]),
-        tokens=_sum_tokens(columns, rows),
+        tokens=TokenUsage(
+            n_known=len(tokens),
+            input_total=sum(read for read, _ in tokens),
+            output_total=sum(written for _, written in tokens),
+            output_max=max((written for _, written in tokens), default=0),
+        ),
         finish_reasons={name: count for number, count in finishes if (name := columns.finishes[number])},
         tools=dict(tools.most_common()),
     )
 
 
-def _sum_tokens(columns: Columns, rows: "array[int]") -> TokenUsage:
-    counts = ((columns.input_tokens[row], columns.output_tokens[row]) for row in rows)
-    known = [(max(read, 0), written) for read, written in counts if written >= 0]
-    read, written, n = sum(pair[0] for pair in known), sum(pair[1] for pair in known), len(known)
-    return TokenUsage(
-        n_known=n,
-        input_total=read,
-        output_total=written,
-        input_mean=read / n if n else None,
-        output_mean=written / n if n else None,
-        output_max=max((pair[1] for pair in known), default=None),
-    )
+# --- metrics ----------------------------------------------------------------------------------------------------------
 
 
-def _sample_points(columns: Columns, rows: Sequence[int], most: int) -> list[Point]:
-    scored = array("I", [row for row in rows if columns.flags[row] & SCORED])
-    # The same rows each time, so that a plot does not change on its own.
-    chosen = scored if len(scored) <= most else sorted(random.Random(0).sample(scored, most))
+def _compute_metrics(
+    columns: Columns, tasks: Sequence[Sequence[int]], n_requested: int | None, *, curves: bool
+) -> list[MetricRow]:
+    """Return the mean reward, with `curves` pass@k for the largest k, and the means of the verifier's numbers."""
+    intervals: dict[str, tuple[Interval, int]] = {}
+    rewards = [found for rows in tasks if (found := list_scored_rewards(columns, rows))]
+    if rewards:
+        binary, n_scored = all(map(are_binary, rewards)), sum(map(len, rewards))
+        if curves:
+            of_rewards = compute_headline(rewards, binary=binary)
+        else:
+            of_rewards = {MEAN_REWARD: compute_interval_over_tasks(rewards, binary=binary)}
+        intervals = {name: (interval, n_scored) for name, interval in of_rewards.items()}
+    for name, values in list(columns.fields.items()):
+        # NaN is the only number that differs from itself.
+        by_task = [
+            [value for row in rows if (value := values[row]) == value and columns.flags[row] & SCORED] for rows in tasks
+        ]
+        known = [of_task for of_task in by_task if of_task]
+        if known:
+            interval = compute_interval_over_tasks(known, binary=all(map(are_binary, known)))
+            intervals[f"mean/{name}"] = interval, sum(map(len, known))
     return [
-        Point(
-            task=columns.task[row],
-            agent=columns.agents[columns.agent[row]] or NO_AGENT,
-            reward=columns.reward[row],
-            length=columns.length[row],
-            tool_calls=columns.tool_calls[row],
-        )
-        for row in chosen
+        MetricRow(name, interval.estimate, interval.low, interval.high, n_scored, n_requested)
+        for name, (interval, n_scored) in intervals.items()
     ]
 
 
+def _read_reported_metrics(rollouts: Path) -> dict[str, list[MetricRow]]:
+    """Return what the run's own metrics file tells of each agent; nothing if it is older than the rollouts."""
+    path = RunPaths.of(rollouts).aggregate_metrics
+    try:
+        stat = path.stat()
+        if stat.st_size > _LARGEST_REPORTED_BYTES or stat.st_mtime_ns < rollouts.stat().st_mtime_ns:
+            return {}
+        entries = orjson.loads(path.read_bytes())
+        return {
+            str((entry.get("agent_ref") or {}).get("name") or NO_AGENT): list_metric_rows(entry) for entry in entries
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # not there, or not a file of ours
+        return {}
+
+
+def _merge_metrics(reported: Sequence[MetricRow], computed: Sequence[MetricRow]) -> list[MetricRow]:
+    """Return both without repetition; a number that is reported with its count wins, for it is what the run printed."""
+    known = {row.name: row for row in computed}
+    known |= {row.name: row for row in reported if row.n_scored is not None or row.name not in known}
+    order = dict.fromkeys([*(row.name for row in reported if row.n_scored is not None), *known])
+    return [known[name] for name in order]
+
+
 # --- failures ---------------------------------------------------------------------------------------------------------
-
-
-def _find_failed_rollouts(index: Index, failures: Index | None) -> set[tuple[str, int, int]]:
-    """Return agent, task and rollout index of every rollout that failed and has no reward from another attempt."""
-    failed = {key for source in (index, failures) if source is not None for key in _iter_keys(source, FAILED)}
-    return failed.difference(_iter_keys(index, SCORED)) if failed else failed
 
 
 def _iter_keys(index: Index, flag: int) -> Iterator[tuple[str, int, int]]:
@@ -291,19 +299,10 @@ def _count_failures(index: Index, failures: Index | None) -> list[FailureCount]:
         if unresolved:
             unresolved.difference_update((task, rollout) for _, task, rollout in _iter_keys(index, SCORED))
         for kind, rows in by_kind.items():
-            n_unresolved, examples = len(keys[kind] & unresolved), _read_examples(source, rows)
+            messages: dict[str, None] = {}
+            for row in rows[:_FAILURES_READ]:
+                with suppress(ReportError):
+                    messages[read_failure_message(source.read_row(row))[:_MESSAGE_LENGTH]] = None
+            n_unresolved, examples = len(keys[kind] & unresolved), list(filter(None, messages))[:_MOST_EXAMPLES]
             counted.append(FailureCount(kind, len(rows), n_unresolved, examples, in_failures_file=source is failures))
     return sorted(counted, key=lambda one: (-one.count, one.kind))
-
-
-def _read_examples(index: Index, rows: Sequence[int]) -> list[str]:
-    """Return a few different messages of the first failures."""
-    messages: dict[str, None] = {}
-    for row in rows[:_FAILURES_READ]:
-        try:
-            message = read_failure_message(index.read_row(row))
-        except ReportError:
-            continue
-        if message:
-            messages[message[:_MESSAGE_LENGTH]] = None
-    return list(messages)[:_MOST_EXAMPLES]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Answer the viewer's questions about a file: results, pages, tasks, neighbours, and what there is to filter by.
 
-Answers come within a time budget, from what is indexed so far; asking again goes on. Nothing is rendered here.
+Answers come within a time budget, from what is indexed so far; asking again continues. Nothing is rendered here.
 """
 
 import math
@@ -27,20 +27,21 @@ from nemo_gym._reports.row_selection import (
 )
 from nemo_gym._reports.run_files import RunFiles
 
+S = TypeVar("S", Sequence[int], Groups)
 T = TypeVar("T")
 
 PAGE_SIZE = 25
 BUDGET_S = 0.25
 _MOST_REMEMBERED = 16
 _FIELDS_FROM = 5
-"""So many rows tell which fields there are to choose from."""
+"""The fields to choose from are those of this many rows, the first ones."""
 
 
 @dataclass(frozen=True)
-class Results:
-    """The rows that passed the filters, in order."""
+class Results(Generic[S]):
+    """What passed the filters, in order: rows, or the rows of each task together."""
 
-    rows: Sequence[int]
+    items: S
     complete: bool
     """Every row that is indexed was looked at."""
     searched: float
@@ -48,21 +49,7 @@ class Results:
 
     @property
     def total(self) -> int:
-        return len(self.rows)
-
-
-@dataclass(frozen=True)
-class GroupedResults:
-    """The same, the rollouts of each task together."""
-
-    groups: Groups
-    complete: bool
-    searched: float
-
-    @property
-    def total(self) -> int:
-        """The number of tasks."""
-        return len(self.groups)
+        return len(self.items)
 
 
 @dataclass(frozen=True)
@@ -139,20 +126,20 @@ class Browser:
 
     def find_rows(
         self, filters: Filters = Filters(), sort: str = "file", descending: bool = False, *, budget_s: float = BUDGET_S
-    ) -> Results:
+    ) -> Results[Sequence[int]]:
         """Return the rows that pass, as far as they are known after `budget_s`."""
         with self._lock:
             return self._find_rows(filters, sort, descending, budget_s)
 
     def find_groups(
-        self, filters: Filters = Filters(), sort: str = "task", descending: bool = False, *, budget_s: float = BUDGET_S
-    ) -> GroupedResults:
-        """Return the same by task; `sort` is one of GROUP_SORTS."""
+        self, filters: Filters = Filters(), sort: str = "task", descending: bool = False
+    ) -> Results[Groups]:
+        """Return the tasks of the rows that pass; `sort` is one of GROUP_SORTS."""
         with self._lock:
-            found = self._find_rows(filters, "file", False, budget_s)
+            found = self._find_rows(filters, "file", False, BUDGET_S)
             key = ("groups", filters, sort, descending, self.index.progress.generation, found.total, found.searched)
-            groups = self._remember(key, lambda: group_rows(self.index.columns, found.rows, sort, descending))
-            return GroupedResults(groups, found.complete, found.searched)
+            groups: Groups = self._remember(key, lambda: group_rows(self.index.columns, found.items, sort, descending))
+            return Results(groups, found.complete, found.searched)
 
     def list_choices(self) -> Choices:
         """Return what the rows that are indexed offer to filter by."""
@@ -161,28 +148,28 @@ class Browser:
             found: Choices = self._remember(key, self._list_choices)
             return found
 
-    def read_page(self, results: Results, number: int, size: int = PAGE_SIZE) -> ResultPage[RowSummary]:
+    def read_page(self, results: Results[Sequence[int]], number: int, size: int = PAGE_SIZE) -> ResultPage[RowSummary]:
         """Read a page of the results, with a preview of every row; a number beyond the ends is the nearest page."""
         n_pages, number = _clamp_page(number, results.total, size)
-        shown = results.rows[number * size : (number + 1) * size]
+        shown = results.items[number * size : (number + 1) * size]
         items = [replace(self.summarise_row(row), preview=self._preview(row)) for row in shown]
         return ResultPage(items, number, n_pages, results.total)
 
-    def read_group_page(self, grouped: GroupedResults, number: int, size: int = PAGE_SIZE) -> ResultPage[TaskGroup]:
+    def read_group_page(self, grouped: Results[Groups], number: int, size: int = PAGE_SIZE) -> ResultPage[TaskGroup]:
         """Read a page of tasks, each with a preview of its first row."""
         n_pages, number = _clamp_page(number, grouped.total, size)
-        shown = [grouped.groups[at] for at in range(number * size, min((number + 1) * size, grouped.total))]
+        shown = [grouped.items[at] for at in range(number * size, min((number + 1) * size, grouped.total))]
         groups = [describe_group(self.index.columns, rows, self._preview(rows[0])) for rows in shown]
         return ResultPage(groups, number, n_pages, grouped.total)
 
-    def find_neighbours(self, results: Results, row: int) -> Neighbours:
+    def find_neighbours(self, results: Results[Sequence[int]], row: int) -> Neighbours:
         """Return which rows come before and after `row` in the results."""
+        rows = results.items
         try:
-            at = results.rows.index(row)
+            at = rows.index(row)
         except ValueError:
             return Neighbours(None, None, None, results.total)
-        before = results.rows[at - 1] if at else None
-        after = results.rows[at + 1] if at + 1 < results.total else None
+        before, after = rows[at - 1] if at else None, rows[at + 1] if at + 1 < results.total else None
         return Neighbours(before, after, at, results.total)
 
     def summarise_row(self, row: int) -> RowSummary:
@@ -231,7 +218,7 @@ class Browser:
             reward_high=max(rewards, default=None),
         )
 
-    def _find_rows(self, filters: Filters, sort: str, descending: bool, budget_s: float) -> Results:
+    def _find_rows(self, filters: Filters, sort: str, descending: bool, budget_s: float) -> Results[Sequence[int]]:
         columns, generation = self.index.columns, self.index.progress.generation
         n_rows = columns.n_rows
         without_text = replace(filters, text="")

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from nemo_gym._reports.conversation import (
     Block,
     ModelCall,
-    as_text,
     list_input_items,
     list_output_items,
     mark_tool_errors,
@@ -23,7 +22,6 @@ from nemo_gym._reports.conversation import (
 from nemo_gym._reports.row_facts import (
     Kind,
     iter_texts,
-    read_agent_name,
     read_cut_off,
     read_facts,
     read_failure_kind,
@@ -32,7 +30,8 @@ from nemo_gym._reports.row_facts import (
 )
 from nemo_gym._reports.scoring import METADATA_KEY, Scoring, iter_own_fields, read_scoring, read_targets, shorten
 from nemo_gym._reports.tokens import TokenSequence, read_tokens
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._results.rows import read_agent_name
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number, as_text
 from nemo_gym._util.row_keys import (
     FAILURE_KEY,
     NG_TERMINAL_KEY,
@@ -153,14 +152,13 @@ def _read_failure(row: Mapping[str, Any]) -> FailureInfo | None:
     if not kind:
         return None
     said = as_mapping(row.get(FAILURE_KEY))
-    attempts, elapsed_s = said.get("attempts"), said.get("elapsed_s")
     return FailureInfo(
         kind=kind,
         message=read_failure_message(row),
         boundary=as_text(said.get("boundary")),
         retryable=said["retryable"] if isinstance(said.get("retryable"), bool) else None,
-        attempts=attempts if type(attempts) is int else None,
-        elapsed_s=float(elapsed_s) if isinstance(elapsed_s, (int, float)) else None,
+        attempts=as_int(said.get("attempts")),
+        elapsed_s=as_number(said.get("elapsed_s")),
         terminal=bool(row.get(NG_TERMINAL_KEY)),
     )
 

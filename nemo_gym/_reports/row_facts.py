@@ -12,10 +12,10 @@ from typing import Any, Literal, NamedTuple
 
 import orjson
 
+from nemo_gym._results.rows import read_agent_name
 from nemo_gym._rollouts.incidents import LENGTH, is_cut_by_length
-from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.json_shapes import as_mapping, as_text
 from nemo_gym._util.row_keys import (
-    AGENT_REF_KEY_NAME,
     BOOKKEEPING_PREFIX,
     FAILURE_KEY,
     MODEL_CALL_CAPTURE_KEY,
@@ -142,12 +142,6 @@ def read_index(row: Mapping[str, Any], key: str) -> int | None:
     return value if type(value) is int and 0 <= value < _LARGEST_INDEX else None
 
 
-def read_agent_name(row: Mapping[str, Any]) -> str | None:
-    """Return the agent that played the row, or is to play it."""
-    name = as_mapping(row.get(AGENT_REF_KEY_NAME)).get("name")
-    return name if isinstance(name, str) else None
-
-
 def read_failure_kind(row: Mapping[str, Any]) -> str:
     """Return why a row has no reward that counts; empty for one that did not fail."""
     named = row.get(NG_FAILURE_CLASS_KEY) or as_mapping(row.get(FAILURE_KEY)).get("kind")
@@ -157,7 +151,7 @@ def read_failure_kind(row: Mapping[str, Any]) -> str:
 def read_failure_message(row: Mapping[str, Any]) -> str:
     """Return what a failed row says went wrong."""
     message = as_mapping(row.get(FAILURE_KEY)).get("message") or row.get(NG_FAILURE_JUDGE_ERROR_KEY)
-    return message if isinstance(message, str) else ""
+    return as_text(message) or ""
 
 
 def read_cut_off(row: Mapping[str, Any]) -> str:
@@ -180,7 +174,7 @@ def iter_texts(content: Any) -> Iterator[str]:
 
 
 def is_tool_call(item: Mapping[str, Any]) -> bool:
-    """Tell whether an output item calls a tool, of whatever kind."""
+    """Return whether an output item calls a tool, of whatever kind."""
     kind = item.get("type")
     return isinstance(kind, str) and kind.endswith("_call")
 
@@ -213,9 +207,8 @@ def _read_reward(row: Mapping[str, Any], kind: Kind) -> float:
 
 def _read_finish_reason(response: Mapping[str, Any], cut_off: str) -> str:
     """Return how the response ended, in one word: why it is incomplete or was cut off, else its status."""
-    reason = as_mapping(response.get("incomplete_details")).get("reason")
-    status = "error" if response.get("error") else response.get("status")
-    return (reason if isinstance(reason, str) else "") or cut_off or (status if isinstance(status, str) else "")
+    reason = as_text(as_mapping(response.get("incomplete_details")).get("reason"))
+    return reason or cut_off or ("error" if response.get("error") else as_text(response.get("status")) or "")
 
 
 def _read_token_counts(row: Mapping[str, Any], response: Mapping[str, Any]) -> tuple[int, int]:

@@ -40,6 +40,11 @@ def pick_evenly(items: Sequence[T], most: int) -> list[T]:
     return [items[number * (len(items) - 1) // (most - 1)] for number in range(most)]
 
 
+def rate_passes(rewards: Sequence[float], threshold: float = PASS_REWARD) -> float:
+    """Return the share of rewards that reach `threshold`."""
+    return sum([reward >= threshold for reward in rewards]) / len(rewards)
+
+
 # --- filter and sort --------------------------------------------------------------------------------------------------
 
 
@@ -254,7 +259,7 @@ def describe_group(columns: Columns, rows: Sequence[int], preview: Preview) -> T
         mean_reward=mean(rewards) if rewards else None,
         min_reward=min(rewards, default=None),
         max_reward=max(rewards, default=None),
-        pass_rate=sum(reward >= PASS_REWARD for reward in rewards) / len(rewards) if rewards else None,
+        pass_rate=rate_passes(rewards) if rewards else None,
         rows=tuple(rows),
         preview=preview,
     )
@@ -274,7 +279,4 @@ def _measure_group(columns: Columns, rows: Sequence[int], sort: str) -> tuple[fl
     rewards = list_scored_rewards(columns, rows)
     if not rewards:
         return ()
-    average = mean(rewards)
-    if sort == "pass_rate":
-        return (sum(reward >= PASS_REWARD for reward in rewards) / len(rewards), average)
-    return (average,)
+    return (rate_passes(rewards), mean(rewards)) if sort == "pass_rate" else (mean(rewards),)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run has left beside the file that is shown: its plan, in which each task is whole, its failures, its manifest.
+"""The other files of the run that a file belongs to: its plan, which has each task in full, its failures, its manifest.
 
 The manifest is described for people in a few labelled lines: model, environment, dates, settings, versions. Secrets are
 masked again.
@@ -18,17 +18,18 @@ from nemo_gym._reports.index import Index, ReportError, open_index
 from nemo_gym._reports.row_facts import UNNUMBERED
 from nemo_gym._rollouts.manifest import Manifest, read_manifest
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
+from nemo_gym._util.json_shapes import as_mapping, as_text
 
 _FAILURES = "_failures"
 _FIRST_WAIT_S = 0.5
-"""How long whoever asks first waits for the plan: most are read by then."""
+"""How long the first caller waits for the plan: most plans are read by then."""
 _MODEL_KEYS = ("openai_model", "model", "model_name", "inference_model", "azure_openai_model")
 _DIGEST_LENGTH = 10
 
 
 @dataclass(frozen=True)
 class RunDescription:
-    """What a run was."""
+    """A run, described for people."""
 
     headline: str
     """Model, environment and date, in one line."""
@@ -99,11 +100,9 @@ class RunFiles:
         if not self._index.n_rows:
             return None
         try:
-            response = self._index.read_row(0).get("response")
+            return as_text(as_mapping(self._index.read_row(0).get("response")).get("model"))
         except ReportError:
             return None
-        model = response.get("model") if isinstance(response, dict) else None
-        return model if isinstance(model, str) else None
 
     def _open_plan(self) -> Index | None:
         with self._lock:
@@ -155,14 +154,13 @@ def describe_run(manifest: Manifest, served_model: str | None = None) -> RunDesc
 def _iter_servers(config: Mapping[str, Any], kind: str) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield the servers of a kind: the name of each, its implementation, and its own settings."""
     for name, block in config.items():
-        servers = block.get(kind) if isinstance(block, dict) else None
-        for implementation, own in servers.items() if isinstance(servers, dict) else ():
-            yield name, implementation, own if isinstance(own, dict) else {}
+        for implementation, own in as_mapping(as_mapping(block).get(kind)).items():
+            yield name, implementation, as_mapping(own)
 
 
 def _iter_models(config: Mapping[str, Any], served_model: str | None) -> Iterator[str]:
     for number, (name, implementation, own) in enumerate(_iter_servers(config, "responses_api_models")):
-        known = next((own[key] for key in _MODEL_KEYS if isinstance(own.get(key), str)), None)
+        known = next(filter(None, (as_text(own.get(key)) for key in _MODEL_KEYS)), None)
         # Rollouts tell the name of the model that plays, which is the first of the config.
         known = known or (served_model if number == 0 else None)
         yield f"{known or name} ({implementation})"
@@ -171,10 +169,8 @@ def _iter_models(config: Mapping[str, Any], served_model: str | None) -> Iterato
 def _iter_settings(settings: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
     labels = {"num_repeats": "repeats", "limit": "limit", "prompt_config": "prompt"}
     yield from (f"{label} {settings[key]}" for key, label in labels.items() if settings.get(key) is not None)
-    sampling = settings.get("responses_create_params")
-    for key, value in sampling.items() if isinstance(sampling, dict) else ():
-        if value is not None:
-            yield f"{key} {value}"
+    sampling = as_mapping(settings.get("responses_create_params"))
+    yield from (f"{key} {value}" for key, value in sampling.items() if value is not None)
     if config.get("num_samples_in_parallel") is not None:
         yield f"{config['num_samples_in_parallel']} in parallel"
 

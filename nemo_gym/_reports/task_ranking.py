@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from nemo_gym._metrics.describe import Number, mean
-from nemo_gym._reports.metrics import Histogram, make_histogram
+from nemo_gym._metrics.describe import Histogram, Number, format_number, make_histogram, mean
 from nemo_gym._reports.rollout import preview_question
-from nemo_gym._reports.row_selection import PASS_REWARD
-from nemo_gym._results.metric_rows import number_text
+from nemo_gym._reports.row_selection import PASS_REWARD, rate_passes
+from nemo_gym._reports.scoring import shorten
 
 _LISTED = 5
 _PROMPT_LENGTH = 60
@@ -67,11 +66,11 @@ class TaskRanking:
             parts = {"hardest tasks": self.hardest, "easiest tasks": self.easiest}
         else:
             parts = {"tasks, hardest first": self.hardest}
-        pass_rate = f"pass rate (≥ {number_text(self.pass_threshold)})"
+        pass_rate = f"pass rate (≥ {format_number(self.pass_threshold)})"
         for title, tasks in {**parts, "most mixed tasks": self.most_mixed}.items():
             if tasks:
                 rows = [
-                    [str(one.task), str(one.n), number_text(one.mean_reward), f"{one.pass_rate:.0%}", one.prompt]
+                    [str(one.task), str(one.n), format_number(one.mean_reward), f"{one.pass_rate:.0%}", one.prompt]
                     for one in tasks
                 ]
                 yield title, [["task", "n", "mean reward", pass_rate, "last user message"], *rows]
@@ -82,7 +81,14 @@ def rank_tasks(
 ) -> TaskRanking:
     """Rank the tasks whose rewards are given; `read_rows` is asked for those that are listed only."""
     threshold = PASS_REWARD if pass_threshold is None else pass_threshold
-    tasks = [_measure_task(task, of_task, threshold) for task, of_task in rewards.items() if of_task]
+    tasks = []
+    for task, of_task in rewards.items():
+        if of_task:
+            average = mean(of_task)
+            # Equal rewards need not have a mean that is exactly theirs.
+            spread = 0.0 if min(of_task) == max(of_task) else math.dist(of_task, [average] * len(of_task))
+            std = spread / math.sqrt(len(of_task))
+            tasks.append(RankedTask(task, len(of_task), average, std, rate_passes(of_task, threshold)))
     mixed = [one for one in tasks if one.std_reward > 0]
     hardest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (one.mean_reward, one.task))
     easiest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (-one.mean_reward, one.task))
@@ -90,7 +96,13 @@ def rank_tasks(
     rows = read_rows({one.task for one in (*hardest, *easiest, *most_mixed)})
 
     def add_prompts(listed: list[RankedTask]) -> list[RankedTask]:
-        return [replace(one, prompt=_shorten_prompt(rows.get(one.task, {}))) for one in listed]
+        """Add the beginning of each task's last user message; of another text where there is none."""
+        prompted = []
+        for one in listed:
+            # A prompt may hold anything, also what would move a terminal's cursor.
+            text = "".join(char if char.isprintable() else " " for char in preview_question(rows.get(one.task, {})))
+            prompted.append(replace(one, prompt=shorten(text, _PROMPT_LENGTH)))
+        return prompted
 
     return TaskRanking(
         n_tasks=len(tasks),
@@ -100,17 +112,3 @@ def rank_tasks(
         most_mixed=add_prompts(most_mixed),
         histogram=make_histogram([reward for of_task in rewards.values() for reward in of_task]),
     )
-
-
-def _measure_task(task: int, rewards: Sequence[Number], threshold: float) -> RankedTask:
-    n = len(rewards)
-    average = mean(rewards)
-    std = 0.0 if min(rewards) == max(rewards) else math.dist(rewards, [average] * n) / math.sqrt(n)
-    return RankedTask(task, n, average, std, sum(reward >= threshold for reward in rewards) / n)
-
-
-def _shorten_prompt(row: Mapping[str, Any]) -> str:
-    """Return the beginning of the last user message of a task, on one line; of another text where there is none."""
-    # A prompt may hold anything, also what would move a terminal's cursor.
-    line = " ".join("".join(one if one.isprintable() else " " for one in preview_question(row)).split())
-    return line if len(line) <= _PROMPT_LENGTH else f"{line[: _PROMPT_LENGTH - 1]}…"

@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Any
 
 from nemo_gym._reports.html_elements import Html, element, join, soft
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_list, as_mapping, as_number
 
 TOKEN_LIMIT = 4000
 # The least log-prob of each colour: probabilities of 90 %, 50 %, 20 % and 5 %.
@@ -40,7 +40,6 @@ class TokenSequence:
 
     tokens: list[Token]
     n_trained: int
-    n_context: int
     breaks: list[int]
     """Positions where a prompt does not continue the sequence before it."""
 
@@ -65,8 +64,7 @@ def read_tokens(output: Sequence[Any]) -> TokenSequence | None:
         ids += [*added, *(token.id for token in generated)]
     if not tokens:
         return None
-    n_trained = sum(token.trained for token in tokens)
-    return TokenSequence(tokens, n_trained, len(tokens) - n_trained, breaks)
+    return TokenSequence(tokens, sum(token.trained for token in tokens), breaks)
 
 
 def _read_generated(item: Mapping[str, Any]) -> list[Token]:
@@ -76,9 +74,9 @@ def _read_generated(item: Mapping[str, Any]) -> list[Token]:
     texts = [text if isinstance(text := entry.get("token"), str) else None for entry in known]
     ids = _list_ints(item.get("generation_token_ids"))
     if not ids:
-        logprobs = [_to_logprob(entry.get("logprob")) for entry in known]
+        logprobs = [as_number(entry.get("logprob")) for entry in known]
         return [Token(None, text, logprob, True) for text, logprob in zip(texts, logprobs, strict=True)]
-    logprobs = [_to_logprob(one) for one in as_list(item.get("generation_log_probs"))]
+    logprobs = [as_number(one) for one in as_list(item.get("generation_log_probs"))]
     logprobs += [None] * (len(ids) - len(logprobs))
     if len(texts) != len(ids):  # texts come from another field: they belong to these ids only if there are as many
         texts = [None] * len(ids)
@@ -89,24 +87,21 @@ def _list_ints(value: Any) -> list[int]:
     return [one for one in as_list(value) if type(one) is int]
 
 
-def _to_logprob(value: Any) -> float | None:
-    return float(value) if type(value) in (int, float) else None
-
-
-def render_tokens(sequence: TokenSequence, limit: int = TOKEN_LIMIT) -> Html:
-    """Render the sequence, up to `limit` tokens of it."""
-    said = f"{sequence.n_trained:,} tokens generated and trained on, {sequence.n_context:,} tokens of context"
+def render_tokens(sequence: TokenSequence) -> Html:
+    """Render the sequence, as many tokens of it as a page can bear."""
+    n_context = len(sequence.tokens) - sequence.n_trained
+    said = f"{sequence.n_trained:,} tokens generated and trained on, {n_context:,} tokens of context"
     colours = [element("span", element("i", class_=name), label) for name, label in _LEGEND]
     trained = element("span", element("i", class_="on"), "trained on")
     legend = element("div", "Probability: ", *colours, trained, class_="ngv-legend")
-    cut = len(sequence.tokens) - limit
+    cut = len(sequence.tokens) - TOKEN_LIMIT
     more = soft(f"{cut:,} more tokens are in the raw JSON.") if cut > 0 else None
-    return join([soft(said), legend, element("div", *_iter_rendered(sequence, limit), class_="ngv-tokens"), more])
+    return join([soft(said), legend, element("div", *_iter_rendered(sequence), class_="ngv-tokens"), more])
 
 
-def _iter_rendered(sequence: TokenSequence, limit: int) -> Iterator[Html]:
+def _iter_rendered(sequence: TokenSequence) -> Iterator[Html]:
     breaks, at = set(sequence.breaks), 0
-    for trained, group in groupby(sequence.tokens[:limit], key=lambda token: token.trained):
+    for trained, group in groupby(sequence.tokens[:TOKEN_LIMIT], key=lambda token: token.trained):
         run = list(group)
         for position in sorted(breaks.intersection(range(at, at + len(run)))):
             note = f"At token {position} the prompt does not continue what came before."

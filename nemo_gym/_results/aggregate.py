@@ -16,12 +16,11 @@ from typing import Any
 import orjson
 
 from nemo_gym._metrics.aggregate import MEAN_REWARD, compute_confidence, count_expected
-from nemo_gym._metrics.pass_at_k import select_means
+from nemo_gym._metrics.describe import format_number
+from nemo_gym._metrics.pass_at_k import AVERAGE, MAJORITY, N_SCORED, N_TASKS, PASS, select_highest_k, select_means
+from nemo_gym._metrics.profile import make_entry
 from nemo_gym._metrics.rollouts import group_by_task
-from nemo_gym._metrics.task_entries import TaskEncoder
-from nemo_gym._results.incidents import Incidents
-from nemo_gym._results.rows import agent_of, read_planned
-from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
+from nemo_gym._results.rows import AgentRollouts, Incidents, format_scored, read_agent_name, read_results, read_rollouts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.files import atomic_writer
@@ -31,7 +30,6 @@ Post = Callable[[str, list[Row]], Awaitable[Mapping[str, Any] | None]]
 """Asks the server of an agent for the metrics of rows; None where it has none of its own."""
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS
-_TASK_INDEX = TASK_INDEX_KEY_NAME.encode()
 
 
 @dataclass(frozen=True)
@@ -42,21 +40,21 @@ class Requested:
     tasks: Mapping[int, int] = field(default_factory=dict)
 
     @classmethod
-    def in_files(cls, paths: Iterable[str | os.PathLike[str]]) -> "Requested":
+    def count_in_files(cls, paths: Iterable[str | os.PathLike[str]]) -> "Requested":
         """Count what the materialized inputs `paths` ask for."""
         agents: Counter[str | None] = Counter()
         tasks: Counter[int] = Counter()
         for path in paths:
-            for _, _, key, row in read_planned(path):
-                agents[agent_of(row)] += 1
-                tasks[key[0]] += 1
+            for line in read_results(path):
+                agents[read_agent_name(line.row)] += 1
+                tasks[line.key[0]] += 1
         return cls(agents, tasks)
 
     @classmethod
-    def beside(cls, rollouts: Iterable[str | os.PathLike[str]]) -> "Requested | None":
+    def count_beside(cls, rollouts: Iterable[str | os.PathLike[str]]) -> "Requested | None":
         """Count what the materialized inputs beside the rollouts files ask for; None unless each has them."""
         plans = [RunPaths.of(os.fspath(path)).materialized for path in rollouts]
-        return cls.in_files(plans) if all(plan.is_file() for plan in plans) else None
+        return cls.count_in_files(plans) if all(plan.is_file() for plan in plans) else None
 
 
 @dataclass(frozen=True)
@@ -77,10 +75,6 @@ class AgentAggregate:
     encoded_tasks: Callable[[], Iterable[bytes]]
     """The metrics of every task as JSON, made when they are asked for: they are larger than all else together."""
 
-    def task_entries(self) -> Iterator[dict[str, Any]]:
-        """Yield the metrics of every task."""
-        return map(orjson.loads, self.encoded_tasks())
-
     def head(self) -> dict[str, Any]:
         """Return the entry of the agent without its tasks."""
         return {
@@ -91,30 +85,14 @@ class AgentAggregate:
             **self.incidents.as_json(),
         }
 
-    def entry(self) -> dict[str, Any]:
-        """Return the entry of the agent in the file."""
-        return {**self.head(), "group_level_metrics": list(self.task_entries())}
-
-
-def aggregate_files(
-    paths: Iterable[str | os.PathLike[str]],
-    *,
-    requested: Requested | None = None,
-    answer_keys: Mapping[str, str] | None = None,
-) -> list[AgentAggregate]:
-    """Return the metrics of every agent in the rollouts files `paths`, computed by us.
-
-    `answer_keys`: the field that holds the answer, by agent; such agents get majority@k.
-    """
-    return aggregate_rollouts(
-        read_rollouts(paths, answer_keys=answer_keys), requested=requested, answer_keys=answer_keys
-    )
-
 
 def aggregate_rollouts(
     agents: Iterable[AgentRollouts], *, requested: Requested | None = None, answer_keys: Mapping[str, str] | None = None
 ) -> list[AgentAggregate]:
-    """Like `aggregate_files`, for rollouts that were read already."""
+    """Return the metrics of every agent that has rollouts, computed by us.
+
+    `answer_keys`: the field that holds the answer, by agent; such agents get majority@k.
+    """
     return [_aggregate(one, requested or Requested(), answer_keys or {}) for one in agents if one.rollouts]
 
 
@@ -126,7 +104,7 @@ async def aggregate_with(
     answer_keys: Mapping[str, str] | None = None,
     ask_for: Collection[str] | None = None,
 ) -> list[AgentAggregate]:
-    """Like `aggregate_files`, with the metrics that servers compute themselves.
+    """Read rollouts files and aggregate them, with the metrics that servers compute themselves.
 
     `ask_for`: the agents to ask about, None for all; for the others no rows are kept in memory.
     """
@@ -191,7 +169,82 @@ def _encode_tasks(
     if theirs is not None:
         yield from (orjson.dumps(entry, option=_OPTIONS) for entry in theirs)
         return
-    encoder = TaskEncoder()
     for task, rollouts in group_by_task(agent.rollouts):
         expected = count_expected(rollouts, requested.tasks.get(task, 0))
-        yield encoder.encode(task, rollouts, expected, b'{"%b":%d}' % (_TASK_INDEX, task))
+        yield orjson.dumps(make_entry(task, rollouts, expected, {TASK_INDEX_KEY_NAME: task}))
+
+
+# --- the table of metrics, as the terminal, the viewer and its export show it -----------------------------------------
+
+
+METRIC_HEADING = ["metric", "value", "95 % interval", "scored"]
+
+
+@dataclass(frozen=True)
+class MetricRow:
+    """One metric, and how many rollouts it rests on."""
+
+    name: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    """The 95 % interval, where there is one."""
+    n_scored: int | None = None
+    n_requested: int | None = None
+    is_part: bool = False
+    """It may rest on some of the rollouts only; how many of those were requested is not known."""
+
+    @property
+    def cells(self) -> list[str]:
+        """Its row in a table, for METRIC_HEADING."""
+        interval = ""
+        if self.low is not None and self.high is not None:
+            interval = f"{format_number(self.low)} … {format_number(self.high)}"
+        return [self.name, format_number(self.value), interval, self.scored_text]
+
+    @property
+    def scored_text(self) -> str:
+        if self.n_scored is None:
+            return ""
+        return str(self.n_scored) if self.is_part else format_scored(self.n_scored, self.n_requested)
+
+
+def list_metric_rows(entry: Mapping[str, Any]) -> list[MetricRow]:
+    """Return the rows of an agent's entry in the metrics file: the reward, what is derived of it, the key metrics."""
+    confidence = entry.get("confidence") or {}
+    names = [MEAN_REWARD] if MEAN_REWARD in confidence else []
+    for pattern in (PASS, AVERAGE, MAJORITY):
+        names += select_highest_k(confidence, pattern)
+    # A number that is too large for a float has no row.
+    rows = [_make_metric_row(name, confidence[name]) for name in names if confidence[name]["estimate"] is not None]
+    agent_metrics = entry.get("agent_metrics") or {}
+    for name, value in (entry.get("key_metrics") or {}).items():
+        if name in names or type(value) not in (int, float) or name.endswith((f"/{N_SCORED}", f"/{N_TASKS}")):
+            continue
+        if name in confidence and confidence[name]["estimate"] is not None:
+            rows.append(_make_metric_row(name, confidence[name]))
+        else:  # what a server's own metric rests on, only the server can know
+            rows.append(MetricRow(name, value, n_scored=_find_n_scored(name, agent_metrics), is_part=True))
+    return rows
+
+
+def _make_metric_row(name: str, interval: Mapping[str, Any]) -> MetricRow:
+    low, high = interval["ci95"] or (None, None)
+    return MetricRow(name, interval["estimate"], low, high, interval["n_scored"], interval["n_requested"])
+
+
+def _find_n_scored(name: str, agent_metrics: Mapping[str, Any]) -> int | None:
+    """Return how many rollouts a metric rests on, if it or its category, the beginning of its name, says so."""
+    places, category = [f"{N_SCORED}/{name}"], name
+    while "/" in category:
+        category = category.rpartition("/")[0]
+        places.append(f"{category}/{N_SCORED}")
+    return next((agent_metrics[place] for place in places if isinstance(agent_metrics.get(place), int)), None)
+
+
+def make_metric_table(aggregates: Iterable[AgentAggregate]) -> list[list[str]]:
+    """Return the metrics of a run that are worth printing; the first row is the heading."""
+    rows = [["agent", *METRIC_HEADING]]
+    for one in aggregates:
+        rows += [[one.agent or "(no agent)", *row.cells] for row in list_metric_rows(one.head())]
+    return rows

@@ -9,10 +9,9 @@ from typing import Any
 
 import orjson
 
-from nemo_gym._metrics.comparison import RESAMPLES, Comparison, RunRewards, compare_rewards
+from nemo_gym._metrics.comparison import Comparison, RunRewards, compare_rewards
 from nemo_gym._metrics.rollouts import ResultsError, group_by_task, list_rewards
-from nemo_gym._results.rows import count_of, read_planned
-from nemo_gym._results.scored_rollouts import read_rollouts
+from nemo_gym._results.rows import format_scored, read_results, read_rollouts
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._util.row_keys import BOOKKEEPING_PREFIX, PLAYER_KEYS
 
@@ -33,13 +32,7 @@ class ComparedRuns:
         return {"schema": SCHEMA, "runs": runs, "comparisons": [asdict(one) for one in self.comparisons]}
 
 
-def compare(
-    paths: Sequence[str | os.PathLike[str]],
-    *,
-    pass_threshold: float | None = None,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-) -> ComparedRuns:
+def compare(paths: Sequence[str | os.PathLike[str]], *, pass_threshold: float | None = None) -> ComparedRuns:
     """Compare the rollouts files of two runs or more, the first being the baseline.
 
     `pass_threshold`: the reward from which a rollout passes; rewards of 0 and 1 need none.
@@ -47,7 +40,7 @@ def compare(
     if len(paths) < 2:
         raise ResultsError("a comparison needs at least two runs.\nhint: name two rollouts files, the baseline first")
     runs = [read_rewards(path) for path in paths]
-    comparisons = [compare_rewards(runs[0], run, pass_threshold, resamples, seed) for run in runs[1:]]
+    comparisons = [compare_rewards(runs[0], run, pass_threshold) for run in runs[1:]]
     return ComparedRuns(runs, comparisons)
 
 
@@ -64,16 +57,16 @@ def read_rewards(path: str | os.PathLike[str]) -> RunRewards:
     n_requested = None
     if plan.is_file():
         n_requested = 0
-        for _, _, key, row in read_planned(plan):
+        for line in read_results(plan):
             n_requested += 1
-            if key[0] not in contents:
+            if line.key[0] not in contents:
                 content = {
                     name: value
-                    for name, value in row.items()
+                    for name, value in line.row.items()
                     if name not in PLAYER_KEYS and not name.startswith(BOOKKEEPING_PREFIX)
                 }
                 encoded = orjson.dumps(content, option=orjson.OPT_SORT_KEYS)
-                contents[key[0]] = hashlib.blake2b(encoded, digest_size=16).digest()
+                contents[line.key[0]] = hashlib.blake2b(encoded, digest_size=16).digest()
     return RunRewards(os.fspath(path), tasks, contents, n_requested)
 
 
@@ -81,16 +74,14 @@ def make_comparison_table(compared: ComparedRuns) -> list[list[str]]:
     """Return a row per run; the first row is the heading."""
     rows = [["run", "mean reward", "scored", "difference", "95 % interval", "better/worse/equal", "McNemar p", "MDE"]]
     for run, one in zip(compared.runs, [None, *compared.comparisons], strict=True):
-        rows.append([run.path, f"{run.overall().estimate:.4g}", count_of(run.n_scored, run.n_requested)])
-        rows[-1] += ["baseline", "", "", "", ""] if one is None else _make_cells(one)
+        row = [run.path, f"{run.overall().estimate:.4g}", format_scored(run.n_scored, run.n_requested)]
+        if one is None:
+            rows.append([*row, "baseline", "", "", "", ""])
+            continue
+        row.append(f"{one.difference:+.4g} ({one.n_paired} tasks)")
+        row.append("" if one.ci95 is None else f"{one.ci95[0]:+.4g} … {one.ci95[1]:+.4g}")
+        row.append(f"{one.wins}/{one.losses}/{one.ties}")
+        row.append("" if one.mcnemar is None else f"{one.mcnemar.p_value:.3g}")
+        row.append("" if one.minimum_detectable_effect is None else f"{one.minimum_detectable_effect:.3g}")
+        rows.append(row)
     return rows
-
-
-def _make_cells(one: Comparison) -> list[str]:
-    return [
-        f"{one.difference:+.4g} ({one.n_paired} tasks)",
-        "" if one.ci95 is None else f"{one.ci95[0]:+.4g} … {one.ci95[1]:+.4g}",
-        f"{one.wins}/{one.losses}/{one.ties}",
-        "" if one.mcnemar is None else f"{one.mcnemar.p_value:.3g}",
-        "" if one.minimum_detectable_effect is None else f"{one.minimum_detectable_effect:.3g}",
-    ]

@@ -6,14 +6,12 @@ Rows are copied as they are. Only where each one stands is held in memory, some 
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.rows import SHARDS_SHARE_NO_ROLLOUT, Place, open_results, read_results, require_key
-from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
+from nemo_gym._results.rows import AgentRollouts, open_results, read_results, read_rollouts, require_distinct
 from nemo_gym._rollouts.manifest import Shard, describe_missing, read_manifest
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key
@@ -25,32 +23,31 @@ _MOST_OPEN = 128
 _MOST_AT_ONCE_BYTES = 1 << 20
 
 
-@dataclass(frozen=True)
-class Merged:
-    output: Path
-    n_rows: int
-    n_shards: int
-
-
-def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> Merged:
-    """Merge the rollouts files `paths` into `output`, complete or not at all.
+def merge_shards(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRollouts]:
+    """Merge the rollouts files `paths` into `output`, complete or not at all; return the rollouts in them.
 
     ResultsError if a rollout is in two places, or if `output` is one of several shards.
     """
-    _require_apart(paths, Path(output))
-    places = _Places()
-    for shard, path in enumerate(paths):
-        for line, offset, size, row in read_results(path):
-            places.add(require_key(row, path, line), shard, offset, size)
-    return _merge(places, paths, Path(output))
+    target = Path(output)
+    if len(paths) > 1 and target.resolve() in {Path(path).resolve() for path in paths}:
+        raise ResultsError(
+            f"the output {str(target)!r} is itself one of the {len(paths)} files to merge.\n"
+            f"hint: write to another place, or remove it if it is the result of an earlier merge"
+        )
+    # Which rollout every row is and where it stands, as one integer each: sorting these sorts the rows.
+    packed: list[int] = []
 
+    def note_place(key: Key, shard: int, offset: int, size: int) -> None:
+        place = (shard << _OFFSET_BITS | offset) << _SIZE_BITS | size
+        packed.append((key[0] << _ROLLOUT_BITS | key[1]) << _PLACE_BITS | place)
 
-def merge_and_read(paths: Sequence[str | os.PathLike[str]], output: str | os.PathLike[str]) -> list[AgentRollouts]:
-    """Like `merge_shards`; gives the rollouts in them, as `read_rollouts` does, without reading them a second time."""
-    _require_apart(paths, Path(output))
-    places = _Places()
-    agents = read_rollouts(paths, note_place=places.add)
-    _merge(places, paths, Path(output))
+    agents = read_rollouts(paths, note_place=note_place)
+    packed.sort()
+    if any(one >> _PLACE_BITS == other >> _PLACE_BITS for one, other in pairwise(packed)):
+        require_distinct(line for path in paths for line in read_results(path))
+    with _Shards(paths) as shards, atomic_writer(target) as file:
+        for shard, offset, size in _join_neighbours(map(_unpack, packed)):
+            file.write(shards.read(shard, offset, size))
     return agents
 
 
@@ -71,55 +68,10 @@ def warn_of_shards(paths: Sequence[str | os.PathLike[str]]) -> Iterator[str]:
         yield "these shards are of different inputs; compare the `input` in their `_run.json`"
 
 
-def _require_apart(paths: Sequence[str | os.PathLike[str]], target: Path) -> None:
-    if len(paths) > 1 and target.resolve() in {Path(path).resolve() for path in paths}:
-        raise ResultsError(
-            f"the output {str(target)!r} is itself one of the {len(paths)} files to merge.\n"
-            f"hint: write to another place, or remove it if it is the result of an earlier merge"
-        )
-
-
-class _Places:
-    """Which rollout every row is and where it stands, packed into one integer each: sorting these sorts the rows."""
-
-    def __init__(self) -> None:
-        self.packed: list[int] = []
-
-    def add(self, key: Key, shard: int, offset: int, size: int) -> None:
-        """Note that row number `key` stands in file number `shard`."""
-        place = (shard << _OFFSET_BITS | offset) << _SIZE_BITS | size
-        self.packed.append((key[0] << _ROLLOUT_BITS | key[1]) << _PLACE_BITS | place)
-
-    def list_repeated(self) -> list[tuple[int, int]]:
-        """Return neighbours that are the same rollout."""
-        return [pair for pair in pairwise(self.packed) if pair[0] >> _PLACE_BITS == pair[1] >> _PLACE_BITS]
-
-
 def _unpack(packed: int) -> tuple[int, int, int]:
     """Return shard, offset and size."""
     offset = packed >> _SIZE_BITS & (1 << _OFFSET_BITS) - 1
     return packed >> _OFFSET_BITS + _SIZE_BITS & (1 << _SHARD_BITS) - 1, offset, packed & (1 << _SIZE_BITS) - 1
-
-
-def _merge(places: _Places, paths: Sequence[str | os.PathLike[str]], target: Path) -> Merged:
-    places.packed.sort()
-    repeated = places.list_repeated()
-    if repeated:
-        key, found = repeated[0][0] >> _PLACE_BITS, [str(_find_line(one, paths)) for one in repeated[0]]
-        raise ResultsError(
-            f"task {key >> _ROLLOUT_BITS}, rollout {key & (1 << _ROLLOUT_BITS) - 1} occurs twice: "
-            f"{' and '.join(found)} ({len(repeated)} such pairs in all).\n{SHARDS_SHARE_NO_ROLLOUT}"
-        )
-    with _Shards(paths) as shards, atomic_writer(target) as file:
-        for shard, offset, size in _join_neighbours(map(_unpack, places.packed)):
-            file.write(shards.read(shard, offset, size))
-    return Merged(target, len(places.packed), len(paths))
-
-
-def _find_line(packed: int, paths: Sequence[str | os.PathLike[str]]) -> Place:
-    shard, offset, _ = _unpack(packed)
-    line = next(line.number for line in read_results(paths[shard]) if line.offset == offset)
-    return Place(os.fspath(paths[shard]), line)
 
 
 def _join_neighbours(places: Iterator[tuple[int, int, int]]) -> Iterator[tuple[int, int, int]]:
@@ -143,17 +95,14 @@ class _Shards:
         self._open: dict[int, BinaryIO] = {}
 
     def read(self, shard: int, offset: int, size: int) -> bytes:
-        file = self._open.get(shard) or self._reopen(shard)
-        raw = os.pread(file.fileno(), size, offset)
+        if shard not in self._open:
+            if len(self._open) >= _MOST_OPEN:
+                self._open.pop(next(iter(self._open))).close()
+            self._open[shard] = open_results(self._paths[shard], buffer_bytes=0)
+        raw = os.pread(self._open[shard].fileno(), size, offset)
         if len(raw) < size:
             raise ResultsError(f"{os.fspath(self._paths[shard])!r} has become shorter while it was read")
         return raw if raw.endswith(b"\n") else raw + b"\n"
-
-    def _reopen(self, shard: int) -> BinaryIO:
-        if len(self._open) >= _MOST_OPEN:
-            self._open.pop(next(iter(self._open))).close()
-        self._open[shard] = open_results(self._paths[shard], buffer_bytes=0)
-        return self._open[shard]
 
     def __enter__(self) -> "_Shards":
         return self

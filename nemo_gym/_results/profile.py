@@ -17,11 +17,16 @@ from pathlib import Path
 import orjson
 
 from nemo_gym._metrics.describe import Number
-from nemo_gym._metrics.profile import describe_agents, require_match, summarize_rewards
+from nemo_gym._metrics.profile import describe_agents, make_entry, require_match, summarize_rewards
 from nemo_gym._metrics.rollouts import MeasuredRollout, ResultsError, group_by_task, list_rewards
-from nemo_gym._metrics.task_entries import TaskEncoder
-from nemo_gym._results.rows import SeenKeys, agent_of, open_results, read_planned, read_results, require_key
-from nemo_gym._results.scored_rollouts import AgentRollouts, read_rollouts
+from nemo_gym._results.rows import (
+    AgentRollouts,
+    open_results,
+    read_agent_name,
+    read_results,
+    read_rollouts,
+    require_distinct,
+)
 from nemo_gym._rollouts.compact import Numbered, digest_of
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.types import Key, Row
@@ -34,39 +39,33 @@ _BUFFER_BYTES = 1 << 14
 
 
 @dataclass(frozen=True)
-class ProfileFiles:
+class WrittenProfile:
+    """What was profiled, and the files that tell."""
+
     tasks: Path
-    """`<stem>_reward_profiling.jsonl`"""
-    agents: Path
-    """`<stem>_agent_metrics.json`"""
-    n_tasks: int
+    """A line for each task in `order`: `<stem>_reward_profiling.jsonl`, or the dataset with statistics."""
+    agents: Path | None
+    """`<stem>_agent_metrics.json`; none for a dataset."""
     n_scored: int
     n_requested: int
     rewards: Mapping[int, Sequence[Number]]
     """The rewards of every task that has some."""
-    _order: Sequence[int]
+    order: Sequence[int]
+
+    @property
+    def n_tasks(self) -> int:
+        return len(self.order)
 
     def read_samples(self, wanted: Collection[int]) -> dict[int, Row]:
         """Return the input rows of these tasks."""
-        return {task: entry["sample"] for task, entry in _read_tasks(self.tasks, self._order, wanted)}
+        with open_results(self.tasks) as file:
+            lines = zip(self.order, file, strict=True)
+            rows = {task: orjson.loads(line) for task, line in lines if task in wanted}
+        return rows if self.agents is None else {task: entry["sample"] for task, entry in rows.items()}
 
 
 @dataclass(frozen=True)
-class DatasetProfile:
-    output: Path
-    n_tasks: int
-    n_rollouts: int
-    rewards: Mapping[int, Sequence[Number]]
-    """The rewards of every task that has some."""
-    _order: Sequence[int]
-
-    def read_samples(self, wanted: Collection[int]) -> dict[int, Row]:
-        """Return the rows of these tasks."""
-        return dict(_read_tasks(self.output, self._order, wanted))
-
-
-@dataclass(frozen=True)
-class _Plan:
+class _PlannedTasks:
     """What the materialized inputs say."""
 
     agents: dict[Key, str | None]
@@ -82,7 +81,7 @@ def write_profile(
     allow_partial: bool = False,
     pass_threshold: float | None = None,
     agents: Sequence[AgentRollouts] | None = None,
-) -> ProfileFiles:
+) -> WrittenProfile:
     """Profile the rollouts file `rollouts` of the plan `inputs`; the two result files lie beside it.
 
     `agents`: what the rollouts file holds, where the caller has read it already. ResultsError unless every planned
@@ -102,8 +101,7 @@ def write_profile(
     entries = describe_agents(plan.agents, scored)
     write_atomically(agents_path, orjson.dumps(entries, option=orjson.OPT_INDENT_2) + b"\n")
     rewards = {task: list_rewards(of_task) for task, of_task in group_by_task(scored)}
-    n_tasks, n_requested = len(plan.samples), len(plan.agents)
-    return ProfileFiles(tasks_path, agents_path, n_tasks, len(scored), n_requested, rewards, sorted(plan.samples))
+    return WrittenProfile(tasks_path, agents_path, len(scored), len(plan.agents), rewards, order=sorted(plan.samples))
 
 
 def write_dataset_profile(
@@ -112,59 +110,50 @@ def write_dataset_profile(
     output: str | os.PathLike[str],
     *,
     pass_threshold: float | None = None,
-) -> DatasetProfile:
+) -> WrittenProfile:
     """Write the tasks that have rollouts, each with the statistics of its rewards, as `ng_profile` does.
 
     The deviation is that of the population; a rollout without a reward counts as 0.
     """
     rewards = _read_rewards(rollouts)
     order = list[int]()
-    profiled = write_rows(output, _profile_tasks(tasks, rollouts, rewards, pass_threshold, order))
-    return DatasetProfile(Path(output), profiled, sum(map(len, rewards.values())), rewards, order)
+    write_rows(output, _profile_tasks(tasks, rollouts, rewards, pass_threshold, order))
+    n_rollouts = sum(map(len, rewards.values()))
+    return WrittenProfile(Path(output), None, n_rollouts, n_rollouts, rewards, order)
 
 
-def _read_tasks(path: Path, order: Sequence[int], wanted: Collection[int]) -> Iterator[tuple[int, Row]]:
-    """Return the rows of some tasks from a file that has a line for each task in `order`."""
-    with open_results(path) as file:
-        for task, line in zip(order, file, strict=True):
-            if task in wanted:
-                yield task, orjson.loads(line)
-
-
-def _read_plan(inputs: str | os.PathLike[str]) -> _Plan:
+def _read_plan(inputs: str | os.PathLike[str]) -> _PlannedTasks:
     agents: dict[Key, str | None] = {}
     samples: dict[int, int] = {}
     n = 0
-    for _, offset, key, row in read_planned(inputs):
+    for line in read_results(inputs):
         n += 1
-        agents[key] = agent_of(row)
-        samples.setdefault(key[0], offset)
+        agents[line.key] = read_agent_name(line.row)
+        samples.setdefault(line.key[0], line.offset)
     if len(agents) < n:
-        seen = SeenKeys()
-        seen.begin(inputs)
-        for line, _, key, _ in read_planned(inputs):
-            seen.add(key, line)  # raises, naming both places
-    return _Plan(agents, Counter(map(itemgetter(0), agents)), samples)
+        require_distinct(read_results(inputs))
+    return _PlannedTasks(agents, Counter(map(itemgetter(0), agents)), samples)
 
 
 def _encode_tasks(
-    inputs: str | os.PathLike[str], plan: _Plan, scored: Sequence[MeasuredRollout], pass_threshold: float | None
+    inputs: str | os.PathLike[str], plan: _PlannedTasks, scored: Sequence[MeasuredRollout], pass_threshold: float | None
 ) -> Iterator[bytes]:
     by_task = dict(group_by_task(scored))
-    encoder = TaskEncoder(pass_threshold)
     with open_results(inputs, buffer_bytes=_BUFFER_BYTES) as file:
         for task, offset in sorted(plan.samples.items()):
             file.seek(offset)
-            yield encoder.encode(task, by_task.get(task, []), plan.expected[task], file.readline().strip())
+            sample = orjson.Fragment(file.readline().strip())
+            entry = make_entry(task, by_task.get(task, []), plan.expected[task], sample, pass_threshold=pass_threshold)
+            yield orjson.dumps(entry)
 
 
 def _read_rewards(rollouts: str | os.PathLike[str]) -> dict[int, "array[float]"]:
     rewards: dict[int, array[float]] = {}
-    for line, _, _, row in read_results(rollouts):
-        reward = row.get(REWARD_KEY_NAME)
+    for line in read_results(rollouts):
+        reward = line.row.get(REWARD_KEY_NAME)
         if reward is not None and not isinstance(reward, (int, float)):
-            raise ResultsError(f"{os.fspath(rollouts)}:{line}: the reward is {reward!r}, which is not a number")
-        rewards.setdefault(require_key(row, rollouts, line)[0], array("d")).append(reward or 0.0)
+            raise ResultsError(f"{line.place}: the reward is {reward!r}, which is not a number")
+        rewards.setdefault(line.key[0], array("d")).append(reward or 0.0)
     return rewards
 
 

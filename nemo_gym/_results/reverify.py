@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.rows import Place, SeenKeys, agent_of, open_results, read_results, require_key, reward_of
+from nemo_gym._results.rows import (
+    Place,
+    ResultLine,
+    open_results,
+    read_agent_name,
+    read_results,
+    read_reward,
+    require_distinct,
+)
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
@@ -65,7 +73,7 @@ class Reverification:
     def seeds(self) -> Iterator[Row]:
         """Yield the rollouts to copy, before anything is scored."""
         if self.n_seeds:
-            yield from (row for key, row in _read_scored(self._rollouts) if key not in self._done)
+            yield from (line.row for line in _read_scored(self._rollouts) if line.key not in self._done)
 
     def payloads(self) -> Iterator[Payload]:
         """Yield what is to be scored, in the order of the source."""
@@ -75,10 +83,10 @@ class Reverification:
                 inputs.seek(self._input_offsets[key])
                 stored = loads_line(source.readline(), place.path, place.line)
                 row = loads_line(inputs.readline(), self._inputs, 0)
-                yield Payload(key, agent_of(row), {**row, RESPONSE_KEY_NAME: stored[RESPONSE_KEY_NAME]})
+                yield Payload(key, read_agent_name(row), {**row, RESPONSE_KEY_NAME: stored[RESPONSE_KEY_NAME]})
 
 
-def output_for(output: str | os.PathLike[str], reverify_modes: Mapping[str, str], *, force: bool = False) -> Path:
+def choose_output(output: str | os.PathLike[str], reverify_modes: Mapping[str, str], *, force: bool = False) -> Path:
     """Return where the new scores go, given what each resources server says of its `reverify_mode`.
 
     A server that is not stateless may score a stored response differently than it did in its session, so that takes
@@ -131,15 +139,20 @@ def plan_reverification(
     done = _read_keys(output) if keeps else KeySet()
     source = RunPaths.of(os.fspath(rollouts)).failures if judge_failed_only else Path(rollouts)
     found = _find_judge_failed(source, _read_keys(rollouts)) if judge_failed_only else _find_stored(source)
-    offsets = {require_key(row, inputs, line): offset for line, offset, _, row in read_results(inputs)}
-    _require_inputs(found, offsets, inputs)
+    offsets = {line.key: line.offset for line in read_results(inputs)}
+    lost = [str(one.place) for one in found if one.key not in offsets]
+    if lost:
+        raise ResultsError(
+            f"{len(lost)} stored responses have no row in {os.fspath(inputs)!r}: {', '.join(lost[:_MOST_NAMED])}\n"
+            f"hint: give the materialized inputs of the same run as the rollouts"
+        )
     todo = [one for one in found[:limit] if one.key not in done]
     copies = judge_failed_only and not (append and keeps)
     return Reverification(
         source=source,
         todo=todo,
         n_done=len(done),
-        n_seeds=sum(key not in done for key, _ in _read_scored(rollouts)) if copies else 0,
+        n_seeds=sum(line.key not in done for line in _read_scored(rollouts)) if copies else 0,
         _inputs=Path(inputs),
         _input_offsets=offsets,
         _rollouts=Path(rollouts),
@@ -148,14 +161,12 @@ def plan_reverification(
 
 
 def _find_stored(path: str | os.PathLike[str]) -> list[_Todo]:
-    seen, found = SeenKeys(), []
-    seen.begin(path)
-    for line, offset, _, row in read_results(path):
-        key, place = require_key(row, path, line), Place(os.fspath(path), line)
-        seen.add(key, line)
-        if not isinstance(row.get(RESPONSE_KEY_NAME), dict):
-            raise ResultsError(f"{place}: the row holds no response that could be scored")
-        found.append(_Todo(key, place, offset))
+    require_distinct(read_results(path))
+    found = []
+    for line in read_results(path):
+        if not isinstance(line.row.get(RESPONSE_KEY_NAME), dict):
+            raise ResultsError(f"{line.place}: the row holds no response that could be scored")
+        found.append(_Todo(line.key, line.place, line.offset))
     return found
 
 
@@ -164,32 +175,19 @@ def _find_judge_failed(path: Path, scored: KeySet) -> list[_Todo]:
     if not path.is_file():
         raise ResultsError(f"there is no failures file {str(path)!r}, so no failed judgement is known")
     found: dict[Key, _Todo] = {}
-    for line, offset, _, row in read_results(path):
-        key = require_key(row, path, line)
-        failed = row.get(NG_FAILURE_CLASS_KEY) == JUDGE_FAILED
-        if failed and key not in scored and isinstance(row.get(RESPONSE_KEY_NAME), dict):
-            found[key] = _Todo(key, Place(os.fspath(path), line), offset)
+    for line in read_results(path):
+        failed = line.row.get(NG_FAILURE_CLASS_KEY) == JUDGE_FAILED
+        if failed and line.key not in scored and isinstance(line.row.get(RESPONSE_KEY_NAME), dict):
+            found[line.key] = _Todo(line.key, line.place, line.offset)
     return list(found.values())
-
-
-def _require_inputs(found: list[_Todo], offsets: dict[Key, int], inputs: str | os.PathLike[str]) -> None:
-    lost = [one for one in found if one.key not in offsets]
-    if lost:
-        named = ", ".join(str(one.place) for one in lost[:_MOST_NAMED])
-        raise ResultsError(
-            f"{len(lost)} stored responses have no row in {os.fspath(inputs)!r}: {named}\n"
-            f"hint: give the materialized inputs of the same run as the rollouts"
-        )
 
 
 def _read_keys(path: str | os.PathLike[str]) -> KeySet:
     keys = KeySet()
-    for line, _, _, row in read_results(path):
-        keys.add(require_key(row, path, line))
+    for line in read_results(path):
+        keys.add(line.key)
     return keys
 
 
-def _read_scored(path: str | os.PathLike[str]) -> Iterator[tuple[Key, Row]]:
-    for line, _, _, row in read_results(path):
-        if reward_of(row) is not None:
-            yield require_key(row, path, line), row
+def _read_scored(path: str | os.PathLike[str]) -> Iterator[ResultLine]:
+    return (line for line in read_results(path) if read_reward(line.row) is not None)

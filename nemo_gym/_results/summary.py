@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a run is doing, counted outcome by outcome in a few bytes a task, and how it did, as a table.
+"""How a run is doing: outcomes counted in a few bytes a task, and described in words short enough for one line.
 
-Every number says how many rollouts it rests on. Printing is left to the command line.
+Printing is left to the command line.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nemo_gym._metrics.intervals import Interval, interval_of_moments
+from nemo_gym._metrics.describe import format_number, to_finite
+from nemo_gym._metrics.intervals import Interval, compute_interval_of_moments
 from nemo_gym._metrics.rollouts import read_usage
-from nemo_gym._results.aggregate import AgentAggregate
-from nemo_gym._results.metric_rows import metric_rows
-from nemo_gym._results.rows import agent_of, reward_of
+from nemo_gym._results.rows import read_agent_name, read_reward
 from nemo_gym._rollouts.compact import TaskCounts, TaskNumbers
+from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
+from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.row_keys import TASK_INDEX_KEY_NAME
 
 _EXAMPLES = 3
 _EXAMPLE_LENGTH = 300
-HEADING = ["agent", "metric", "value", "95 % interval", "scored"]
 
 
 class RunningMean:
@@ -56,7 +56,7 @@ class RunningMean:
 
     def interval(self) -> Interval:
         """Return the mean and its 95 % interval; at least one rollout was counted."""
-        return interval_of_moments(self._tasks, self._mean, max(self._squares, 0.0), binary=self._binary)
+        return compute_interval_of_moments(self._tasks, self._mean, max(self._squares, 0.0), binary=self._binary)
 
 
 @dataclass
@@ -110,16 +110,16 @@ class RunSummary:
 
     def add_earlier(self, result: Row) -> None:
         """Count a result that an earlier session of the run has recorded; it says nothing about the pace."""
-        reward = reward_of(result)
+        reward = read_reward(result)
         if reward is None:
             return
         self.scored += 1
-        agent = agent_of(result)
+        agent = read_agent_name(result)
         mean = self.rewards.get(agent) or self.rewards.setdefault(agent, RunningMean())
         mean.add(result.get(TASK_INDEX_KEY_NAME) or 0, reward)
         usage = read_usage(result)
-        self.input_tokens += _count(usage.get("input_tokens"))
-        self.output_tokens += _count(usage.get("output_tokens"))
+        self.input_tokens += int(to_finite(usage.get("input_tokens")) or 0)
+        self.output_tokens += int(to_finite(usage.get("output_tokens")) or 0)
 
     def finish(self) -> None:
         """Stop the clock: the run is over."""
@@ -153,16 +153,110 @@ class RunSummary:
         return [["failure", "rollouts", "for example"], *rows] if rows else []
 
 
-def table(aggregates: Sequence[AgentAggregate]) -> list[list[str]]:
-    """Return the numbers of a run worth printing; the first row is the heading."""
-    rows = [HEADING]
-    for aggregate in aggregates:
-        name = aggregate.agent or "(no agent)"
-        rows += [
-            [name, row.name, row.text, row.interval_text, row.scored_text] for row in metric_rows(aggregate.head())
-        ]
-    return rows
+_AGENTS_SHOWN = 3
 
 
-def _count(tokens: object) -> int:
-    return int(tokens) if isinstance(tokens, (int, float)) else 0
+class Standing:
+    """How a run stands, in words: counted by whoever plays it, read by whoever shows it."""
+
+    def __init__(self, summary: RunSummary, limiter: Limiter, before: int = 0) -> None:
+        """`before`: rollouts that earlier sessions of the run have dealt with."""
+        self.summary, self._limiter, self._before = summary, limiter, before
+
+    @property
+    def is_over(self) -> bool:
+        return self.summary.ended_s is not None
+
+    @property
+    def done(self) -> int:
+        """Rollouts that have ended, in this session or before."""
+        return self._before + self.summary.ended
+
+    @property
+    def total(self) -> int | None:
+        requested = self.summary.requested
+        return None if requested is None else self._before + requested
+
+    @property
+    def count(self) -> str:
+        total = "?" if self.total is None else f"{self.total:,}"
+        earlier = f" ({self._before:,} before)" if self._before else ""
+        return f"{self.done:,}/{total} rollouts{earlier}"
+
+    @property
+    def pace(self) -> list[str]:
+        """How fast, and how long still; in the end, how long it took."""
+        rate = self.summary.rate_per_s
+        speed = ["-/s" if rate is None else f"{rate:,.1f}/s"]
+        if self.is_over:
+            return [f"in {_format_duration(self.summary.wall_time_s)}", *speed]
+        return [*speed, f"{_format_duration(self.summary.eta_s)} left", f"{self._limiter.in_flight:,} in flight"]
+
+    @property
+    def reward(self) -> str | None:
+        """The mean reward with the interval that the table at the end has."""
+        # Copied in one step: another thread may be adding an agent.
+        means = sorted([*self.summary.rewards.items()], key=lambda item: item[0] or "")
+        if not means:
+            return None
+        shown = means[:_AGENTS_SHOWN]
+        first = [f"{_describe_mean(mean)}{f' {agent}' if len(means) > 1 else ''}" for agent, mean in shown]
+        more = f", and {len(means) - _AGENTS_SHOWN} more agents" if len(means) > _AGENTS_SHOWN else ""
+        return f"reward {', '.join(first)}{more}"
+
+    @property
+    def failures(self) -> str | None:
+        # Copied in one step: another thread may be adding a kind.
+        kinds = sorted([*self.summary.failures.items()], key=lambda item: (-item[1].count, item[0]))
+        if not kinds:
+            return None
+        counted = ", ".join(f"{kind} {group.count:,}" for kind, group in kinds)
+        return f"{sum(group.count for _, group in kinds):,} failed: {counted}"
+
+    @property
+    def retrying(self) -> str | None:
+        """How many calls wait for another attempt, and why."""
+        causes = RETRIES.under_way()
+        if self.is_over or not causes:
+            return None
+        each = next(iter(causes)) if len(causes) == 1 else ", ".join(f"{cause} {n:,}" for cause, n in causes.items())
+        return f"{sum(causes.values()):,} retrying ({each})"
+
+    @property
+    def tokens(self) -> str | None:
+        if not (self.summary.input_tokens or self.summary.output_tokens):
+            return None
+        return (
+            f"tokens {_shorten_count(self.summary.input_tokens)} in, {_shorten_count(self.summary.output_tokens)} out"
+        )
+
+    def line(self) -> str:
+        """All of it in one line."""
+        parts = [self.count, *self.pace, self.reward, self.retrying, self.failures, self.tokens]
+        return " | ".join(part for part in parts if part)
+
+
+def _describe_mean(mean: RunningMean) -> str:
+    interval = mean.interval()
+    if interval.low is None or interval.high is None:
+        return f"{format_number(interval.estimate)} (n={mean.scored:,})"
+    bounds = f"{format_number(interval.low)} … {format_number(interval.high)}"
+    return f"{format_number(interval.estimate)} ({bounds}, n={mean.scored:,})"
+
+
+def _format_duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    if seconds < 10:
+        return f"{seconds:.1f}s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}h{minutes:02}m" if hours else f"{minutes}m{rest:02}s" if minutes else f"{rest}s"
+
+
+def _shorten_count(count: int) -> str:
+    """1,234 as 1.23k: enough digits to see it grow."""
+    for size, letter in ((10**12, "T"), (10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if count >= size:
+            return f"{count / size:.3g}{letter}" if count < 999.5 * size else f"{count / size:.0f}{letter}"
+    return str(count)

@@ -14,9 +14,9 @@ from typing import Any
 
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.limiter import Limiter
-from nemo_gym._rollouts.play import boundary_of
+from nemo_gym._rollouts.play import name_boundary
 from nemo_gym._rollouts.types import Failed, Outcome, Row
-from nemo_gym._transport.failures import Failure, failure_of
+from nemo_gym._transport.failures import Failure, build_failure
 
 Play = Callable[[Row], Coroutine[Any, Any, Outcome]]
 
@@ -50,7 +50,7 @@ async def dispatch(
     under_way = _UnderWay(limiter, control, hold_failures_s, cancel_grace_s)
     loop, row = asyncio.get_running_loop(), None
     rows_error: Exception | None = None
-    with control.call_on_change(under_way.heed_control):
+    with control.call_on_change(under_way.follow_control):
         try:
             under_way.tick()
             while True:
@@ -121,10 +121,10 @@ class _UnderWay:
         self._event = self._loop.create_future()
         await self._event
 
-    def heed_control(self) -> None:
+    def follow_control(self) -> None:
         """Act on what the control says now."""
         if self._control.abort_reason is not None:
-            self.ended.extend(replace(failed, failure=_make_cancelled(failed.row)) for failed in self.held)
+            self.ended.extend(replace(failed, failure=make_cancelled(failed.row)) for failed in self.held)
             self.held.clear()
         if self._control.is_cancelling:
             self._cancel_running()
@@ -149,9 +149,9 @@ class _UnderWay:
         row, started = self.running.pop(task)
         elapsed_s = time.monotonic() - started
         if is_left_behind or task.cancelled():
-            outcome: Outcome = Failed(row, _make_cancelled(row), 1, elapsed_s)
+            outcome: Outcome = Failed(row, make_cancelled(row), 1, elapsed_s)
         elif error is not None:
-            outcome = Failed(row, failure_of(error, "agent", boundary_of(row)), 1, elapsed_s)
+            outcome = Failed(row, build_failure(error, "agent", name_boundary(row)), 1, elapsed_s)
         else:
             outcome = task.result()
         self._limiter.release(outcome, elapsed_s)
@@ -188,5 +188,6 @@ def _may_come_of_a_dead_server(failed: Failed) -> bool:
     return not failure.cause.startswith("4")  # a refusal is an answer, and the dead give none
 
 
-def _make_cancelled(row: Row) -> Failure:
-    return Failure("cancelled", boundary_of(row), True, "the run was stopped while this rollout was under way")
+def make_cancelled(row: Row) -> Failure:
+    """Return the failure of a rollout that was stopped together with its run."""
+    return Failure("cancelled", name_boundary(row), True, "the run was stopped while this rollout was under way")

@@ -32,7 +32,7 @@ from nemo_gym._util.row_keys import (
     SKILLS_REF_KEY_NAME,
     TASK_INDEX_KEY_NAME,
 )
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.errors import ConfigError, GymError
 
 DEFAULT_REPEATS_KEY = "_default"

@@ -19,7 +19,7 @@ import orjson
 
 from nemo_gym._rollouts.manifest import Counts, Manifest, Status, now, write_manifest
 from nemo_gym._rollouts.paths import RunFileError, RunPaths, torn_path, write_error
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, carried_fields
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._transport.failures import NOT_THERE, REFUSED
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
@@ -96,11 +96,11 @@ class Journal:
     def record(self, outcome: Outcome) -> None:
         """Write `outcome` where it belongs and count it; RunFileError if that is impossible."""
         if isinstance(outcome, Scored):
-            self._output.append(_encode(outcome.result))
+            self._output.append(outcome.line or encode_line(outcome.result))
             self._scored += 1
         else:
             if outcome.persist:
-                self._failures.append(KNOWN_SECRETS.mask_bytes(_encode(failed_row(outcome))))
+                self._failures.append(KNOWN_SECRETS.mask_bytes(encode_line(build_failed_row(outcome))))
             if outcome.failure.kind != "cancelled":  # which was not played to an end, and is played again
                 self._failed[outcome.failure.kind] += 1
                 self.given_up += self._max_attempts is not None and is_given_up(outcome, self._max_attempts)
@@ -134,13 +134,13 @@ class Journal:
             self.close("failed" if isinstance(error, Exception) else "interrupted")
 
 
-def failed_row(outcome: Failed) -> Row:
+def build_failed_row(outcome: Failed) -> Row:
     """Return the line of a failed rollout: what the agent said of it, if anything, and what we know."""
     said = outcome.result or {}
     failure = outcome.failure
     return {
         **said,
-        **carried_fields(outcome.row),
+        **pick_carried_fields(outcome.row),
         NG_FAILURE_CLASS_KEY: said.get(NG_FAILURE_CLASS_KEY) or failure.kind,
         **({NG_TERMINAL_KEY: True} if outcome.terminal else {}),
         FAILURE_KEY: {
@@ -182,7 +182,7 @@ def repair(log: Path) -> str | None:
     """
     try:
         with open(log, "r+b") as file:
-            start, last = _last_line(file.fileno())
+            start, last = _read_last_line(file.fileno())
             if not last.strip() or _is_row(last):
                 if last and not last.endswith(b"\n"):
                     os.pwrite(file.fileno(), b"\n", start + len(last))
@@ -200,7 +200,7 @@ def repair(log: Path) -> str | None:
     )
 
 
-def _last_line(fd: int) -> tuple[int, bytes]:
+def _read_last_line(fd: int) -> tuple[int, bytes]:
     """Find where the last line begins, and read it."""
     end = os.fstat(fd).st_size
     start, tail = end, b""
@@ -221,7 +221,8 @@ def _is_row(line: bytes) -> bool:
         return False
 
 
-def _encode(row: Row) -> bytes:
+def encode_line(row: Row) -> bytes:
+    """Return the line of a row, also of one with values that JSON has no place for."""
     try:
         return dumps_line(row)
     except TypeError:

@@ -19,17 +19,17 @@ import aiohttp
 import orjson
 
 from nemo_gym._rollouts.incidents import lift_incidents
-from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, carried_fields
+from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._transport.deadline import Deadline
-from nemo_gym._transport.errors import ServerResponseError, readable
+from nemo_gym._transport.errors import ServerResponseError, quote_body
 from nemo_gym._transport.failures import (
     HEADER,
     Failure,
     FailureKind,
+    build_failure,
     convert_exit,
-    decoded,
-    failure_of,
-    known_kind,
+    decode_failure,
+    pick_kind,
 )
 from nemo_gym._transport.retries import NOT_NOW_RUN_STATUSES, RETRIES, RetryRules, bound_pause, retry_after_s
 from nemo_gym._transport.retries import RetryRule as RetryRule
@@ -160,7 +160,7 @@ class Player:
         return outcome
 
     async def _attempt(self, row: Row) -> _Ending:
-        boundary = boundary_of(row)
+        boundary = name_boundary(row)
         try:
             if self._witness is not None:
                 await self._witness.begin(row)
@@ -175,15 +175,15 @@ class Player:
         try:
             result = orjson.loads(body)
         except orjson.JSONDecodeError as error:
-            return _Ending(Failure("agent", boundary, False, f"not JSON ({error}): {readable(body, 200)!r}"))
+            return _Ending(Failure("agent", boundary, False, f"not JSON ({error}): {quote_body(body, 200)!r}"))
         if not isinstance(result, dict):
-            return _Ending(Failure("agent", boundary, False, f"not a JSON object: {readable(body, 200)!r}"))
+            return _Ending(Failure("agent", boundary, False, f"not a JSON object: {quote_body(body, 200)!r}"))
         if is_too_deep(body, result):
             return _Ending(Failure("agent", boundary, False, f"the result is nested more than {MAX_DEPTH} levels deep"))
         lift_incidents(result)
         failure = _read_reported_failure(result, boundary) or check_reward(result)
         if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:
-            failure = failure_of(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
+            failure = build_failure(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
         return _Ending(failure, result)
 
     def _choose_pause(self, ending: _Ending, attempts: int, ends_at: float | None) -> float | None:
@@ -210,10 +210,10 @@ class Player:
             message += f"; {reason}"
         if before is not None:
             message += f"; the last failure before: {before.kind}: {before.message}"
-        return Failure("timeout", boundary_of(row), True, message)
+        return Failure("timeout", name_boundary(row), True, message)
 
 
-def boundary_of(row: Row) -> str:
+def name_boundary(row: Row) -> str:
     """Return the name that failures have for the call that plays `row`."""
     agent = row.get(AGENT_REF_KEY_NAME)
     # A row that names no agent fails too, and that failure must not get lost for want of a name.
@@ -252,7 +252,7 @@ def _conclude(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Out
     """Make an outcome of the last attempt's ending."""
     failure, result, _, error_reply = ending
     if result is not None:
-        result.update(carried_fields(row))
+        result.update(pick_carried_fields(row))
     if failure is None:
         assert result is not None
         return Scored(row, result, attempts, elapsed_s)
@@ -268,7 +268,7 @@ def _read_reported_failure(result: Row, boundary: str) -> Failure | None:
         return None
     words = next((str(result[key]) for key in _MESSAGE_KEYS if result.get(key)), "")
     named = str(failure_class) if failure_class else "the agent asks that this result be kept nowhere"
-    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else known_kind(str(failure_class), "agent")
+    kind: FailureKind = "verifier" if failure_class == _JUDGE_FAILED else pick_kind(str(failure_class), "agent")
     return Failure(kind, boundary, not result.get(NG_TERMINAL_KEY), f"{named}: {words}" if words else named)
 
 
@@ -276,11 +276,11 @@ def _explain_error(error: BaseException, boundary: str) -> Failure:
     if isinstance(error, aiohttp.ClientError) and not isinstance(error, GymError):
         # The connection broke while the reply was read.
         return Failure("agent", boundary, True, f"the reply broke off: {describe_error(error)}")
-    return failure_of(error, "agent", boundary)
+    return build_failure(error, "agent", boundary)
 
 
 def _explain_status(reply: Reply, body: bytes, boundary: str) -> Failure:
-    first_cause = decoded(reply.headers.get(HEADER))
+    first_cause = decode_failure(reply.headers.get(HEADER))
     if first_cause is not None:
         return first_cause
     message = f"{boundary} answered {reply.status}: {_read_detail(body)}"
@@ -295,4 +295,4 @@ def _read_detail(body: bytes) -> str:
         problems = orjson.loads(body)["detail"]
         return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in problems)
     except (ValueError, KeyError, TypeError):
-        return readable(body)
+        return quote_body(body)

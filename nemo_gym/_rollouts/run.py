@@ -11,7 +11,8 @@
             journal.counts                    account   requested = scored + failed + not played
 
 Rows are handed out one by one, by `run.rows`, to whoever has room for another rollout; outcomes come back to one place,
-the loop of `collect`, which alone writes to the journal. Who plays a row in between knows neither plan nor journal.
+the loop of `collect`, which alone writes to the journal. Who plays a row in between, a player of this process or a
+worker (`worker_pool`), knows neither plan nor journal.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym._rollouts.control import EndpointGuard, FailureRateGuard, RunControl
-from nemo_gym._rollouts.dispatch import dispatch
+from nemo_gym._rollouts.dispatch import Play, dispatch
 from nemo_gym._rollouts.expand import ExpandSettings, Plan, materialize
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import Journal
@@ -36,9 +37,9 @@ from nemo_gym._rollouts.manifest import (
     read_manifest,
 )
 from nemo_gym._rollouts.paths import RunPaths
-from nemo_gym._rollouts.play import AttachTrajectory, Player, Post, Witness
+from nemo_gym._rollouts.play import Witness
 from nemo_gym._rollouts.resume import ResumeError, can_resume, find_left, read_by_repeat
-from nemo_gym._rollouts.types import Outcome, Row
+from nemo_gym._rollouts.types import OnRetry, Outcome, Row
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import write_rows
 
@@ -168,36 +169,30 @@ def _describe(identity: RunIdentity, counts: Counts, materialized: Path) -> Mani
 class CollectSettings:
     """What bounds a run."""
 
-    timeout_s: float | None = None
-    """Deadline of one rollout, with all its attempts."""
     max_failure_rate: float | None = None
     """The share of failures among the latest rollouts at which the run gives itself up."""
-    fail_on_tool_error: bool = False
-    """A rollout in which a tool crashed is a failure, whatever its reward."""
     give_up_on_endpoint: bool = False
     """Give the run up when the model refuses the key of every rollout."""
     endpoint_must_be_there: bool = False
     """Give it up as well when its first calls find nobody at the URL of the model."""
-    explain_lateness: Callable[[float], str | None] | None = None
-    """Says what has kept all rollouts waiting in the last so many seconds, if anything has."""
     hold_failures_s: float = 0.0
     """How long to keep a failure back in case that a server has died and its death is still to be noticed."""
 
 
 async def collect(
     rows: Iterator[Row],
-    post: Post,
+    play_with: Callable[[OnRetry], Play],
     journal: Journal,
     limiter: Limiter,
     control: RunControl,
     settings: CollectSettings,
     on_outcome: Callable[[Outcome], None],
     witness: Witness | None = None,
-    attach_trajectory: AttachTrajectory | None = None,
 ) -> Counts:
     """Play `rows` and record their outcomes; return what has become of all that was planned.
 
-    Without a `witness`, `attach_trajectory` sees to what agents have observed by themselves.
+    `play_with` returns what plays a row, given who is to hear of attempts that failed. `witness` is told what was
+    recorded.
     """
     endpoint = EndpointGuard(journal.counts.not_played, must_be_there=settings.endpoint_must_be_there)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
@@ -207,16 +202,7 @@ async def collect(
         if settings.give_up_on_endpoint and (reason := endpoint.note_failure(failure)):
             control.abort(reason)
 
-    player = Player(
-        post,
-        timeout_s=settings.timeout_s,
-        on_retry=note_retry,
-        fail_on_tool_error=settings.fail_on_tool_error,
-        witness=witness,
-        attach_trajectory=attach_trajectory,
-        explain_lateness=settings.explain_lateness,
-    )
-    outcomes = dispatch(rows, player.play, limiter, control, hold_failures_s=settings.hold_failures_s)
+    outcomes = dispatch(rows, play_with(note_retry), limiter, control, hold_failures_s=settings.hold_failures_s)
     async with aclosing(witness) if witness is not None else nullcontext(), aclosing(outcomes):
         async for outcome in outcomes:
             journal.record(outcome)

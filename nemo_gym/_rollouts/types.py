@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The words of the rollout engine: a row to play, and the two ways in which playing it can end."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ def key_of(row: Row) -> Key:
     return row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME]
 
 
-def carried_fields(row: Row) -> Row:
+def pick_carried_fields(row: Row) -> Row:
     """Return what the result of `row` takes over from it."""
     return {key: row[key] for key in CARRIED_KEYS if key in row}
 
@@ -34,6 +35,8 @@ class Scored:
     """What the agent returned, with the fields that are carried over from the row in it."""
     attempts: int
     elapsed_s: float
+    line: bytes | None = None
+    """Its line in the journal, where another process has made it; `result` is then without its bulk."""
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,6 @@ class Failed:
 
 
 Outcome = Scored | Failed
+
+OnRetry = Callable[["Failure"], None]
+"""Hears how an attempt failed that is not the last one of its rollout."""

@@ -60,7 +60,7 @@ class EnvironmentManifest(BaseModel):
     datasets: list[Any] = Field(default_factory=list)
 
 
-def manifest_text(manifest: EnvironmentManifest) -> str:
+def render_manifest(manifest: EnvironmentManifest) -> str:
     """Return the manifest as YAML."""
     return yaml.safe_dump(manifest.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
 

@@ -11,15 +11,13 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import yaml
 
 from nemo_gym._config.server_types import Domain
-from nemo_gym._scaffold.manifest import EnvironmentManifest, Profile, Reward, manifest_text
+from nemo_gym._scaffold.manifest import EnvironmentManifest, Profile, Reward, render_manifest
 from nemo_gym._util.files import write_atomically
 from nemo_gym.errors import GymError
 
@@ -68,14 +66,14 @@ class Collection:
         return f"{FOLDERS[self.kind]}/{self.name}"
 
 
-def resources_server_files(name: str) -> list[NewFile]:
+def plan_resources_server(name: str) -> list[NewFile]:
     """Return a resources server with its agent, data and tests, whose verifier is still to be written."""
-    return render_template("resources_server", f"resources_servers/{name}", _names(name))
+    return render_template("resources_server", f"resources_servers/{name}", _fill_names(name))
 
 
-def new_verifier(name: str) -> Verifier:
+def plan_new_verifier(name: str) -> Verifier:
     """Return the worked example, a resources server with a tool and a verifier, as the verifier of something."""
-    files = render_template("worked_example", f"resources_servers/{name}", _names(name))
+    files = render_template("worked_example", f"resources_servers/{name}", _fill_names(name))
     example = next(file for file in files if file.path.match(str(_EXAMPLE)))
     return Verifier(
         name=name,
@@ -89,48 +87,48 @@ def new_verifier(name: str) -> Verifier:
     )
 
 
-def collection_files(asked: Collection, verifier: Verifier) -> list[NewFile]:
+def plan_collection(asked: Collection, verifier: Verifier) -> list[NewFile]:
     """Return all files of an environment or benchmark, and of what it needs that is not there yet."""
-    agent = _agent_name(asked, verifier)
-    values = {**_names(asked.name), "VERIFIER": verifier.name, "AGENT": agent}
+    agent = _choose_agent_name(asked, verifier)
+    values = {**_fill_names(asked.name), "VERIFIER": verifier.name, "AGENT": agent}
     folder = PurePosixPath(asked.folder)
     has_prompt = asked.kind == "benchmark" and bool(verifier.new_files)
-    datasets = _datasets(asked, has_prompt)
+    datasets = _plan_datasets(asked, has_prompt)
     files = [
         *render_template(asked.kind, asked.folder, values),
-        NewFile(folder / "manifest.yaml", manifest_text(_manifest(asked, verifier, agent, datasets))),
+        NewFile(folder / "manifest.yaml", render_manifest(_make_manifest(asked, verifier, agent, datasets))),
         NewFile(folder / "config.yaml", _write_config(asked, verifier, agent, datasets)),
-        NewFile(folder / _EXAMPLE, _lines(verifier.rows)),
+        NewFile(folder / _EXAMPLE, _dump_lines(verifier.rows)),
         *verifier.new_files,
     ]
     if asked.kind == "benchmark":
         source = [_to_source_row(row) for row in verifier.rows] if has_prompt else verifier.rows
-        files.append(NewFile(folder / "data" / "source.jsonl", _lines(source)))
+        files.append(NewFile(folder / "data" / "source.jsonl", _dump_lines(source)))
     if has_prompt:
         files.append(NewFile(folder / "prompt.yaml", _dump_yaml({**_read_system_prompt(verifier.rows), **_PROMPT})))
     if asked.profile == "custom-gym-agent-loop":
-        files += render_template("agent", f"responses_api_agents/{asked.name}_agent", _names(asked.name))
+        files += render_template("agent", f"responses_api_agents/{asked.name}_agent", _fill_names(asked.name))
     return files
 
 
-def _names(name: str) -> dict[str, str]:
-    return {"NAME": name, "CLASS": class_prefix(name)}
+def _fill_names(name: str) -> dict[str, str]:
+    return {"NAME": name, "CLASS": make_class_prefix(name)}
 
 
-def _agent_impl(asked: Collection, verifier: Verifier) -> str:
+def _choose_agent_impl(asked: Collection, verifier: Verifier) -> str:
     if asked.profile == "custom-gym-agent-loop":
         return f"{asked.name}_agent"
     return "remote_agent" if asked.profile == "external-agent-loop" else verifier.agent_impl
 
 
-def _agent_name(asked: Collection, verifier: Verifier) -> str:
-    impl = _agent_impl(asked, verifier)
+def _choose_agent_name(asked: Collection, verifier: Verifier) -> str:
+    impl = _choose_agent_impl(asked, verifier)
     if impl == f"{asked.name}_agent":
         return impl
     return f"{asked.name}_{impl}" if verifier.name == asked.name else f"{asked.name}_{verifier.name}_{impl}"
 
 
-def _datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
+def _plan_datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
     if asked.kind == "environment":
         path = f"{asked.folder}/{_EXAMPLE}"
         return [{"name": "example", "type": "example", "jsonl_fpath": path, "num_repeats": 1, "license": "Apache 2.0"}]
@@ -148,7 +146,7 @@ def _datasets(asked: Collection, has_prompt: bool) -> list[dict[str, Any]]:
 
 def _write_config(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> str:
     """Return the config: the verifier's own, with its agent in another shape and with rows of its own."""
-    impl = _agent_impl(asked, verifier)
+    impl = _choose_agent_impl(asked, verifier)
     block: dict[str, Any] = {"datasets": datasets}
     if impl == verifier.agent_impl:
         # To inherit moves the verifier's agent here, so that there is one agent and not two.
@@ -166,7 +164,9 @@ def _write_config(asked: Collection, verifier: Verifier, agent: str, datasets: l
     return _dump_yaml({"config_paths": [verifier.config_path], **unused, agent: instance})
 
 
-def _manifest(asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]) -> EnvironmentManifest:
+def _make_manifest(
+    asked: Collection, verifier: Verifier, agent: str, datasets: list[dict[str, Any]]
+) -> EnvironmentManifest:
     driven = asked.profile == "external-rollout-driver"
     return EnvironmentManifest(
         name=asked.name,
@@ -196,7 +196,7 @@ def _read_system_prompt(rows: Sequence[dict[str, Any]]) -> dict[str, str]:
     return {"system": text} if first["role"] == "system" else {}
 
 
-def _lines(rows: Sequence[dict[str, Any]]) -> str:
+def _dump_lines(rows: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(row)}\n" for row in rows)
 
 
@@ -226,7 +226,7 @@ def check_name(name: str) -> str:
     )
 
 
-def class_prefix(name: str) -> str:
+def make_class_prefix(name: str) -> str:
     """Turn `my_server` into `MyServer`."""
     return "".join(part.capitalize() for part in name.split("_"))
 
@@ -242,36 +242,24 @@ def _repair(name: str) -> str | None:
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
-_SUFFIX = ".tmpl"
-
-
 class ScaffoldError(GymError):
     """A scaffold cannot be written."""
 
 
 def render_template(template: str, folder: str, values: Mapping[str, str]) -> list[NewFile]:
     """Return the files of `template`, filled in with `values`, as files of `folder`."""
-    root = resources.files("nemo_gym._scaffold") / "templates" / template
+    root = Path(__file__).parent / "templates" / template
+
+    def fill_in(text: str) -> str:
+        return re.sub(r"@@(\w+)@@", lambda match: values[match[1]], text)
+
     files = []
-    for inner, source in _walk(root, PurePosixPath()):
-        name = inner.name.removesuffix(_SUFFIX)
-        path = inner.with_name(f".{name.removeprefix('dot_')}" if name.startswith("dot_") else name)
-        files.append(NewFile(folder / PurePosixPath(_fill_in(str(path), values)), _fill_in(source.read_text(), values)))
+    for source in root.rglob("*.tmpl"):
+        inner = source.relative_to(root).with_suffix("")
+        name = f".{inner.name.removeprefix('dot_')}" if inner.name.startswith("dot_") else inner.name
+        path = PurePosixPath(folder, fill_in(inner.with_name(name).as_posix()))
+        files.append(NewFile(path, fill_in(source.read_text(encoding="utf-8"))))
     return sorted(files, key=lambda file: file.path)
-
-
-def _walk(folder: Traversable, inner: PurePosixPath) -> list[tuple[PurePosixPath, Traversable]]:
-    found = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _walk(entry, inner / entry.name)
-        elif entry.name.endswith(_SUFFIX):
-            found.append((inner / entry.name, entry))
-    return found
-
-
-def _fill_in(text: str, values: Mapping[str, str]) -> str:
-    return re.sub(r"@@(\w+)@@", lambda match: values[match[1]], text)
 
 
 def write_missing(root: Path, files: Sequence[NewFile]) -> list[PurePosixPath]:

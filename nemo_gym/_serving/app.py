@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Host, Match, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym._inprocess.fast_path import HandlerFastPath
-from nemo_gym._inprocess.route import RAISED, GymRoute, JsonHandler
+from nemo_gym._inprocess.route import RAISED, GymRoute
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson
 from nemo_gym._serving.session import SessionCookieMiddleware
 from nemo_gym._transport.failures import convert_exit
@@ -37,7 +37,8 @@ class GymApp(FastAPI):
         self.router.route_class = GymRoute
         self._is_traced = False
         self._layers: dict[type, Any] | None = None
-        self._fast_paths: dict[JsonHandler, HandlerFastPath] = {}
+        self._fast_paths: dict[tuple[str, str], HandlerFastPath] = {}
+        self._routes_then: list[BaseRoute] = []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or self.root_path or self.middleware_stack is None or self._is_traced:
@@ -52,14 +53,17 @@ class GymApp(FastAPI):
         layers = self._layers
         if layers is None or self.root_path:
             return None
+        if self._routes_then != self.router.routes:
+            self._routes_then, self._fast_paths = list(self.router.routes), {}
+        fast_path = self._fast_paths.get((method, path))
+        if fast_path is not None:
+            return fast_path
         route = layers[_JsonRouter].find_route(method, path)
         handler = route.json_handler if route is not None else None
         if route is None or handler is None or handler.plan.response_name:
             return None
-        fast_path = self._fast_paths.get(handler)
-        if fast_path is None:
-            sessions, bound = layers[SessionCookieMiddleware], layers[BodyLimit]
-            fast_path = self._fast_paths[handler] = HandlerFastPath(self, route, handler.plan, sessions, bound)
+        sessions, bound = layers[SessionCookieMiddleware], layers[BodyLimit]
+        fast_path = self._fast_paths[method, path] = HandlerFastPath(self, route, handler.plan, sessions, bound)
         return fast_path
 
     def build_middleware_stack(self) -> ASGIApp:

@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.route import build_depth_error
-from nemo_gym._transport.deadline import bounded, read_seconds_left
-from nemo_gym._transport.failures import HEADER, FailureKind, convert_exit, failure_of
+from nemo_gym._transport.deadline import await_with_deadline, read_seconds_left
+from nemo_gym._transport.failures import HEADER, FailureKind, build_failure, convert_exit
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
 from nemo_gym._util.rollout_paths import split_rollout_prefix
@@ -53,7 +53,9 @@ class ErrorsAsJson:
         try:
             work = self.app(scope, receive, watched_send)
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
-            await (work if left_s is None else bounded(left_s + _GRACE_S, scope["method"], scope["path"], work))
+            await (
+                work if left_s is None else await_with_deadline(left_s + _GRACE_S, scope["method"], scope["path"], work)
+            )
         except BaseException as raised:
             error = convert_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):
@@ -65,7 +67,7 @@ class ErrorsAsJson:
             reply = json_reply(500, describe(error, self._server_name))
             verifies = split_rollout_prefix(scope["path"]).rest == "/verify"
             kind: FailureKind = "verifier" if verifies else self._kind
-            reply.headers[HEADER] = failure_of(error, kind, f"{self._server_name}{scope['path']}").encoded()
+            reply.headers[HEADER] = build_failure(error, kind, f"{self._server_name}{scope['path']}").encode()
             await reply(scope, receive, send)
         return None
 

@@ -21,9 +21,13 @@ class ServerInstanceDisplayConfig(BaseModel):
     entrypoint: str | None = None
     host: str | None = None
     name: str | None = None
+    node: str | None = None
+    """The address of the node of a Ray cluster that a replica runs on."""
     pid: int | None = None
     port: int | None = None
     process_name: str | None = None
+    replica: str | None = None
+    """Which replica this is: its number, and which of its lives."""
     server_type: str | None = None
     start_time: float | None = None
     status: ServerStatus | None = None

@@ -70,6 +70,8 @@ class ChildSpec:
     host: str
     port: int
     environment: Mapping[str, str]
+    module: str = "nemo_gym._serving.entrypoint"
+    """What the interpreter runs, with `entrypoint` as its argument."""
 
 
 class ServerProcess:
@@ -81,6 +83,10 @@ class ServerProcess:
         self.spec, self.process, self._pipes = spec, process, pipes
         self._lines: deque[str] = deque(maxlen=SHOWN_LINES)
         self._pump = asyncio.create_task(self._take_lines(on_line))
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
 
     @property
     def pid(self) -> int:
@@ -99,7 +105,7 @@ class ServerProcess:
             process = await asyncio.create_subprocess_exec(
                 str(spec.python),
                 "-m",
-                "nemo_gym._serving.entrypoint",
+                spec.module,
                 spec.entrypoint,
                 cwd=spec.folder,
                 env={**spec.environment, **{name: str(fd) for name, fd in passed.items()}, "PYTHONUNBUFFERED": "1"},

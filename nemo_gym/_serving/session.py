@@ -159,16 +159,22 @@ class SessionCookieMiddleware:
 
     def open(self, cookie: str | None) -> "OpenSession":
         """Return the session that `cookie` stands for, or a new one."""
+        return OpenSession(self, cookie)
+
+    def load(self, session: "OpenSession") -> dict[str, Any]:
+        """Return what the cookie of `session` holds, or what a new session begins with."""
+        cookie = session.cookie
         held, signed_at = self._cookie.unsign(cookie) if cookie else (b"", 0.0)
         age_s = time.time() - signed_at
         data: dict[str, Any] = orjson.loads(held) if held and age_s <= MAX_AGE_S else {}
         if self._id_key not in data:
             data[self._id_key] = self._new_id()
-        return OpenSession(self, data, cookie if age_s < _RENEW_AFTER_S else None, held)
+        session.cookie, session.loaded = cookie if age_s < _RENEW_AFTER_S else None, held
+        return data
 
     def set_cookie(self, session: "OpenSession") -> str:
         """Return the `Set-Cookie` header of a session as it is now."""
-        current = orjson.dumps(session.data, option=orjson.OPT_NON_STR_KEYS)
+        current = orjson.dumps(session.data, option=orjson.OPT_NON_STR_KEYS)  # `data` first: it settles the cookie
         unchanged = session.cookie is not None and current == session.loaded
         return f"{self._before}{session.cookie if unchanged else self._cookie.sign(current)}{self._after}"
 
@@ -182,15 +188,30 @@ class SessionCookieMiddleware:
 
 
 class OpenSession:
-    """A session while a request is at work in it: its data, and the cookie that it came with."""
+    """A session while a request is at work in it. Its cookie is read when somebody looks into it, and not before."""
 
-    __slots__ = ("cookie", "data", "loaded", "owner")
+    __slots__ = ("_data", "cookie", "loaded", "owner")
 
     def __init__(
-        self, middleware: SessionCookieMiddleware, data: dict[str, Any], cookie: str | None, loaded: bytes
+        self,
+        middleware: SessionCookieMiddleware,
+        cookie: str | None,
+        data: dict[str, Any] | None = None,
+        loaded: bytes = b"",
     ) -> None:
-        """`cookie` is the one that may be sent back as long as `data` is what was `loaded` from it."""
-        self.owner, self.data, self.cookie, self.loaded = middleware, data, cookie, loaded
+        """`cookie` may be sent back as long as `data` is what was `loaded` from it."""
+        self.owner, self.cookie, self._data, self.loaded = middleware, cookie, data, loaded
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the handler sees as `request.session`."""
+        if self._data is None:
+            self._data = self.owner.load(self)
+        return self._data
+
+    @data.setter
+    def data(self, data: dict[str, Any]) -> None:
+        self._data = data
 
     def set_cookie(self) -> str:
         """Return the `Set-Cookie` header for the reply."""
@@ -199,4 +220,4 @@ class OpenSession:
     def reopen(self) -> "OpenSession":
         """Open it for the next request, with what a cookie would carry and nothing else."""
         data = orjson.loads(orjson.dumps(self.data, option=orjson.OPT_NON_STR_KEYS))
-        return OpenSession(self.owner, data, self.cookie, self.loaded)
+        return OpenSession(self.owner, self.cookie, data, self.loaded)

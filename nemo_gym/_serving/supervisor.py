@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nemo_gym._serving.admission import OWN_NAMES_ONLY, AccessRules
 from nemo_gym._serving.binding import bind
@@ -21,17 +21,44 @@ _FIRST_NOTICE_S, _NEXT_NOTICE_S = 5.0, 15.0
 T = TypeVar("T")
 
 
+class RunningServer(Protocol):
+    """A server that runs elsewhere: in a process of its own, or on a node of a cluster."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def pid(self) -> int: ...
+    async def ready(self) -> None:
+        """Return when the server listens. If it ends before, this waits for ever."""
+
+    async def died(self) -> ServerDied:
+        """Wait for its end and say how it ended."""
+
+    async def stop(self) -> None:
+        """End it."""
+
+
+class RemoteSpec(Protocol):
+    """A server that is to be started on another machine."""
+
+    @property
+    def name(self) -> str: ...
+    async def start(self, on_line: Callable[[str], None]) -> RunningServer:
+        """Start it; `on_line` gets every line it prints."""
+
+
 @dataclass(frozen=True)
 class Launch:
     """What to run."""
 
-    head: InlineServer
-    """Served before the others are started, so that they may ask it."""
+    head: InlineServer | None
+    """Served before the others are started, so that they may ask it; None where another process serves it."""
     inline: Sequence[InlineSpec]
     children: Sequence[ChildSpec]
     startup_timeout_s: float
     access: AccessRules = OWN_NAMES_ONLY
     """Who may call the head server and the inline ones; processes read it from their config."""
+    remote: Sequence[RemoteSpec] = ()
 
 
 @dataclass(frozen=True)
@@ -40,6 +67,7 @@ class Running:
 
     pids: dict[str, int]
     first_death: "asyncio.Task[ServerDied]"
+    children: Sequence[RunningServer] = ()
 
     async def run_unless_dead(self, work: Awaitable[T]) -> T:
         """Return the result of `work`, unless a server dies before."""
@@ -59,8 +87,9 @@ async def supervise(launch: Launch, logs: ServerLogs, notice: Callable[[str], No
     async with AsyncExitStack() as stack:
         specs: list[InlineSpec | ChildSpec] = [*launch.inline, *launch.children]
         sockets = {spec.name: stack.enter_context(bind(spec.host, spec.port, spec.name)) for spec in specs}
-        await stack.enter_async_context(serve_inline([launch.head], access=launch.access))
-        waiting = dict.fromkeys(spec.name for spec in launch.children)
+        if launch.head is not None:
+            await stack.enter_async_context(serve_inline([launch.head], access=launch.access))
+        waiting = dict.fromkeys([spec.name for spec in launch.children] + [spec.name for spec in launch.remote])
         try:
             async with asyncio.timeout(launch.startup_timeout_s) as deadline:
                 with _announce_waiting(waiting, logs, launch.startup_timeout_s, notice):
@@ -77,13 +106,15 @@ async def _start(
     launch: Launch, sockets: dict[str, Any], logs: ServerLogs, waiting: dict[str, None], stack: AsyncExitStack
 ) -> Running:
     """Start everything on `stack` and return when all are ready; `waiting` names whom it waits for meanwhile."""
-    children = list[ServerProcess]()
+    children = list[RunningServer]()
     stack.push_async_callback(_stop_all, children)
     for spec in launch.children:
         children.append(await ServerProcess.start(spec, sockets[spec.name], partial(logs.line, spec.name)))
+    for remote in launch.remote:
+        children.append(await remote.start(partial(logs.line, remote.name)))
     death = asyncio.create_task(_wait_for_death(children))
     stack.push_async_callback(_cancel, death)
-    running = Running({child.spec.name: child.pid for child in children}, death)
+    running = Running({child.name: child.pid for child in children}, death, children)
     children_ready = asyncio.create_task(_wait_for_all(children, waiting))
     stack.push_async_callback(_cancel, children_ready)
 
@@ -104,10 +135,10 @@ async def _built(specs: Sequence[InlineSpec], sockets: dict[str, Any], waiting: 
     return servers
 
 
-async def _wait_for_all(children: Sequence[ServerProcess], waiting: dict[str, None]) -> None:
-    async def ready(child: ServerProcess) -> None:
+async def _wait_for_all(children: Sequence[RunningServer], waiting: dict[str, None]) -> None:
+    async def ready(child: RunningServer) -> None:
         await child.ready()
-        del waiting[child.spec.name]
+        del waiting[child.name]
 
     await asyncio.gather(*(ready(child) for child in children))
 
@@ -134,7 +165,7 @@ def _announce_waiting(
         task.cancel()
 
 
-async def _wait_for_death(children: Sequence[ServerProcess]) -> ServerDied:
+async def _wait_for_death(children: Sequence[RunningServer]) -> ServerDied:
     if not children:
         await asyncio.get_running_loop().create_future()
     deaths = [asyncio.create_task(child.died()) for child in children]
@@ -147,7 +178,7 @@ async def _wait_for_death(children: Sequence[ServerProcess]) -> ServerDied:
         await asyncio.gather(*deaths, return_exceptions=True)
 
 
-async def _stop_all(children: Sequence[ServerProcess]) -> None:
+async def _stop_all(children: Sequence[RunningServer]) -> None:
     await asyncio.gather(*(child.stop() for child in children))
 
 

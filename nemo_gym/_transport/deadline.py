@@ -43,10 +43,6 @@ class Deadline:
             self._timer = loop.call_at(ends_at, self.expire)
         self._before = _innermost.set(self)
 
-    def covers(self, ends_at: float, loop: asyncio.AbstractEventLoop) -> bool:
-        """Tell whether it ends the running task by then. A task started inside of it is not its own to end."""
-        return self.ends_at <= ends_at and not self._has_ended and self._task is asyncio.current_task(loop)
-
     def has_cancelled(self) -> bool:
         """Tell whether a cancellation that arrives now is this deadline's, and nobody else's as well."""
         return self._is_over and self._task.cancelling() - 1 <= self._cancels_before
@@ -140,23 +136,26 @@ def _find_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline
 
 
 def is_covered(timeout_s: float) -> bool:
-    """Tell whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it."""
+    """Tell whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it.
+
+    A deadline does not end a task that was started inside of it.
+    """
     outer = _innermost.get()
-    if outer is None:
+    if outer is None or outer._has_ended:
         return False
     loop = asyncio.get_running_loop()
-    return outer.covers(loop.time() + timeout_s, loop)
+    return outer.ends_at <= loop.time() + timeout_s and outer._task is asyncio.current_task(loop)
 
 
-async def within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
+async def await_within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
     """Return the result of `work`, which is a call, unless it takes longer than `timeout_s`."""
     if is_covered(timeout_s):
         return await work
-    return await bounded(timeout_s, method, url, work)
+    return await await_with_deadline(timeout_s, method, url, work)
 
 
-async def bounded(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """Do what `within` does, for work that no call around it is known to end."""
+async def await_with_deadline(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
+    """Do what `await_within` does, for work that no call around it is known to end."""
     deadline = Deadline(asyncio.get_running_loop().time() + timeout_s)
     try:
         return await work

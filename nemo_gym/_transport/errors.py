@@ -22,11 +22,12 @@ _BODY_SHOWN = 2000
 _UNREACHABLE_HINT = "check that the server runs and listens on this address (`gym env status`)"
 
 
-def _request_info(method: str, url: str) -> RequestInfo:
+def build_request_info(method: str, url: str) -> RequestInfo:
+    """Return what aiohttp's errors say of a request."""
     return RequestInfo(URL(url), method, CIMultiDictProxy(CIMultiDict()), URL(url))
 
 
-def readable(body: bytes, limit: int = _BODY_SHOWN) -> str:
+def quote_body(body: bytes, limit: int = _BODY_SHOWN) -> str:
     """Return `body` as text for a message, cut at `limit` characters."""
     text = body[: limit * 4].decode("utf-8", errors="replace")
     return text if len(text) <= limit else f"{text[:limit]}… ({len(body)} bytes in all)"
@@ -41,7 +42,7 @@ class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
     def __init__(
         self, method: str, url: str, status: int, reason: str = "", response_content: bytes = b"", failure: str = ""
     ) -> None:
-        aiohttp.ClientResponseError.__init__(self, _request_info(method, url), (), status=status, message=reason)
+        aiohttp.ClientResponseError.__init__(self, build_request_info(method, url), (), status=status, message=reason)
         self.args = (method, url, status, reason, response_content, failure)
         self.method, self.url = method, url
         self.response_content, self.failure = response_content, failure
@@ -52,7 +53,7 @@ class ServerResponseError(ServerCallError, aiohttp.ClientResponseError):
     def __str__(self) -> str:
         return (
             f"{self.method} {self.url} answered {self.status} {self.message}".rstrip()
-            + f": {readable(self.response_content)}"
+            + f": {quote_body(self.response_content)}"
         )
 
 
@@ -87,7 +88,7 @@ class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
     """A reply that is not the JSON it should be."""
 
     def __init__(self, method: str, url: str, status: int, content_type: str, body: bytes, reason: str) -> None:
-        orjson.JSONDecodeError.__init__(self, reason, readable(body), 0)
+        orjson.JSONDecodeError.__init__(self, reason, quote_body(body), 0)
         self.args = (method, url, status, content_type, body, reason)
         self.method, self.url, self.status = method, url, status
         self.content_type, self.response_content, self.reason = content_type, body, reason
@@ -98,7 +99,7 @@ class InvalidServerReply(ServerCallError, orjson.JSONDecodeError):
     def __str__(self) -> str:
         return (
             f"{self.method} {self.url} answered {self.status} with {self.content_type or 'no content type'}, "
-            f"which is not the expected JSON ({self.reason}): {readable(self.response_content, 200)!r}"
+            f"which is not the expected JSON ({self.reason}): {quote_body(self.response_content, 200)!r}"
         )
 
 

@@ -18,7 +18,7 @@ from nemo_gym._transport.errors import ReplyTooLarge, ServerResponseError, Serve
 from nemo_gym._transport.retries import NOT_NOW_STATUSES
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
 from nemo_gym._util.rollout_paths import split_rollout_prefix
-from nemo_gym._wire.errors import InvalidModelReply
+from nemo_gym._wire.schema.errors import InvalidModelReply
 from nemo_gym.errors import HandlerExit, JudgeError, RolloutFailure, ServerBlocked, ServerCallError
 
 FailureKind = Literal[
@@ -27,8 +27,10 @@ FailureKind = Literal[
     "agent",
     "tool_server",
     "tool_crashed",
+    "session_lost",
     "verifier",
     "timeout",
+    "worker_died",
     "cancelled",
 ]
 HEADER = "x-nemo-gym-failure"
@@ -74,7 +76,7 @@ class Failure:
         """Whether nobody, or somebody else, answers at the URL of the model."""
         return self.kind == "model_endpoint" and self.cause in NOT_THERE
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """Return it as a header value, of a size that HTTP clients accept."""
         fields = {**asdict(self), "message": self.message[:_MESSAGE_LIMIT]}
         while len(header := json.dumps(fields)) > _HEADER_BYTES:
@@ -85,7 +87,7 @@ class Failure:
         return header
 
 
-def decoded(header: str | None) -> Failure | None:
+def decode_failure(header: str | None) -> Failure | None:
     """Return the failure in a header value; None if there is none, or somebody else's."""
     if not header:
         return None
@@ -95,10 +97,10 @@ def decoded(header: str | None) -> Failure | None:
         return None
 
 
-def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Failure:
+def build_failure(error: BaseException, own_kind: FailureKind, boundary: str) -> Failure:
     """Return the failure that `error` stands for; one that comes from nowhere else is of `own_kind`, at `boundary`."""
     if isinstance(error, ServerResponseError):
-        return decoded(error.failure) or _classify_status(error)
+        return decode_failure(error.failure) or _classify_status(error)
     if isinstance(error, InvalidModelReply):
         return Failure("model_reply_invalid", boundary, True, str(error))
     if isinstance(error, ServerBlocked):
@@ -118,7 +120,7 @@ def failure_of(error: BaseException, own_kind: FailureKind, boundary: str) -> Fa
     if isinstance(error, JudgeError):
         return Failure("verifier", boundary, True, str(error))
     if isinstance(error, RolloutFailure):
-        kind = known_kind(error.kind, own_kind)
+        kind = pick_kind(error.kind, own_kind)
         return Failure(kind, _find_url(error) or boundary, error.retryable, error.message, ends_rollout=True)
     if isinstance(error, ServerCallError) and (place := _find_url(error)):
         if _classify_url(place) == "model_endpoint":
@@ -157,7 +159,7 @@ def describe_error_with_place(error: BaseException) -> str:
     return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text
 
 
-def known_kind(kind: str, otherwise: FailureKind) -> FailureKind:
+def pick_kind(kind: str, otherwise: FailureKind) -> FailureKind:
     """Return `kind` if it is one of ours."""
     return kind if kind in FailureKind.__args__ else otherwise  # type: ignore[attr-defined, return-value]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls over HTTP: one pooled session, a deadline on every call, and a bounded number of attempts.
+"""Calls over HTTP: one pooled session, a small client for models, a deadline on every call, and bounded attempts.
 
 A request that may already have run on the other side is repeated only if the caller or its method says that this is
 harmless. HTTP error statuses are answers, not failures: they are returned, never retried here.
@@ -10,7 +10,7 @@ import logging
 import random
 import socket
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import aiohttp
@@ -19,6 +19,7 @@ from aiohttp import hdrs
 from pydantic import BaseModel
 from yarl import URL
 
+from nemo_gym._transport.deadline import await_within
 from nemo_gym._transport.errors import (
     REDIRECTS_IN_A_CIRCLE,
     ReplyTooLarge,
@@ -28,15 +29,19 @@ from nemo_gym._transport.errors import (
     describe_redirect,
     describe_trouble,
 )
+from nemo_gym._transport.http1 import Http1Client, Target, find_target
 from nemo_gym._transport.retries import REPEATABLE_METHODS, RETRIES, RetryPolicy, RetryRule
+from nemo_gym._transport.whole_response import WholeResponse
 from nemo_gym._util.known_secrets import describe_error
-from nemo_gym._wire.base import OpenModel
+from nemo_gym._wire.schema.base import OpenModel
 
 LOG = logging.getLogger(__name__)
 
 _RNG = random.Random()
 _REDIRECTS = frozenset({301, 302, 307, 308})
 _MOST_REDIRECTS = 10
+_CLIENT_ARGUMENTS = frozenset({"data", "headers", "params"})
+_MODEL_LIMIT_SETTING = "max_model_reply_bytes"
 JSON_CONTENT_TYPE = "application/json"
 MAX_MODEL_REPLY_BYTES = 64 * 2**20
 MAX_SERVER_REPLY_BYTES = 2**30
@@ -61,25 +66,30 @@ class SessionSettings:
 
 def build_session(settings: SessionSettings) -> aiohttp.ClientSession:
     """Return a session that sends cookies only as passed and keeps idle connections alive."""
-
-    def open_socket(addr_info: Any) -> socket.socket:
-        family, kind, proto, _, _ = addr_info
-        sock = socket.socket(family=family, type=kind, proto=proto)
-        for option, value in _list_keepalive_options(settings):
-            sock.setsockopt(*option, value)
-        return sock
-
     connector = aiohttp.TCPConnector(
         limit=settings.connector_limit,
         limit_per_host=settings.connector_limit_per_host,
         keepalive_timeout=settings.keepalive_timeout_s,
-        socket_factory=open_socket,
+        socket_factory=partial(_open_socket, settings),
     )
     return aiohttp.ClientSession(
         connector=connector,
         timeout=aiohttp.ClientTimeout(total=settings.total_timeout_s, sock_connect=settings.connect_timeout_s),
         cookie_jar=aiohttp.DummyCookieJar(),
         response_class=type("Response", (BoundedResponse,), {"limit_bytes": settings.max_reply_bytes}),
+    )
+
+
+def build_model_client(settings: SessionSettings, max_reply_bytes: int) -> Http1Client:
+    """Return a client for calls to models, with the same limits."""
+    return Http1Client(
+        limit=settings.connector_limit,
+        limit_per_host=settings.connector_limit_per_host,
+        keepalive_s=settings.keepalive_timeout_s,
+        connect_timeout_s=settings.connect_timeout_s,
+        open_socket=partial(_open_socket, settings),
+        max_reply_bytes=max_reply_bytes,
+        limit_setting=_MODEL_LIMIT_SETTING,
     )
 
 
@@ -91,7 +101,7 @@ class BoundedResponse(aiohttp.ClientResponse):
 
     def bound_model_reply(self, limit_bytes: int) -> None:
         """Expect what a model's endpoint sends."""
-        self.limit_bytes, self.setting = limit_bytes, "max_model_reply_bytes"
+        self.limit_bytes, self.setting = limit_bytes, _MODEL_LIMIT_SETTING
 
     async def read(self) -> bytes:
         declared = self.content_length
@@ -119,19 +129,22 @@ class BoundedResponse(aiohttp.ClientResponse):
         return ReplyTooLarge(self.method, str(self.url), self.limit_bytes, self.setting)
 
 
-def _list_keepalive_options(settings: SessionSettings) -> list[tuple[tuple[int, int], int]]:
-    options = [((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1)]
+def _open_socket(settings: SessionSettings, addr_info: Any) -> socket.socket:
+    family, kind, proto, _, _ = addr_info
+    sock = socket.socket(family=family, type=kind, proto=proto)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", settings.tcp_keepalive_idle_s),
         ("TCP_KEEPINTVL", settings.tcp_keepalive_interval_s),
         ("TCP_KEEPCNT", settings.tcp_keepalive_probes),
     ):
         if hasattr(socket, name):  # not every platform has all three
-            options.append(((socket.IPPROTO_TCP, getattr(socket, name)), value))
-    return options
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return sock
 
 
-def json_body(value: Any) -> bytes:
+def encode_json(value: Any) -> bytes:
     """Return `value` as JSON bytes; of a pydantic model, only what was set."""
     if type(value) is not dict and isinstance(value, BaseModel):
         return value.model_dump_json(exclude_unset=True).encode()
@@ -145,6 +158,9 @@ def _dump_nested(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not JSON serialisable")
 
 
+Response = aiohttp.ClientResponse | WholeResponse
+
+
 async def send(
     session: aiohttp.ClientSession,
     method: str,
@@ -154,22 +170,31 @@ async def send(
     idempotent: bool | None = None,
     bounded_s: float | None = None,
     same_origin: bool = False,
+    client: Http1Client | None = None,
     **kwargs: Any,
-) -> aiohttp.ClientResponse:
-    """Send one request, again where that is safe; the response's body is not read yet.
+) -> Response:
+    """Send one request, again where that is safe; the response's body is not read yet, unless `client` sent it.
 
     A caller who ends all of it within `bounded_s` spares the session a timer, unless the session's would end earlier.
     `same_origin`: a redirect that leads elsewhere is an error, because it would take the key and the body along.
+    `client` is for callers who want nothing but the whole reply; what it cannot send goes through the session.
     """
     may_repeat = method.upper() in REPEATABLE_METHODS if idempotent is None else idempotent
     total_s = session.timeout.total
-    if bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs:
-        kwargs["timeout"] = _drop_total(session.timeout)
+    target = _find_target(method, url, kwargs) if client is not None else None
+    is_bounded = bounded_s is not None and total_s is not None and bounded_s <= total_s and "timeout" not in kwargs
     failure: aiohttp.ClientError
     attempt = 0
     while True:
         attempt += 1
         try:
+            if client is not None and target is not None:
+                call = client.call(method, url, target, kwargs.get("headers") or {}, kwargs.get("data") or b"")
+                reply = await (call if is_bounded or not total_s else await_within(total_s, method, url, call))
+                if reply.status not in _REDIRECTS:
+                    return reply
+            if is_bounded:
+                kwargs["timeout"] = _drop_total(session.timeout)
             if same_origin:
                 return await _request_same_origin(session, method, url, **kwargs)
             return await session.request(method, url, **kwargs)
@@ -181,7 +206,7 @@ async def send(
             failure, bound = error, policy.unsent
         except ServerUnreachable:
             raise
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError) as error:
+        except aiohttp.ClientConnectionError as error:
             failure, bound = error, policy.repeatable if may_repeat else 1
         except (aiohttp.ClientResponseError, aiohttp.InvalidURL) as error:
             # Not for its status, which nobody has looked at: what answers is not HTTP, or redirects without end.
@@ -213,6 +238,13 @@ async def _request_same_origin(
             raise _build_unreachable(method, url, describe_redirect(origin))
         kwargs.pop("params", None)  # the new URL says them all
     raise _build_unreachable(method, url, REDIRECTS_IN_A_CIRCLE)
+
+
+def _find_target(method: str, url: str, kwargs: dict[str, Any]) -> Target | None:
+    """Return where the small client sends a request; None if it is none for it."""
+    if kwargs.get("params") or not kwargs.keys() <= _CLIENT_ARGUMENTS or type(kwargs.get("data") or b"") is not bytes:
+        return None
+    return find_target(method, str(url), tuple(kwargs.get("headers") or ()))
 
 
 def _build_unreachable(method: str, url: str, trouble: Trouble, attempts: int = 1) -> ServerUnreachable:

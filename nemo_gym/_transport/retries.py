@@ -139,6 +139,7 @@ class RetryCounts:
 
     def __init__(self) -> None:
         self._under_way = Counter[str]()
+        self._elsewhere = dict[str, Counter[str]]()
         self.is_shown = False
         """Somebody shows the counts, so that nobody needs to log them."""
 
@@ -160,10 +161,17 @@ class RetryCounts:
         finally:
             self.is_shown = False
 
+    def note_elsewhere(self, name: str, counts: Mapping[str, int]) -> None:
+        """Hear that the process `name`, which works for this one, has these counts now."""
+        # Replaced in one step: another thread may be reading.
+        others = {other: known for other, known in self._elsewhere.items() if other != name}
+        self._elsewhere = {**others, name: Counter(counts)} if counts else others
+
     def under_way(self) -> dict[str, int]:
         """Return the counts that are not 0, the highest first."""
         # Copied in one step: this is asked for by another thread.
-        return {cause: count for cause, count in self._under_way.copy().most_common() if count > 0}
+        counts = sum(self._elsewhere.values(), self._under_way.copy())
+        return {cause: count for cause, count in counts.most_common() if count > 0}
 
 
 RETRIES = RetryCounts()

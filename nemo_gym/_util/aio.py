@@ -40,10 +40,10 @@ async def in_process(fn: Callable[..., T], /, *args: Any, timeout_s: float | Non
     try:
         try:
             async with asyncio.timeout(timeout_s):
-                await _readable(receiver)
+                await _wait_until_readable(receiver)
         except TimeoutError as error:
-            raise TimeoutError(f"{_name(fn)} gave no answer within {timeout_s} s and was killed") from error
-        return await asyncio.to_thread(_outcome, receiver, process)
+            raise TimeoutError(f"{_name_function(fn)} gave no answer within {timeout_s} s and was killed") from error
+        return await asyncio.to_thread(_receive_outcome, receiver, process)
     finally:
         process.kill()
         receiver.close()
@@ -51,10 +51,10 @@ async def in_process(fn: Callable[..., T], /, *args: Any, timeout_s: float | Non
 
 
 def _start(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Connection, BaseProcess]:
-    context = _context()
+    context = _choose_context()
     receiver, sender = context.Pipe(duplex=False)
     process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-        target=_child, args=(sender, functools.partial(fn, *args, **kwargs)), daemon=True
+        target=_run_in_child, args=(sender, functools.partial(fn, *args, **kwargs)), daemon=True
     )
     process.start()
     # The child holds the only writing end, so its death shows as the end of the stream.
@@ -62,13 +62,13 @@ def _start(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     return receiver, process
 
 
-def _context() -> BaseContext:
+def _choose_context() -> BaseContext:
     # A fork of a process with threads and an event loop may deadlock; the fork server forks a clean one.
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
 
 
-def _child(sender: Connection, call: Callable[[], Any]) -> None:
+def _run_in_child(sender: Connection, call: Callable[[], Any]) -> None:
     try:
         answer = (True, call())
     except Exception as error:
@@ -79,7 +79,7 @@ def _child(sender: Connection, call: Callable[[], Any]) -> None:
         sender.send((False, TypeError(f"the outcome cannot be sent between processes: {answer[1]!r} ({error})")))
 
 
-async def _readable(receiver: Connection) -> None:
+async def _wait_until_readable(receiver: Connection) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(receiver.fileno(), ready.set)
@@ -89,7 +89,7 @@ async def _readable(receiver: Connection) -> None:
         loop.remove_reader(receiver.fileno())
 
 
-def _outcome(receiver: Connection, process: BaseProcess) -> Any:
+def _receive_outcome(receiver: Connection, process: BaseProcess) -> Any:
     try:
         succeeded, value = receiver.recv()
     except (EOFError, OSError) as error:
@@ -105,5 +105,5 @@ def _reap(process: BaseProcess) -> None:
     process.close()
 
 
-def _name(fn: Callable[..., Any]) -> str:
+def _name_function(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__qualname__", repr(fn))

@@ -5,7 +5,7 @@ It only compares spellings; which names are known, and how an error is phrased, 
 that is far off misleads more than none, so a name is near only if a slip of the finger or a missing part explains it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def nearest(name: str, known: Iterable[str], limit: int = 3) -> list[str]:
@@ -29,11 +29,21 @@ def nearest_spelling(name: str, known: Iterable[str], limit: int = 3) -> list[st
     return [one for _, one in sorted(found)[:limit]]
 
 
+def suggest(name: str, known: Iterable[str], limit: int = 1) -> str:
+    """Return `offer` of the names nearest to `name`."""
+    return offer(nearest(name, known, limit))
+
+
+def offer(close: Sequence[str]) -> str:
+    """Return ` Did you mean 'x' or 'y'?`, with a space before it; an empty text if there is nothing to offer."""
+    return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
+
+
 def did_you_mean(name: str, known: Iterable[str], limit: int = 3) -> str:
-    """A sentence that offers the nearest names, else all of them; empty when nothing is known."""
+    """Return a sentence that offers the nearest names, else all of them; empty when nothing is known."""
     known = sorted(set(known))
-    if close := nearest(name, known, limit):
-        return f"Did you mean {' or '.join(repr(match) for match in close)}?"
+    if guess := suggest(name, known, limit):
+        return guess.strip()
     return f"available: {', '.join(repr(match) for match in known)}" if known else ""
 
 

@@ -55,7 +55,7 @@ def split_rollout_prefix(path: str) -> SplitPath:
     return SplitPath(rollout_id, token_capture, rest or "/")
 
 
-def without_rollout_prefix(scope: MutableMapping[str, Any], split: SplitPath) -> dict[str, Any]:
+def remove_rollout_prefix(scope: MutableMapping[str, Any], split: SplitPath) -> dict[str, Any]:
     """A copy of an ASGI `scope` whose path is what follows the prefix; the caller's own scope stays untouched."""
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     path, separator, query = raw_path.decode("latin-1").partition("?")

@@ -53,6 +53,19 @@ TRAJECTORY_KEY = "ng_trajectory"
 OBSERVED_KEYS = frozenset({MODEL_CALL_CAPTURE_KEY, AGENT_OBSERVATIONS_KEY, TRAJECTORY_KEY})
 """What was observed of a rollout. A result that holds one of these has a trajectory."""
 TOKEN_CAPTURE_KEY = "_ng_token_capture"
+ENDING_KEYS = frozenset(
+    {
+        NG_NO_PERSIST_KEY,
+        NG_FAILURE_CLASS_KEY,
+        NG_TERMINAL_KEY,
+        NG_FAILURE_JUDGE_ERROR_KEY,
+        FAILURE_KEY,
+        NG_TOOL_ERRORS_KEY,
+        NG_CUT_OFF_KEY,
+        TOKEN_CAPTURE_KEY,
+    }
+)
+"""How a rollout ended and what it left; never taken over from a row."""
 BULKY_KEYS = OBSERVED_KEYS | {TOKEN_CAPTURE_KEY, RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
 """What may be as large as a whole conversation and is no measurement."""
 PLAYER_KEYS = frozenset(

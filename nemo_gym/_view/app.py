@@ -6,18 +6,17 @@ Model-written text reaches the page through `gr.HTML` only, escaped; never throu
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from html import escape
-from importlib.resources import files as package_files
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
-from nemo_gym._reports.html_elements import SCRIPT, STYLE
+from nemo_gym._reports.html_elements import STYLE, Html, element
 from nemo_gym._reports.row_selection import GROUP_SORTS, SORTS, Filters
 from nemo_gym._view import panels
 from nemo_gym._view.location import TABS, Location, parse_location
 from nemo_gym._view.open_files import OpenFile, OpenFiles
-from nemo_gym._view.tables import render_empty, render_list, tag
+from nemo_gym._view.tables import render_empty, render_list
 from nemo_gym.errors import GymError
 
 HIDDEN = gr.update(elem_classes="ngp-none")
@@ -56,11 +55,17 @@ _COLUMNS_INFO = "Fields of the task and of the verifier; if none is chosen, the 
 _OUTCOMES = [("All", "all"), ("Scored", "scored"), ("Failed", "failed")]
 
 # Gradio's own field does not notice what is pasted or deleted; this one is read and written by `page.js`.
-_SEARCH = tag(
+_SEARCH = element(
     "div",
-    "ngp ngp-search-field",
-    '<label for="ngp-text">Search</label><input id="ngp-text" type="search" placeholder="Any text of a row">',
+    element("label", "Search", for_="ngp-text"),
+    element("input", id="ngp-text", type="search", placeholder="Any text of a row"),
+    class_="ngp ngp-search-field",
 )
+
+
+_FOLDER = Path(__file__).parent
+STYLE_SHEET = f"{STYLE}\n{(_FOLDER / 'page.css').read_text(encoding='utf-8')}"
+_SCRIPT = (_FOLDER / "page.js").read_text(encoding="utf-8")
 
 
 class Viewer:
@@ -75,19 +80,19 @@ class Viewer:
             self._wire()
 
     def _build(self) -> None:
-        self._place = gr.HTML(elem_id="ngp-place", js_on_load=asset("page.js"))
-        self._header = panel("ngp-header")
+        self._place = gr.HTML(elem_id="ngp-place", js_on_load=_SCRIPT)
+        self._header = make_panel("ngp-header")
         self._panes = {}
         for tab in TABS:
             with gr.Column(visible=False, elem_id=f"ngp-{tab}") as self._panes[tab]:
                 if tab == "overview":
-                    self._overview = panel("ngp-numbers")
+                    self._overview = make_panel("ngp-numbers")
                 elif tab == "browse":
                     self._browse = BrowseTab()
                 elif tab == "rollout":
-                    self._bar, self._rollout = panel("ngp-bar"), panel("ngp-conversation")
+                    self._bar, self._rollout = make_panel("ngp-bar"), make_panel("ngp-conversation")
                 else:
-                    self._compare = panel("ngp-comparison")
+                    self._compare = make_panel("ngp-comparison")
 
     def _wire(self) -> None:
         outputs = [self._place, self._header, *self._panes.values(), self._overview]
@@ -139,16 +144,16 @@ class Viewer:
         if location.tab == "overview":
             return {self._overview: panels.render_overview_tab(self._files, location)}, True
         if location.tab == "browse":
-            listed = render_list(file, location)
-            return {self._browse.table: listed.html}, listed.complete
+            html, complete = render_list(file, location)
+            return {self._browse.table: html}, complete
         if location.tab == "compare":
-            html = _render_unless_lost(lambda: panels.render_compare_tab(self._files, location))
-            return {self._compare: html}, True
+            compared = _render_unless_lost(lambda: panels.render_compare_tab(self._files, location))
+            return {self._compare: compared}, True
         if _is_awaited(file, location):
             share = f"{file.index.progress.share:.0%}"
             text = f"Row {location.row} is not read yet, {share} of the file is; it is shown as soon as it is."
             return {self._rollout: render_empty(text), self._bar: ""}, True
-        content = {self._bar: panels.render_rollout_bar(file, location)}
+        content: dict[Any, Any] = {self._bar: panels.render_rollout_bar(file, location)}
         if opened and (row := location.row) is not None:
             content[self._rollout] = _render_unless_lost(lambda: panels.render_rollout_tab(file, row))
         elif opened:
@@ -156,7 +161,7 @@ class Viewer:
         return content, True
 
     def _get_version(self, location: Location) -> str:
-        """Return something that differs when the page at a location would differ."""
+        """Return a text that changes when the page at a location would look different."""
         file = self._files.files[location.file]
         if location.tab == "overview":
             file.get_overview()
@@ -177,7 +182,7 @@ class BrowseTab:
     def __init__(self) -> None:
         with gr.Row(elem_classes="ngp-filters", equal_height=True):
             with gr.Column(scale=3, min_width=220, elem_classes="ngp-search"):
-                panel("ngp-search", _SEARCH)
+                make_panel("ngp-search", _SEARCH)
             self.outcome = gr.Radio(_OUTCOMES, value="all", label="Outcome", scale=3, min_width=300)
             self.sort = gr.Dropdown([], label="Sort by", scale=2, min_width=140, allow_custom_value=True)
             with gr.Column(scale=1, min_width=140, elem_classes="ngp-checks"):
@@ -195,7 +200,7 @@ class BrowseTab:
                 self.columns = gr.Dropdown(
                     [], label="Columns", multiselect=True, min_width=240, allow_custom_value=True, info=_COLUMNS_INFO
                 )
-        self.table = panel("ngp-listing")
+        self.table = make_panel("ngp-listing")
 
     @property
     def inputs(self) -> list[Any]:
@@ -254,21 +259,21 @@ class BrowseTab:
         }
 
 
-def panel(name: str, html: str = "") -> gr.HTML:
-    """Make a place for HTML that the page writes itself."""
+def make_panel(name: str, html: str = "") -> gr.HTML:
+    """Make a component for HTML that we render ourselves."""
     return gr.HTML(html, elem_id=name, js_on_load=None, apply_default_css=False)
 
 
-def _write_state(location: Location, seen: str, look_s: float, number: object) -> str:
+def _write_state(location: Location, seen: str, look_s: float, number: object) -> Html:
     """Write down where the page is, what it has seen, and when to look for more, for `page.js` to read."""
-    state = {
-        "place": location.to_query(),
-        "view": f"{location.tab} {location.file} {location.row if location.tab == 'rollout' else location.page}",
-        "seen": seen,
-        "look-ms": str(round(1000 * look_s)),
-        "number": str(number),
-    }
-    return "<i" + "".join(f' data-{name}="{escape(value)}"' for name, value in state.items()) + "></i>"
+    return element(
+        "i",
+        data_place=location.to_query(),
+        data_view=f"{location.tab} {location.file} {location.row if location.tab == 'rollout' else location.page}",
+        data_seen=seen,
+        data_look_ms=str(round(1000 * look_s)),
+        data_number=str(number),
+    )
 
 
 def _is_awaited(file: OpenFile, location: Location) -> bool:
@@ -282,22 +287,7 @@ def _render_unless_lost(render: Callable[[], str]) -> str:
         return render_empty(str(error))
 
 
-def asset(name: str) -> str:
-    """Return the content of a file that lies beside this one."""
-    return package_files("nemo_gym._view").joinpath(name).read_text(encoding="utf-8")
-
-
-def style() -> str:
-    """Return all CSS of the page."""
-    return f"{STYLE}\n{asset('page.css')}"
-
-
-def head() -> str:
-    """Return what goes into the head of the page."""
-    return f"<script>{SCRIPT}</script>"
-
-
-def theme() -> gr.themes.Base:
+def make_theme() -> gr.themes.Base:
     """Return Gradio's plain theme in the colours of the rollouts, with fonts of the reader's system."""
     plain = gr.themes.Base(
         primary_hue="blue",

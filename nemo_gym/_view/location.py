@@ -7,7 +7,6 @@ error: links get cut off and edited.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from html import escape
 from math import isfinite
 from typing import Any, Literal, TypeVar, cast, get_args
 from urllib.parse import parse_qs, urlencode
@@ -17,12 +16,6 @@ from nemo_gym._reports.row_selection import Filters
 Tab = Literal["overview", "browse", "rollout", "compare"]
 TABS: tuple[str, ...] = get_args(Tab)
 _OUTCOMES = ("all", "scored", "failed")
-_KEYS = frozenset(
-    (
-        *("tab", "file", "row", "with", "against", "of", "sort", "group", "page", "col"),
-        *("q", "agent", "task", "outcome", "min", "max", "tool", "finish", "failure", "crashed", "cut"),
-    )
-)
 ValueT = TypeVar("ValueT")
 
 
@@ -62,7 +55,7 @@ class Location:
         return replace(self, **changes)
 
     def to_query(self) -> str:
-        """Return the location as the query of a URL, `?` included; what is as usual is left out."""
+        """Return the location as the query of a URL, `?` included; defaults are left out."""
         chosen = self.filters
         pairs: list[tuple[str, object]] = [
             ("tab", self.tab),
@@ -90,52 +83,50 @@ class Location:
         return "?" + urlencode([(key, value) for key, value in pairs if value is not None])
 
 
-def parse_location(query: str, default: Location = Location()) -> Location:
+def parse_location(query: str) -> Location:
     """Return the location that the query of a URL stands for."""
     given = parse_qs(query.removeprefix("?"), errors="replace", max_num_fields=200)
-    if not set(given) & _KEYS:
-        return default
 
-    def text(key: str) -> str | None:
+    def read_text(key: str) -> str | None:
         return given[key][-1] if given.get(key) else None
 
-    def choice(key: str, choices: Sequence[str]) -> Any:
-        value = text(key)
+    def read_choice(key: str, choices: Sequence[str]) -> Any:
+        value = read_text(key)
         return value if value in choices else choices[0]
 
-    def value(key: str, parse: Callable[[str], ValueT]) -> ValueT | None:
-        said = text(key)
+    def read_value(key: str, parse: Callable[[str], ValueT]) -> ValueT | None:
+        said = read_text(key)
         try:
             return None if said is None else parse(said)
         except ValueError:
             return None
 
-    sort = text("sort") or ""
+    sort = read_text("sort") or ""
     return Location(
-        tab=cast(Tab, choice("tab", TABS)),
-        file=value("file", _parse_natural) or 0,
-        agent=text("of") or "",
-        row=value("row", _parse_natural),
-        beside=value("with", _parse_row_ref),
-        against=value("against", _parse_natural),
+        tab=cast(Tab, read_choice("tab", TABS)),
+        file=read_value("file", _parse_natural) or 0,
+        agent=read_text("of") or "",
+        row=read_value("row", _parse_natural),
+        beside=read_value("with", _parse_row_ref),
+        against=read_value("against", _parse_natural),
         filters=Filters(
-            text=text("q") or "",
-            reward_min=value("min", _parse_finite),
-            reward_max=value("max", _parse_finite),
+            text=read_text("q") or "",
+            reward_min=read_value("min", _parse_finite),
+            reward_max=read_value("max", _parse_finite),
             agents=tuple(given.get("agent", ())),
-            task=value("task", _parse_natural),
-            outcome=choice("outcome", _OUTCOMES),
-            tool=text("tool"),
-            finish_reason=text("finish"),
-            failure_kind=text("failure"),
-            tool_error=text("crashed") == "1",
-            cut_off=text("cut") == "1",
+            task=read_value("task", _parse_natural),
+            outcome=read_choice("outcome", _OUTCOMES),
+            tool=read_text("tool"),
+            finish_reason=read_text("finish"),
+            failure_kind=read_text("failure"),
+            tool_error=read_text("crashed") == "1",
+            cut_off=read_text("cut") == "1",
         ),
         sort=sort.removeprefix("-"),
         descending=sort.startswith("-"),
-        grouped=text("group") == "1",
+        grouped=read_text("group") == "1",
         columns=tuple(given.get("col", ())),
-        page=value("page", _parse_natural) or 0,
+        page=read_value("page", _parse_natural) or 0,
     )
 
 
@@ -155,12 +146,3 @@ def _parse_finite(text: str) -> float:
 def _parse_row_ref(text: str) -> RowRef:
     file, _, row = text.partition(".")
     return RowRef(_parse_natural(file), _parse_natural(row))
-
-
-def link(
-    location: Location, html: str, *, kind: str = "", title: str = "", name: str = "", current: bool = False
-) -> str:
-    """Make a link to a location, which the page follows without loading anew; `html` is its content."""
-    attributes = {"id": name, "class": kind, "title": title, "aria-current": "true" if current else ""}
-    given = "".join(f' {key}="{escape(value)}"' for key, value in attributes.items() if value)
-    return f'<a href="{escape(location.to_query())}"{given}>{html}</a>'

@@ -15,7 +15,7 @@ from nemo_gym._reports.row_selection import Filters
 from nemo_gym._reports.run_files import RunFiles, open_failures
 
 _REST = 10
-"""While a file grows, an overview is computed again after this many times the time that it took."""
+"""While a file grows, its overview is made again only after this many times as long as the last one took."""
 
 
 class OpenFile:
@@ -35,14 +35,14 @@ class OpenFile:
         self.run_files = RunFiles(index, user_cache_dir)
         self.browser = Browser(index, self.run_files)
         self.overview_version: object = None
-        """What of the file the latest overview has seen."""
+        """The version of the file that the latest overview is of."""
         self._lock = threading.Lock()
         self._overview: Overview | None = None
         self._due_s = 0.0
 
     @property
     def version(self) -> tuple[object, ...]:
-        """Something that changes when there is more to show."""
+        """A value that changes when there is more to show."""
         progress = self.index.progress
         n_failures = self.failures.n_rows if self.failures else 0
         return (*progress.version, progress.complete, progress.n_problems, n_failures, self.run_files.n_planned)
@@ -58,10 +58,10 @@ class OpenFile:
             return self._overview
 
     def find_repeats(self, row: int) -> Sequence[int]:
-        """Return the rows of the task that `row` is of, itself among them."""
+        """Return the rows of the same task and agent as `row`, itself among them."""
         one = self.browser.summarise_row(row)
         agents = (one.agent,) if one.agent else ()
-        return self.browser.find_rows(Filters(task=one.task, agents=agents), "rollout").rows
+        return self.browser.find_rows(Filters(task=one.task, agents=agents), "rollout").items
 
 
 class OpenFiles:

@@ -5,7 +5,6 @@ Nothing is fetched from elsewhere and nothing is sent anywhere: a content securi
 server, whatever a rollout contains.
 """
 
-import gc
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -17,9 +16,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nemo_gym._reports.html_elements import SCRIPT
 from nemo_gym._util.addresses import reachable_url
+from nemo_gym._util.garbage import pause_collections
 from nemo_gym._view.open_files import OpenFiles
 from nemo_gym.errors import GymError
 
@@ -52,12 +53,12 @@ def require_gradio() -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket on `port`, or on the next one that is free; 0 for any."""
+    """Open a socket on `port`, or on the next one that is free; 0 for any."""
     last = min(port + _PORTS_TRIED, 65535) if port else 0
     problem: OSError | None = None
     for candidate in range(port, last + 1):
         try:
-            return _bound(host, candidate)
+            return _bind(host, candidate)
         except OSError as error:
             problem = error
             if isinstance(error, socket.gaierror):
@@ -69,7 +70,7 @@ def listen(host: str, port: int) -> socket.socket:
     )
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     opened = socket.socket(family, kind, protocol)
     try:
@@ -82,14 +83,14 @@ def _bound(host: str, port: int) -> socket.socket:
     return opened
 
 
-def url_of(listening: socket.socket) -> str:
-    """Where a browser finds the page."""
+def find_url(listening: socket.socket) -> str:
+    """Return the address at which a browser finds the page."""
     host, port = listening.getsockname()[:2]
     return reachable_url(host, port)
 
 
 def serve(files: OpenFiles, listening: socket.socket, host: str, access: "AccessRules") -> None:
-    """Serve the page on `host`, to whom `access` lets in, until the process is told to stop."""
+    """Serve the page on `host`, to those whom `access` admits, until the process is told to stop."""
     import uvicorn
 
     from nemo_gym._serving.listening import BoundedHeadProtocol
@@ -111,7 +112,7 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
             await super().shutdown(sockets)
 
     config = uvicorn.Config(
-        application(files, host, access),
+        make_application(files, host, access),
         http=BoundedHeadProtocol,
         ws="none",
         log_level="warning",
@@ -121,18 +122,28 @@ def serve(files: OpenFiles, listening: socket.socket, host: str, access: "Access
     # A thread that indexes holds the interpreter this long at a time, and an answer takes it many times over.
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     # Where it is installed, Gradio loads it for the first answer, in case that it is a figure: half a second.
-    with _without("matplotlib"):
+    with _hide_module("matplotlib"):
         Server(config).run(sockets=[listening])
 
 
 def import_page() -> None:
-    """Import all that the page is made of, which takes a while."""
-    with _lean_import():
-        importlib.import_module("nemo_gym._view.app")
+    """Import the page, and Gradio without what it does on the side, which is half of its import time.
+
+    On import it parses the source of each of its components to write type stubs into its own folder, and loads `mcp`
+    where that is installed; it also reports to its makers unless told otherwise.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    finder = _WithoutStubs()
+    sys.meta_path.insert(0, finder)
+    try:
+        with pause_collections(), _hide_module("mcp"):
+            importlib.import_module("nemo_gym._view.app")
+    finally:
+        sys.meta_path.remove(finder)
 
 
-def application(files: OpenFiles, host: str, access: "AccessRules") -> "ASGIApp":
-    """The page as an ASGI application, for a server that listens on `host`."""
+def make_application(files: OpenFiles, host: str, access: "AccessRules") -> "ASGIApp":
+    """Make the page an ASGI application, for a server that listens on `host`."""
     import_page()
     import gradio as gr
     from fastapi import FastAPI
@@ -152,15 +163,15 @@ def application(files: OpenFiles, host: str, access: "AccessRules") -> "ASGIApp"
         enable_monitoring=False,
         mcp_server=False,
         show_error=True,
-        theme=app.theme(),
-        css=app.style(),
-        head=app.head(),
+        theme=app.make_theme(),
+        css=app.STYLE_SHEET,
+        head=f"<script>{SCRIPT}</script>",
     )
     return _OwnServerOnly(PageAdmission(mounted, host, access))
 
 
 class _OwnServerOnly:
-    """Adds the policy that keeps the page from loading anything from elsewhere."""
+    """Adds the header that keeps the page from loading anything from elsewhere."""
 
     def __init__(self, inner: "ASGIApp") -> None:
         self._inner = inner
@@ -176,28 +187,8 @@ class _OwnServerOnly:
 
 
 @contextmanager
-def _lean_import() -> Iterator[None]:
-    """Import Gradio without what it does besides: half of the time it takes.
-
-    On import it parses the source of each of its components to write type stubs into its own folder, and loads `mcp`
-    where that is installed; it also reports to its makers unless told otherwise.
-    """
-    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    collecting, finder = gc.isenabled(), _WithoutStubs()
-    gc.disable()
-    sys.meta_path.insert(0, finder)
-    try:
-        with _without("mcp"):
-            yield
-    finally:
-        sys.meta_path.remove(finder)
-        if collecting:
-            gc.enable()
-
-
-@contextmanager
-def _without(name: str) -> Iterator[None]:
-    """As if a module were not installed, unless it is loaded already."""
+def _hide_module(name: str) -> Iterator[None]:
+    """Make it look as if a module were not installed, unless it is loaded already."""
     hidden = name not in sys.modules
     if hidden:
         sys.modules[name] = None  # type: ignore[assignment]  # how Python spells "not to be imported"
@@ -218,15 +209,11 @@ class _WithoutStubs(importlib.abc.MetaPathFinder):
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path)
         if spec is not None and spec.origin is not None:
-            spec.loader = _StubLoader(fullname, spec.origin)
+            spec.loader = _StublessLoader(fullname, spec.origin)
         return spec
 
 
-class _StubLoader(importlib.machinery.SourceFileLoader):
+class _StublessLoader(importlib.machinery.SourceFileLoader):
     def exec_module(self, module: ModuleType) -> None:
         super().exec_module(module)
-        module.create_or_modify_pyi = _no_stubs  # type: ignore[attr-defined]
-
-
-def _no_stubs(*_: Any) -> None:
-    """Written in place of type stubs: nothing."""
+        module.create_or_modify_pyi = lambda *_: None  # type: ignore[attr-defined]

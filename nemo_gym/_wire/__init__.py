@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What goes over the wire between clients, model servers and model endpoints, in three dialects.
+"""What goes over the wire between clients, model servers and model endpoints, in three dialects: OpenAI's Responses
+and Chat Completions, and Anthropic's Messages.
 
-- Schemas: `params` and `response` (Responses), made of `items`, `item_unions` and `tokens`; `chat_params` and
-  `chat_completion` (Chat Completions); the request in `anthropic`. All stand on `base`; `errors` says which reply is no
-  answer. The names that each lists in `__all__` are the public ones, imported from `nemo_gym.openai_utils`.
-- Converters: `to_chat` and `from_chat` (Responses ↔ Chat Completions), `anthropic` (Anthropic Messages ↔ Responses).
-- Streaming: `streaming_requests` (what a streaming client sends) and `streaming_replies` (what it gets).
+- `schema`: what a request and a reply look like.
+- `converters`: how one dialect becomes another.
+- `streaming`: a finished reply as the events that a streaming client expects.
 """

@@ -1,60 +1,115 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of commands: what each is called, what it is for, which flags it takes, and where it is implemented.
 
-Flags and bare words become override tokens (`--model x` is `++policy_model_name='x'`), so that a command sees one
-language only. Commands are imported when they run, which keeps `gym --help` instant. What a flag or a bare word can be
-is described in `command_flags.py`.
+Parsing (`flags.py`), help (`help_pages.py`) and completion (`completion.py`) all come from here. Commands are imported
+when they run, which keeps `gym --help` instant. Flags that several commands take stand first.
 """
 
-from nemo_gym.cli.command_flags import (
-    AGGREGATE,
-    BENCHMARK,
-    CATALOG_TYPES,
-    COMPARE,
-    COMPARE_FILES,
+from nemo_gym.cli.flags import Command, Flag, Positional
+
+CONFIG = Flag("--config", "config_paths", "a YAML config file; may be repeated, later ones win", "config")
+BENCHMARK = Flag("--benchmark", "benchmarks", "a benchmark by its name", "collection")
+MODEL_TYPE = Flag("--model-type", "responses_api_models", "a model server by its name", "component")
+SEARCH_DIR = Flag("--search-dir", "", "look for servers and configs here first; may be repeated", "search_dir")
+SELECTORS = (
     CONFIG,
-    DATASET_COLLATE,
-    DATASET_DOWNLOAD,
-    DATASET_MIGRATE,
-    DATASET_RENDER,
-    DATASET_RM,
-    DATASET_UPLOAD,
-    DEMO,
-    DOMAIN,
-    ENV_INIT,
-    ENV_PACKAGES,
-    ENV_TEST,
-    ENV_VALIDATE,
-    EVAL_RUN,
-    EXPLAIN,
-    JSON,
-    KIND,
-    MANIFEST_FILTERS,
-    MODEL,
+    BENCHMARK,
+    Flag("--environment", "environments", "an environment by its name", "collection"),
+    Flag("--resources-server", "resources_servers", "a resources server by its name", "component"),
     MODEL_TYPE,
-    NAME,
-    PREPARE,
-    PROFILE,
-    REVERIFY,
     SEARCH_DIR,
-    SELECTORS,
-    VIEW,
-    VIEW_FILES,
 )
-from nemo_gym.cli.command_flags import Command as Command
-from nemo_gym.cli.command_flags import Flag as Flag
-from nemo_gym.cli.command_flags import Positional as Positional
+ALLOW_UNKNOWN = Flag("--allow-unknown-keys", "allow_unknown_keys", "keep overrides that nothing reads", "switch")
+MODEL = (
+    Flag("--model", "policy_model_name", "the name of the model", short="-m"),
+    Flag("--model-url", "policy_base_url", "the base URL of the model's endpoint"),
+    Flag("--model-api-key", "policy_api_key", "the API key of the model's endpoint"),
+    ALLOW_UNKNOWN,
+)
+ENTRYPOINT = Flag("--resources-server", "resources_servers", "a resources server by its name", "entrypoint")
+JSON = Flag("--json", "json", "print JSON", "switch")
+QUIET = Flag("--quiet", "quiet", "show no progress", "switch")
+YES = Flag("--yes", "yes", "delete without asking", "switch", "-y")
+DISABLE_AGGREGATION = Flag("--disable-aggregation", "disable_aggregation", "write rollouts only, no metrics", "switch")
+INPUTS = Flag("--inputs", "materialized_inputs_jsonl_fpath", "the planned rollouts; by default beside the rollouts")
+PASS_THRESHOLD = Flag("--pass-threshold", "pass_threshold", "reward from which a rollout counts as passed", "number")
+STORAGE = Flag("--storage", "storage", "where it is kept; Hugging Face if not given", choices=("hf", "gitlab"))
+DOMAIN = Flag("--domain", "domain", "only those of this domain, such as math")
+MANIFEST_FILTERS = (
+    DOMAIN,
+    Flag("--modality", "modality", "only those of this modality"),
+    Flag("--licensing", "licensing", "only those under this licence"),
+    Flag("--status", "status", "only those of this status", choices=("experimental", "no-manifest")),
+    Flag("--lifecycle", "lifecycle", "only those at this stage", choices=("active", "deprecated")),
+)
+DATASET_MIGRATE = (
+    Flag("--input", "input_jsonl_fpath", "the JSONL file to upload", short="-i"),
+    Flag("--name", "dataset_name", "the name of the dataset"),
+    Flag("--revision", "version", "GitLab: the version, x.x.x; Hugging Face: the branch", also=("revision",)),
+    Flag("--split", "split", "what the rows are for; train is checked first", choices=("train", "validation", "test")),
+    Flag("--create-pr", "create_pr", "Hugging Face: open a pull request instead of pushing", "switch"),
+    Flag("--resource-config", "resource_config_path", "config of the resources server, for the domain in the name"),
+    Flag("--organization", "hf_organization", "Hugging Face: who owns the dataset"),
+    Flag("--collection-name", "hf_collection_name", "Hugging Face: title of the collection it is added to"),
+    Flag("--collection-slug", "hf_collection_slug", "Hugging Face: what follows the title in the collection's URL"),
+    Flag("--prefix", "hf_dataset_prefix", "Hugging Face: first part of the dataset's name"),
+    Flag("--commit-message", "commit_message", "Hugging Face: message of the commit"),
+    Flag("--commit-description", "commit_description", "Hugging Face: longer description of the commit"),
+    YES,
+    Flag("--dry-run", "dry_run", "look at everything and change nothing", "switch"),
+    JSON,
+)
+EVAL_RUN = (
+    Flag("--no-serve", "no_serve", "use servers that are already running", "switch"),
+    Flag("--resume", "resume_from_cache", "play only what is missing from the output", "switch"),
+    Flag("--agent", "agent_name", "the agent of rows that name none", short="-a"),
+    Flag("--input", "input_jsonl_fpath", "the tasks: JSONL, plain, gzip or a pipe", short="-i"),
+    Flag("--output", "output_jsonl_fpath", "where the rollouts go", short="-o"),
+    Flag("--limit", "limit", "play at most N tasks", "number"),
+    Flag("--num-repeats", "num_repeats", "rollouts per task: a number, or {agent: n, _default: n}", "number"),
+    Flag("--shard", "shard", "K/N: play part K of N of the tasks; `gym eval aggregate` puts the parts together"),
+    Flag("--prompt-config", "prompt_config", "a prompt template applied to every row"),
+    Flag("--concurrency", "num_samples_in_parallel", "rollouts at once; adapts to the endpoint if not given", "number"),
+    Flag("--workers", "num_rollout_workers", "processes that play rollouts: a number, or `auto` for one a core"),
+    Flag("--on", "rollout_workers_on", "where workers run", choices=("machine", "ray")),
+    Flag(
+        "--split",
+        "split",
+        "which datasets of the config to play",
+        choices=("train", "validation", "example", "benchmark"),
+    ),
+    Flag("--temperature", "responses_create_params.temperature", "sampling temperature", "number"),
+    Flag("--top-p", "responses_create_params.top_p", "nucleus sampling", "number"),
+    Flag("--max-output-tokens", "responses_create_params.max_output_tokens", "tokens per reply", "number"),
+    DISABLE_AGGREGATION,
+    Flag("--timeout", "rollout_timeout_seconds", "deadline of one rollout, in seconds", "number"),
+    Flag("--allow-failures", "allow_failures", "how many rollouts may fail: a number or a percentage"),
+    Flag("--fail-on-tool-error", "fail_on_tool_error", "a rollout in which a tool crashed is a failure", "switch"),
+    Flag("--max-failure-rate", "max_failure_rate", "stop early at this share of failures, such as 0.5", "number"),
+    Flag("--wait-for-model", "wait_for_model", "seconds to wait for a model that is still loading", "number"),
+    QUIET,
+)
+_NOT_IN_DEMO = ("--agent", "--input", "--prompt-config", "--shard", "--split", "--no-serve")
 
 
 def _list(function: str, what: str, *flags: Flag) -> Command:
-    settings = "settings:ListConfig"
-    return Command(f"listing:{function}", what, (JSON, SEARCH_DIR, *flags), (NAME,), settings)
+    name = Positional("NAME", "component_name", "show everything that is known about this one", optional=True)
+    return Command(f"listing:{function}", what, "settings:ListConfig", (JSON, SEARCH_DIR, *flags), (name,))
+
+
+def _component(what: str) -> tuple[Positional]:
+    return (Positional("NAME", "component_name", what, optional=True),)
 
 
 GROUPS: dict[str, dict[str, Command]] = {
     "list": {
         "benchmarks": _list("benchmarks", "benchmarks: domain, agent, repeats", *MANIFEST_FILTERS),
-        "environments": _list("environments", "environments: domain, description", *MANIFEST_FILTERS, KIND),
+        "environments": _list(
+            "environments",
+            "environments: domain, description",
+            *MANIFEST_FILTERS,
+            Flag("--kind", "catalog_kind", "what to list", choices=("environment", "benchmark")),
+        ),
         "agents": _list("agents", "agents: composition, variants"),
         "models": _list("models", "model servers, by the names that --model-type takes"),
         "resources-servers": _list("resources_servers", "resources servers: domain, description", DOMAIN),
@@ -63,170 +118,257 @@ GROUPS: dict[str, dict[str, Command]] = {
         "collate": Command(
             "dataset.collate:collate",
             "check, measure and put together the datasets of a config",
-            DATASET_COLLATE,
-            settings="dataset.collate:CollateConfig",
+            "dataset.collate:CollateConfig",
+            (
+                *SELECTORS,
+                ALLOW_UNKNOWN,
+                Flag("--mode", "mode", "what to do with them", choices=("train_preparation", "example_validation")),
+                Flag("--output-dir", "output_dirpath", "where the collated datasets and metrics go", short="-o"),
+                Flag("--download", "should_download", "fetch what is missing from its registry", "switch"),
+                Flag(
+                    "--data-source",
+                    "data_source",
+                    "which registry, of those a dataset is in",
+                    choices=("huggingface", "gitlab"),
+                ),
+                Flag(
+                    "--overwrite-conflicts",
+                    "overwrite_metrics_conflicts",
+                    "replace metrics files that the data no longer matches",
+                    "switch",
+                ),
+                JSON,
+            ),
         ),
         "render": Command(
             "dataset.collate:fill_prompts",
             "fill a prompt into raw rows",
-            DATASET_RENDER,
-            settings="dataset.collate:MaterializePromptsConfig",
+            "dataset.collate:MaterializePromptsConfig",
+            (
+                Flag("--input", "input_jsonl_fpath", "the raw rows", short="-i"),
+                Flag("--prompt-config", "prompt_config", "a prompt template, YAML"),
+                Flag("--output", "output_jsonl_fpath", "where the rows with their prompts go", short="-o"),
+                SEARCH_DIR,
+            ),
         ),
         "upload": Command(
             "dataset:upload",
             "put a JSONL file on Hugging Face, or into GitLab",
-            DATASET_UPLOAD,
-            settings="dataset:DatasetUploadConfig",
+            "dataset:DatasetUploadConfig",
+            (
+                STORAGE,
+                *DATASET_MIGRATE,
+                Flag("--delete-from-gitlab", "delete_from_gitlab", "afterwards, delete it from GitLab", "switch"),
+            ),
         ),
         "download": Command(
             "dataset:download",
             "get a dataset from Hugging Face, or from GitLab",
-            DATASET_DOWNLOAD,
-            settings="dataset:DatasetDownloadConfig",
+            "dataset:DatasetDownloadConfig",
+            (
+                STORAGE,
+                Flag("--repo-id", "repo_id", "Hugging Face: organization/name"),
+                Flag("--name", "dataset_name", "GitLab: the name of the dataset"),
+                Flag(
+                    "--revision",
+                    "version",
+                    "GitLab: the version; Hugging Face: branch, tag or commit",
+                    also=("revision",),
+                ),
+                Flag("--artifact", "artifact_fpath", "one raw file, by its path there"),
+                Flag("--split", "split", "Hugging Face: only this split", choices=("train", "validation", "test")),
+                Flag("--output", "output_fpath", "the file to write", short="-o"),
+                Flag("--output-dir", "output_dirpath", "the folder to write to: all splits, or the one named"),
+                JSON,
+            ),
         ),
         "migrate": Command(
             "dataset.hf:migrate",
             "put a JSONL file on Hugging Face, check it there, then delete the dataset from GitLab",
+            "dataset.hf:DatasetMigrateConfig",
             DATASET_MIGRATE,
-            settings="dataset.hf:DatasetMigrateConfig",
         ),
         "rm": Command(
             "dataset.gitlab:rm",
             "delete a dataset from GitLab",
-            DATASET_RM,
-            settings="dataset.gitlab:DeleteFromGitlabConfig",
+            "dataset.gitlab:DeleteFromGitlabConfig",
+            (Flag("--name", "dataset_name", "the name of the dataset; case matters"), YES, JSON),
         ),
     },
     "env": {
-        "start": Command(
-            "env:start", "start the servers of a config", (*SELECTORS, *MODEL), settings="settings:RunConfig"
-        ),
+        "start": Command("env:start", "start the servers of a config", "settings:RunConfig", (*SELECTORS, *MODEL)),
         "validate": Command(
             "env.config:validate",
             "check a config without starting anything",
-            ENV_VALIDATE,
-            (Positional("NAME", "component_name", "an environment, benchmark or resources server", optional=True),),
-            settings="env.config:ValidateConfig",
+            "env.config:ValidateConfig",
+            (
+                *SELECTORS,
+                *MODEL,
+                Flag("--kind", "catalog_kind", "NAME's kind", choices=("environment", "benchmark", "resources-server")),
+                Flag("--manifest", "manifest", "a manifest.yaml to check as well"),
+                JSON,
+            ),
+            _component("an environment, benchmark or resources server"),
         ),
         "prefetch": Command(
             "env:prefetch",
             "build the environments of servers without starting them",
+            "settings:RunConfig",
             (*SELECTORS, *MODEL, JSON),
-            settings="settings:RunConfig",
         ),
         "status": Command(
             "env.server_status:show_status",
             "show the servers that run and their health",
+            "settings:StatusConfig",
             (JSON,),
-            settings="settings:StatusConfig",
         ),
         "resolve": Command(
             "env.config:resolve",
             "print the merged config, secrets hidden",
-            (*SELECTORS, *MODEL, JSON, EXPLAIN),
-            settings="env.config:ResolveConfig",
+            "env.config:ResolveConfig",
+            (
+                *SELECTORS,
+                *MODEL,
+                JSON,
+                Flag("--explain", "explain", "who gives this key its value, file and line, and what that overrides"),
+            ),
         ),
         "test": Command(
             "env.server_tests:test",
             "run the test suite of a server, or of all",
-            ENV_TEST,
-            (Positional("NAME", "component_name", "a server: its name, or type/name", optional=True),),
-            settings="env.server_tests:TestConfig",
+            "env.server_tests:TestConfig",
+            (
+                ENTRYPOINT,
+                Flag("--validate-data", "should_validate_data", "check the example data too", "switch"),
+                Flag("--fail-on-mismatch", "fail_on_total_and_test_mismatch", "fail if a server lacks tests", "switch"),
+                Flag("--concurrency", "test_concurrency", "test suites at once; by default one a core", "number"),
+                SEARCH_DIR,
+                JSON,
+            ),
+            _component("a server: its name, or type/name"),
         ),
         "check": Command(
             "env.check:check_env",
             "start a resources server and see whether it keeps to the contract",
+            "env.check:CheckConfig",
             (*SELECTORS, *MODEL, JSON),
-            (Positional("NAME", "component_name", "a resources server or an environment", optional=True),),
-            settings="env.check:CheckConfig",
+            _component("a resources server or an environment"),
         ),
         "packages": Command(
             "env.server_folders:packages",
             "list the packages of a server's environment",
-            ENV_PACKAGES,
-            settings="env.server_folders:PipListConfig",
+            "env.server_folders:PipListConfig",
+            (
+                ENTRYPOINT,
+                Flag("--outdated", "outdated", "only packages of which there is a newer version", "switch"),
+                Flag("--json", "format", "print JSON", "switch", constant="json"),
+                SEARCH_DIR,
+            ),
         ),
         "init": Command(
             "env.init:init",
             "make a new resources server, environment or benchmark",
-            ENV_INIT,
-            settings="env.init:InitConfig",
+            "env.init:InitConfig",
+            (
+                Flag("--resources-server", "resources_servers", "make a resources server of this name", "entrypoint"),
+                Flag("--environment", "environment", "make an environment of this name"),
+                Flag("--benchmark", "benchmark", "make a benchmark of this name"),
+                Flag(
+                    "--profile",
+                    "profile",
+                    "which part of it runs in NeMo Gym",
+                    choices=(
+                        "custom-gym-verifier",
+                        "custom-gym-agent-loop",
+                        "external-agent-loop",
+                        "external-rollout-driver",
+                    ),
+                ),
+                Flag("--reuse-verifier", "reuse_verifier", "score with this resources server instead of a new one"),
+                Flag("--reward-range", "reward_range", "lowest and highest reward", "number", count=2),
+                Flag("--higher-is-better", "higher_is_better", "more reward is better (the default)", "switch"),
+                Flag("--lower-is-better", "higher_is_better", "less reward is better", "switch", constant="false"),
+            ),
         ),
     },
     "eval": {
         "aggregate": Command(
             "eval.files:aggregate",
             "merge shards and compute their metrics",
-            AGGREGATE,
-            settings="eval.files:AggregateConfig",
+            "eval.files:AggregateConfig",
+            (
+                CONFIG,
+                Flag("--input-glob", "input_glob", "rollouts files: paths and wildcards, comma-separated", short="-i"),
+                Flag("--output", "output_jsonl_fpath", "where the merged rollouts go", short="-o"),
+                JSON,
+            ),
         ),
         "compare": Command(
             "eval.files:compare",
             "compare runs task by task",
-            COMPARE,
-            (COMPARE_FILES,),
-            settings="eval.files:CompareConfig",
+            "eval.files:CompareConfig",
+            (PASS_THRESHOLD, JSON),
+            (Positional("FILE", "rollouts_jsonl_fpaths", "rollouts files, the first one the baseline", many=True),),
         ),
         "prepare": Command(
             "prepare:prepare",
             "write the data of a benchmark, by its own script",
-            (CONFIG, BENCHMARK, SEARCH_DIR, *PREPARE, JSON),
-            settings="prepare:PrepareBenchmarkConfig",
+            "prepare:PrepareBenchmarkConfig",
+            (
+                CONFIG,
+                BENCHMARK,
+                SEARCH_DIR,
+                Flag("--cached", "use_cached_prepared_benchmarks", "skip benchmarks already prepared", "switch"),
+                Flag("--processes", "num_prepare_benchmark_processes", "how many scripts to run at once", "number"),
+                JSON,
+            ),
         ),
         "profile": Command(
             "eval.files:profile",
             "statistics of the rewards of every task",
-            PROFILE,
-            settings="eval.files:ProfileConfig",
+            "eval.files:ProfileConfig",
+            (
+                INPUTS,
+                Flag("--rollouts", "rollouts_jsonl_fpath", "the rollouts file"),
+                Flag("--allow-partial", "allow_partial_rollouts", "accept that planned rollouts are missing", "switch"),
+                PASS_THRESHOLD,
+                JSON,
+            ),
         ),
         "reverify": Command(
             "eval.reverify:reverify",
             "score stored responses again",
-            (*SELECTORS, *MODEL, *REVERIFY),
-            settings="nemo_gym.rollout_reverification:RolloutReverificationConfig",
+            "nemo_gym.rollout_reverification:RolloutReverificationConfig",
+            (
+                *SELECTORS,
+                *MODEL,
+                INPUTS,
+                Flag("--rollouts", "rollouts_jsonl_fpath", "the stored rollouts"),
+                Flag("--output", "output_jsonl_fpath", "where the new scores go", short="-o"),
+                Flag("--concurrency", "num_samples_in_parallel", "verifications at once", "number"),
+                Flag("--limit", "limit", "score only the first N rollouts", "number"),
+                Flag("--force", "force", "score also with verifiers that may keep state", "switch"),
+                Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
+                Flag("--resume", "resume_from_cache", "score only what is missing from the output", "switch"),
+                DISABLE_AGGREGATION,
+                Flag("--judge-failed-only", "judge_failed_only", "score only if the judge gave no verdict", "switch"),
+                Flag("--append", "append", "add to an output that exists", "switch"),
+                QUIET,
+                JSON,
+            ),
         ),
         "run": Command(
             "eval.run:run",
             "play tasks and score them",
+            "eval.settings:EvalRunConfig",
             (*SELECTORS, *MODEL, *EVAL_RUN, JSON),
-            settings="eval.settings:EvalRunConfig",
         ),
     },
     "dev": {
-        "test": Command("dev:test", "run the core tests of NeMo Gym with coverage", settings="dev:DevTestConfig"),
-        "reinstall": Command("dev:reinstall", "say how a clone is set up"),
+        "test": Command("dev:test", "run the core tests of NeMo Gym with coverage", "dev:DevTestConfig"),
+        "reinstall": Command("dev:reinstall", "say how a clone is set up", "dev:DevReinstallConfig"),
     },
 }
-
-VERSION = Command("general:show_version", "versions and system", (JSON,), settings="settings:VersionConfig")
-
-COMMANDS: dict[str, Command] = {
-    "demo": Command(
-        "demo:demo",
-        "see an evaluation work: a small environment and a model that needs no key",
-        (CONFIG, MODEL_TYPE, SEARCH_DIR, *MODEL, *DEMO, JSON),
-        settings="eval.settings:EvalRunConfig",
-    ),
-    "search": Command(
-        "listing:search",
-        "find benchmarks and environments by name, dataset, domain, agent or description",
-        (JSON, SEARCH_DIR),
-        (
-            Positional("TYPE", "catalog_type", "what to search", optional=True, choices=CATALOG_TYPES),
-            Positional("QUERY", "query", "part of a word, or a word spelt alike"),
-        ),
-        settings="settings:SearchConfig",
-    ),
-    "view": Command(
-        "view:view",
-        "look at rollouts, failures or datasets in a browser",
-        VIEW,
-        (VIEW_FILES,),
-        settings="view:JsonlDatasetViewerConfig",
-    ),
-}
-"""Commands that belong to no group: `gym search`."""
-
 GROUP_HELP = {
     "list": "what there is to evaluate",
     "dataset": "prepare rows: check, measure, collate, fill prompts; share them",
@@ -235,33 +377,94 @@ GROUP_HELP = {
     "dev": "work on NeMo Gym itself",
 }
 
-LEGACY: dict[str, tuple[str, ...]] = {
-    "help": ("--help",),
-    "version": ("--version",),
-    "run": ("env", "start"),
-    "validate": ("env", "validate"),
-    "dump_config": ("env", "resolve"),
-    "status": ("env", "status"),
-    "pip_list": ("env", "packages"),
-    "init_resources_server": ("env", "init"),
-    "test": ("env", "test"),
-    "test_all": ("env", "test"),
-    "dev_test": ("dev", "test"),
-    "collect_rollouts": ("eval", "run", "--no-serve"),
-    "e2e_collect_rollouts": ("eval", "run"),
-    "aggregate_rollouts": ("eval", "aggregate"),
-    "reward_profile": ("eval", "profile"),
-    "profile": ("eval", "profile"),
-    "prepare_benchmark": ("eval", "prepare"),
-    "list_benchmarks": ("list", "benchmarks"),
-    "materialize_prompts": ("dataset", "render"),
-    "prepare_data": ("dataset", "collate"),
-    "viewer": ("view",),
-    "upload_dataset_to_gitlab": ("dataset", "upload", "--storage", "gitlab"),
-    "download_dataset_from_gitlab": ("dataset", "download", "--storage", "gitlab"),
-    "delete_dataset_from_gitlab": ("dataset", "rm"),
-    "upload_dataset_to_hf": ("dataset", "upload"),
-    "download_dataset_from_hf": ("dataset", "download"),
-    "gitlab_to_hf_dataset": ("dataset", "migrate"),
-    "reinstall": ("dev", "reinstall"),
+VERSION = Command("general:show_version", "versions and system", "settings:VersionConfig", (JSON,))
+COMMANDS: dict[str, Command] = {
+    "bench": Command(
+        "bench:bench",
+        "measure this installation on this machine; all of it takes some ten minutes",
+        "bench:BenchConfig",
+        (
+            Flag("--output", "output", "the JSON file to write; by default one in results/bench", short="-o"),
+            Flag("--picture", "picture", "the SVG file of growth curves; by default beside the JSON"),
+            Flag("--compare", "compare", "JSON of an earlier run: say what got better or worse beyond the spread"),
+            Flag("--repeat", "repeat", "run every part N times: medians and spread", "number"),
+            Flag("--strict", "strict", "exit with 1 if a bound is exceeded, or a figure got worse", "switch"),
+            JSON,
+        ),
+        (
+            Positional(
+                "PART",
+                "parts",
+                "what to measure, such as cli or in_flight; if not given, all but the slow ones; `list` names them",
+                many=True,
+                optional=True,
+            ),
+        ),
+    ),
+    "bench plan": Command(
+        "bench_plan:plan",
+        "forecast a run: how fast, what binds, what it takes, how far more nodes help",
+        "bench_plan:BenchPlanConfig",
+        (
+            Flag("--latency", "latency", "time of a model call: 2s, lognormal:median=2s,sigma=0.5, fixed:300ms"),
+            Flag("--tokens", "tokens", "tokens that a model call writes: a number or a distribution"),
+            Flag("--turns", "turns", "model calls of a rollout: a number or a distribution"),
+            Flag("--from-rollouts", "from_rollouts", "a rollouts file to take latency, tokens and turns from"),
+            Flag("--tool-cpu", "tool_cpu", "CPU time of a tool call"),
+            Flag("--verify-cpu", "verify_cpu", "CPU time of a verification, in a process beside the worker"),
+            Flag("--verify-like", "verify_like", "an environment whose verifications `gym bench` has measured"),
+            Flag("--rollouts", "rollouts", "how many rollouts the run has", "number"),
+            Flag("--concurrency", "concurrency", "rollouts in flight; as many as are of use if not given", "number"),
+            Flag("--nodes", "nodes", "machines, up to 1,000", "number"),
+            Flag("--workers", "workers", "worker processes on each node", "number"),
+            Flag("--cores", "cores", "cores of each node; those of this machine if not given", "number"),
+            Flag("--memory", "memory", "memory of each node in GB", "number"),
+            Flag("--endpoint-in-flight", "endpoint_in_flight", "requests that the endpoint takes at once", "number"),
+            Flag("--endpoint-rps", "endpoint_rps", "requests a second that the endpoint takes", "number"),
+            Flag("--endpoint-tps", "endpoint_tps", "tokens a second that the endpoint writes", "number"),
+            Flag("--constants", "constants", "JSON of `gym bench constants`; else those of the package"),
+            Flag("--check", "check", "make three real runs and say how close the forecasts are", "switch"),
+            JSON,
+        ),
+    ),
+    "demo": Command(
+        "demo:demo",
+        "see an evaluation work: a small environment and a model that needs no key",
+        "eval.settings:EvalRunConfig",
+        (
+            CONFIG,
+            MODEL_TYPE,
+            SEARCH_DIR,
+            *MODEL,
+            Flag("--seed", "seed", "seed of the local model", "number"),
+            *(flag for flag in EVAL_RUN if flag.name not in _NOT_IN_DEMO),
+            JSON,
+        ),
+    ),
+    "search": Command(
+        "listing:search",
+        "find benchmarks and environments by name, dataset, domain, agent or description",
+        "settings:SearchConfig",
+        (JSON, SEARCH_DIR),
+        (
+            Positional("TYPE", "catalog_type", "what to search", optional=True, choices=tuple(GROUPS["list"])),
+            Positional("QUERY", "query", "part of a word, or a word spelt alike"),
+        ),
+    ),
+    "view": Command(
+        "view:view",
+        "look at rollouts, failures or datasets in a browser",
+        "view:JsonlDatasetViewerConfig",
+        (
+            Flag("--host", "server_host", "where the page is served; 127.0.0.1 unless given"),
+            Flag("--port", "server_port", "its port, 7860 unless given; the next free one if it is taken", "number"),
+            Flag("--token", "require_token", "show the page only to those who have the printed address", "switch"),
+            Flag("--export", "export_dirpath", "write a static HTML report into this folder instead"),
+            Flag("--export-rollouts", "export_rollouts", "how many rollouts of each file the report holds", "number"),
+            Flag("--browser", "open_browser", "open the page in a browser", "switch"),
+            Flag("--no-browser", "open_browser", "open no browser (the default)", "switch", constant="false"),
+        ),
+        (Positional("FILE", "jsonl_fpath", "JSONL files: rollouts, inputs, failures, datasets", many=True),),
+    ),
 }
+"""Commands that belong to no group: `gym search`."""

@@ -11,10 +11,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.files import config_names, flavour_names, server_configs
+from nemo_gym._catalog.configs import config_names, find_server_configs, flavour_names
 from nemo_gym.cli import help_pages, render
-from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION, Command, Flag
-from nemo_gym.cli.flags import UsageError, flags_of, names_of, require_choice, search_first
+from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION
+from nemo_gym.cli.flags import Command, Flag, UsageError, list_flags, list_names, require_choice, search_first
 
 SHELLS = ("bash", "zsh", "fish")
 _BASH = """\
@@ -70,10 +70,11 @@ def candidates(words: Sequence[str]) -> Candidates:
     """Return what the last of `words`, the arguments of `gym` so far, could become."""
     *before, current = words
     given = [word for word in before if word not in ("-v", "--verbose")]
+    if (both := " ".join(given[:2])) in COMMANDS and len(given) > 1:
+        given[:2] = [both]
     if not given:
-        return _keep_matches(
-            {**{name: GROUP_HELP[name] for name in GROUPS}, **_list_helps(COMMANDS), **help_pages.ROOT_FLAGS}, current
-        )
+        alone = {name: command.help for name, command in COMMANDS.items() if " " not in name}
+        return _keep_matches({**{name: GROUP_HELP[name] for name in GROUPS}, **alone, **help_pages.ROOT_FLAGS}, current)
     if given[0] in GROUPS and len(given) == 1:
         return _keep_matches(_list_helps(GROUPS[given[0]]), current)
     known = GROUPS.get(given[0], {})
@@ -82,13 +83,15 @@ def candidates(words: Sequence[str]) -> Candidates:
         return _keep_matches(dict.fromkeys(SHELLS, ""), current) if given[0].endswith("-completion") else {}
     folders = [value for flag, value in pairwise(given) if flag == "--search-dir"]
     search_first([folder for folder in folders if Path(folder).is_dir()])
-    return _keep_matches(
-        _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2]), current
-    )
+    found = _complete_command(command, given[2:] if known else given[1:], current, noun=given[1:2])
+    if len(given) == 1:  # `gym bench plan` is a command beside `gym bench`
+        below = {name.partition(" ")[2]: one.help for name, one in COMMANDS.items() if name.startswith(f"{given[0]} ")}
+        found = {**below, **found}
+    return _keep_matches(found, current)
 
 
 def _complete_command(command: Command, given: Sequence[str], current: str, noun: Sequence[str]) -> Candidates:
-    flags = flags_of(command)
+    flags = list_flags(command)
     asked = flags.get(given[-1]) if given else None
     if asked is not None and asked.kind != "switch":
         return dict.fromkeys(_list_values(asked), "")
@@ -106,7 +109,7 @@ def _complete_command(command: Command, given: Sequence[str], current: str, noun
 def _list_values(flag: Flag) -> Iterable[str]:
     if flag.kind == "entrypoint":
         return _list_folders(flag.key)
-    return names_of(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
+    return list_names(flag, component_search_roots()) if flag.kind in ("collection", "component") else flag.choices
 
 
 _SERVERS = {"models": "responses_api_models", "resources-servers": "resources_servers"}
@@ -122,7 +125,7 @@ def _list_catalogue(noun: str) -> Iterable[str]:
 
 
 def _list_folders(servers: str) -> list[str]:
-    return sorted({name for root in component_search_roots() for name in server_configs(root / servers)})
+    return sorted({name for root in component_search_roots() for name in find_server_configs(root / servers)})
 
 
 def _list_helps(commands: dict[str, Command]) -> Candidates:

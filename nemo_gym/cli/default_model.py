@@ -5,12 +5,13 @@ Without a word about a model it is `local_model`, which needs no key; with an en
 it is `openai_model`. A model that any config file, `env.yaml` or the command line defines is left alone.
 """
 
+from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
 from nemo_gym import component_search_roots
 from nemo_gym._catalog.configs import Configs
-from nemo_gym._config.files import first_existing
+from nemo_gym._config.files import find_first
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import examine
 from nemo_gym._config.server_names import OLDER_MODEL
@@ -47,11 +48,11 @@ def with_default_model(overrides: list[str]) -> list[str]:
     render.note(_explain_choice(chosen, given))
     _, rest = split_off(overrides, CONFIG_PATHS_KEY_NAME)
     # First, so that whatever the other files say about the model wins.
-    paths = [config_of(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
+    paths = [find_model_config(chosen), *resolved.config[CONFIG_PATHS_KEY_NAME]]
     return [override_token(CONFIG_PATHS_KEY_NAME, paths), *rest]
 
 
-def config_of(model_server: str) -> str:
+def find_model_config(model_server: str) -> str:
     """Return the config file of a model server."""
     return f"responses_api_models/{model_server}/configs/{model_server}.yaml"
 
@@ -60,10 +61,9 @@ def choose(config: dict[str, Any]) -> str | None:
     """Return the model server that `config` lacks; None if it defines one or asks for none."""
     block = config.get(POLICY_MODEL_KEY_NAME)
     if block is not None:
-        return LOCAL if _is_settings_of_local_model_only(block) else None
-    if not _asks_for_a_model(config, POLICY_MODEL_KEY_NAME) and not (
-        OLDER_MODEL not in config and _asks_for_a_model(config, OLDER_MODEL)
-    ):
+        return LOCAL if _only_sets_local_model(block) else None
+    asked = find_models(config)
+    if POLICY_MODEL_KEY_NAME not in asked and (OLDER_MODEL in config or OLDER_MODEL not in asked):
         return None
     return ENDPOINT if any(config.get(key) for key in ENDPOINT_KEYS) else LOCAL
 
@@ -75,23 +75,28 @@ def _is_plainly_defined(overrides: list[str]) -> bool:
     """
     paths = split_off(overrides, CONFIG_PATHS_KEY_NAME)[0].get(CONFIG_PATHS_KEY_NAME)
     roots = component_search_roots()
-    files = (first_existing(path, roots) for path in (paths if isinstance(paths, list) else ()))
+    files = (find_first(path, roots) for path in (paths if isinstance(paths, list) else ()))
     configs = Configs(roots)
     blocks = (configs.merged(file).get(POLICY_MODEL_KEY_NAME) for file in files if file is not None)
-    return any(isinstance(block, dict) and not _is_settings_of_local_model_only(block) for block in blocks)
+    return any(isinstance(block, dict) and not _only_sets_local_model(block) for block in blocks)
 
 
-def _is_settings_of_local_model_only(block: Any) -> bool:
+def _only_sets_local_model(block: Any) -> bool:
     """Return whether `block` only completes the config of the local model, as `seed: 1` alone would."""
     models = block.get("responses_api_models") if isinstance(block, dict) else None
     return isinstance(models, dict) and list(models) == [LOCAL] and "entrypoint" not in (models[LOCAL] or {})
 
 
-def _asks_for_a_model(value: Any, name: str) -> bool:
-    if isinstance(value, dict):
-        is_reference = value.get("type") == "responses_api_models" and value.get("name") == name
-        return is_reference or any(_asks_for_a_model(item, name) for item in value.values())
-    return isinstance(value, list) and any(_asks_for_a_model(item, name) for item in value)
+def find_models(block: Any) -> set[str]:
+    """Return the model servers that a block refers to, at any depth."""
+    if (
+        isinstance(block, Mapping)
+        and block.get("type") == "responses_api_models"
+        and isinstance(block.get("name"), str)
+    ):
+        return {block["name"]}
+    inner = block.values() if isinstance(block, Mapping) else block if isinstance(block, list) else ()
+    return set[str]().union(*map(find_models, inner))
 
 
 def _explain_choice(chosen: str, config: dict[str, Any]) -> str:

@@ -16,7 +16,7 @@ from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.row_keys import ROLLOUT_INDEX_KEY_NAME, TASK_INDEX_KEY_NAME
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS
-from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, config_of, explain_missing_engine
+from nemo_gym.cli.default_model import ENDPOINT_KEYS, LOCAL, explain_missing_engine, find_model_config
 from nemo_gym.cli.eval.run import run
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.main import program_name
@@ -47,8 +47,8 @@ def demo(overrides: list[str]) -> int:
         render.note(
             "\n".join([f"playing {ENVIRONMENT} with {LOCAL}, on this machine's CPU: no key", *explain_missing_engine()])
         )
-    filled_in = {**_DEFAULTS, **(_settings_of_local_model(own.get("seed")) if is_local else {})}
-    models = [config_of(LOCAL)] if is_local else own.get("config_paths", [])
+    filled_in = {**_DEFAULTS, **(_choose_local_model_settings(own.get("seed")) if is_local else {})}
+    models = [find_model_config(LOCAL)] if is_local else own.get("config_paths", [])
     filled_in["config_paths"] = [f"resources_servers/{ENVIRONMENT}/configs/{ENVIRONMENT}.yaml", *models]
     code = run([*(override_token(key, value) for key, value in filled_in.items() if key not in given), *rest])
     if not {"json=true", "no_serve=true"} & {token.lstrip("+") for token in rest}:
@@ -57,7 +57,7 @@ def demo(overrides: list[str]) -> int:
     return code
 
 
-def _settings_of_local_model(seed: int | None) -> dict[str, Any]:
+def _choose_local_model_settings(seed: int | None) -> dict[str, Any]:
     """Return settings for the small model alone.
 
     Its answers are a few words long, but now and then it does not find an end. One rollout at a time is fastest: the
@@ -70,14 +70,14 @@ def _settings_of_local_model(seed: int | None) -> dict[str, Any]:
 def _show(output: Path) -> None:
     rollouts = list(read_rows(output, torn_tail_ok=True)) if output.exists() else []
     if rollouts:
-        render.data("\n" + "\n\n".join(sample_transcripts(rollouts)))
-    render.data("\n" + "\n".join(next_commands(output)))
+        render.data("\n" + "\n\n".join(choose_transcripts(rollouts)))
+    render.data("\n" + "\n".join(list_next_commands(output)))
 
 
 # --- transcripts ------------------------------------------------------------------------------------------------------
 
 
-def sample_transcripts(rollouts: Iterable[Row]) -> list[str]:
+def choose_transcripts(rollouts: Iterable[Row]) -> list[str]:
     """Return a task that was always solved, one that never was and one in between, as far as there are such."""
     tasks: dict[int, list[Row]] = {}
     for rollout in sorted(rollouts, key=lambda row: (row[TASK_INDEX_KEY_NAME], row[ROLLOUT_INDEX_KEY_NAME])):
@@ -117,7 +117,7 @@ def _clean(text: Any) -> str:
 # --- what next --------------------------------------------------------------------------------------------------------
 
 
-def next_commands(output: Path) -> list[str]:
+def list_next_commands(output: Path) -> list[str]:
     """Return what a newcomer may want to try, as it would be typed here."""
     gym = program_name()
     commands = [

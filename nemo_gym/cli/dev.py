@@ -12,7 +12,7 @@ from nemo_gym import PARENT_DIR
 from nemo_gym._config.overrides import parse_overrides
 from nemo_gym.cli import render
 from nemo_gym.cli.legacy import entry_point
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import GymError
 
@@ -28,7 +28,7 @@ class DevTestConfig(BaseNeMoGymCLIConfig):
 
 def test(overrides: list[str]) -> int:
     """Run the core tests; the exit code is pytest's."""
-    config = validated(DevTestConfig, parse_overrides(overrides).values)
+    config = validate_settings(DevTestConfig, parse_overrides(overrides).values)
     if not (PARENT_DIR / "tests").is_dir():
         raise GymError(
             f"NeMo Gym is installed in {PARENT_DIR} without its tests.\nhint: run this in a clone of the project"
@@ -41,6 +41,10 @@ def test(overrides: list[str]) -> int:
 
 
 dev_test = entry_point("dev_test")
+
+
+class DevReinstallConfig(BaseNeMoGymCLIConfig):
+    """Say how a clone is set up."""
 
 
 def reinstall(overrides: list[str]) -> int:

@@ -1,32 +1,121 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turn flags and bare words into override tokens, and names into config files.
+"""What a command, a flag and a bare word are; turn them into override tokens, and names into config files.
 
-Values are quoted, so that commas, braces, spaces and `=` survive. `--benchmark aime24` is
-`benchmarks/aime24/config.yaml` in the first root that has it; nothing looks into files here, so that a name costs no
-more than a few lookups.
+A command sees one language only: `--model x` becomes `++policy_model_name='x'`. Values are quoted, so that commas,
+braces, spaces and `=` survive. `--benchmark aime24` is `benchmarks/aime24/config.yaml` in the first root that has it;
+nothing looks into files here, so that a name costs no more than a few lookups. The commands are in `commands.py`.
 """
 
+import importlib
 import os
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal
 
 import nemo_gym
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
-from nemo_gym._catalog.files import config_names, flavour_names, visible_roots
-from nemo_gym._util.nearest import nearest
+from nemo_gym._catalog.configs import config_names, flavour_names, visible_roots
+from nemo_gym._util.nearest import nearest, suggest
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import Command, Flag, Positional
 from nemo_gym.errors import GymError
 
-VERBOSE = Flag("--verbose", "verbose", "log everything, and show tracebacks", "switch", "-v")
 _OVERRIDE = re.compile(r"\+|~?[A-Za-z_$][\w.@/$-]*=|~[A-Za-z_]")
 _SELECTOR_KINDS = ("config", "collection", "component")
 
 
+class UsageError(GymError):
+    """The command line itself is wrong."""
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A command-line flag and what its value becomes, by its kind:
+
+    value       text, kept exactly as it was given: `++key='text'`
+    number      a number or a mapping, in the grammar of overrides: `++key=5`
+    switch      takes no value: `++key=true`, or `++key=<constant>`
+    config      a config file, put into `config_paths`
+    collection  the config of the folder `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
+    component   the config of the server `<key>/NAME`, or `NAME/FLAVOUR`, put into `config_paths`
+    entrypoint  the folder of the server itself: `++entrypoint='<key>/NAME'`
+    search_dir  a folder that servers, configs and data are looked for in first
+    """
+
+    name: str
+    key: str
+    help: str
+    kind: Literal["value", "number", "switch", "config", "collection", "component", "entrypoint", "search_dir"] = (
+        "value"
+    )
+    short: str | None = None
+    choices: tuple[str, ...] = ()
+    """The values it takes, if they are few."""
+    also: tuple[str, ...] = ()
+    """Further keys that get the same value."""
+    count: int = 1
+    """How many values it takes; more than one become a list."""
+    constant: str = "true"
+    """What a switch sets its key to."""
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """The config keys that it sets."""
+        if self.kind in _SELECTOR_KINDS:
+            return ("config_paths",)
+        if self.kind == "search_dir":
+            return ()
+        return ("entrypoint",) if self.kind == "entrypoint" else (self.key, *self.also)
+
+
+@dataclass(frozen=True)
+class Positional:
+    """A bare word of a command line and the key that it sets: `gym view FILE` is `gym view ++jsonl_fpath='FILE'`.
+
+    Bare words fill the positionals of a command in their order. `+key=value` and `key=value` are overrides wherever
+    they stand; after `--` every word is a bare one, so that a file may be called `a=b` or `-x`. No word is required
+    here: the settings of the command say which keys it cannot do without.
+    """
+
+    name: str
+    key: str
+    help: str
+    many: bool = False
+    """The last positional of a command may take all words that are left, as a list."""
+    optional: bool = False
+    """Left out first where there are fewer words than positionals: `search [TYPE] QUERY`."""
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: `implementation` is `module:function`, called with the overrides, and returns the exit code.
+
+    `settings` is `module:Class`, the pydantic class of the keys that the command reads; `+help=true` shows it. Modules
+    of `nemo_gym.cli` are written without that prefix.
+    """
+
+    implementation: str
+    help: str
+    settings: str
+    flags: tuple[Flag, ...] = ()
+    positionals: tuple[Positional, ...] = ()
+
+
+def load(reference: str) -> Any:
+    """Import the function or class that `module:name` of a command stands for."""
+    module, _, name = reference.partition(":")
+    path = module if module.startswith("nemo_gym.") else f"nemo_gym.cli.{module}"
+    return getattr(importlib.import_module(path), name)
+
+
+VERBOSE = Flag("--verbose", "verbose", "log everything, and show tracebacks", "switch", "-v")
+
+
 def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
     """Turn `tokens` (flags, bare words and overrides, mixed freely) into override tokens."""
-    flags = flags_of(command)
+    flags = list_flags(command)
     overrides, words, folders, selected = list[str](), list[str](), list[str](), list[tuple[Flag, str]]()
     given = set[str]()
     rest = iter(tokens)
@@ -37,7 +126,9 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
             (overrides if _OVERRIDE.match(token) or not command.positionals else words).append(token)
         else:
             name, has_value, value = token.partition("=")
-            flag = _find_flag(name, flags)
+            flag = flags.get(name)
+            if flag is None:
+                raise UsageError(f"unknown flag {name!r}.{suggest(name, flags)}\nhint: `-h` lists its flags")
             if flag.kind == "switch":
                 overrides.append(f"++{flag.key}={value if has_value else flag.constant}")
                 continue
@@ -53,59 +144,44 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
                 given.add(flag.name)
     overrides += _fill_positionals(command.positionals, words)
     search_first(folders)
-    return _put_config_paths_first(_find_configs(command, selected), overrides)
+    order = [flag.name for flag in command.flags]  # later ones in the table win
+    selected.sort(key=lambda one: order.index(one[0].name))
+    return _put_config_paths_first([find_config(flag, value) for flag, value in selected], overrides)
 
 
-def flags_of(command: Command) -> dict[str, Flag]:
+def list_flags(command: Command) -> dict[str, Flag]:
     """Return every spelling of every flag that a command takes."""
     return {name: flag for flag in (*command.flags, VERBOSE) for name in (flag.name, flag.short) if name}
 
 
 def require_choice(what: str, value: str, choices: Sequence[str]) -> None:
     """Refuse a value that is none of `choices`, if there are any."""
-    if not choices or value in choices:
-        return
-    close = nearest(value, choices)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
-    raise UsageError(f"{what}: {value!r} is not one of {', '.join(choices)}.{guess}")
-
-
-def _find_flag(name: str, flags: dict[str, Flag]) -> Flag:
-    flag = flags.get(name)
-    if flag is None:
-        close = nearest(name, list(flags))
-        guess = f" Did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"unknown flag {name!r}.{guess}\nhint: `-h` lists the flags of a command")
-    return flag
+    if choices and value not in choices:
+        raise UsageError(f"{what}: {value!r} is not one of {', '.join(choices)}.{suggest(value, choices)}")
 
 
 def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
     """Take the values of a flag from the tokens behind it, unless `--flag=value` gave them."""
-    for value in rest if len(values) < flag.count else ():
+    needs = f"flag {name!r} needs {'a value' if flag.count == 1 else f'{flag.count} values'}"
+    while len(values) < flag.count:
+        value = next(rest, None)
+        if value is None:
+            raise UsageError(needs)
         if value in flags:
-            raise UsageError(f"flag {name!r} needs {_say_amount(flag)}, but {value!r} follows it")
+            raise UsageError(f"{needs}, but {value!r} follows it")
         values.append(value)
-        if len(values) == flag.count:
-            break
-    if len(values) < flag.count:
-        raise UsageError(f"flag {name!r} needs {_say_amount(flag)}")
     for value in values:
         require_choice(name, value, flag.choices)
     return values
 
 
-def _say_amount(flag: Flag) -> str:
-    return "a value" if flag.count == 1 else f"{flag.count} values"
-
-
 def _set_keys(flag: Flag, values: list[str]) -> list[str]:
-    keys = (flag.key, *flag.also)
-    if flag.kind == "entrypoint":
-        return [_quote("entrypoint", f"{flag.key}/{values[0]}")]
     if flag.kind == "number":
         value = values[0] if flag.count == 1 else f"[{','.join(values)}]"
-        return [f"++{key}={value}" for key in keys]
-    return [_quote(key, values[0] if flag.count == 1 else values) for key in keys]
+        return [f"++{key}={value}" for key in flag.sets]
+    if flag.kind == "entrypoint":
+        values = [f"{flag.key}/{values[0]}"]
+    return [_quote(key, values[0] if flag.count == 1 else values) for key in flag.sets]
 
 
 def _quote(key: str, value: str | list[str]) -> str:
@@ -133,12 +209,6 @@ def _fill_positionals(positionals: Sequence[Positional], words: list[str]) -> li
     return tokens
 
 
-def _find_configs(command: Command, selected: list[tuple[Flag, str]]) -> list[str]:
-    """Return the config files that were named, in the order of the flags in the table: later ones win."""
-    order = {flag.name: position for position, flag in enumerate(command.flags)}
-    return [config_of(flag, value) for flag, value in sorted(selected, key=lambda one: order[one[0].name])]
-
-
 def _put_config_paths_first(configs: list[str], overrides: list[str]) -> list[str]:
     """Put the files that flags name before those that a `config_paths` override lists."""
     if not configs:
@@ -154,10 +224,6 @@ def _put_config_paths_first(configs: list[str], overrides: list[str]) -> list[st
 # --- names into config files ------------------------------------------------------------------------------------------
 
 
-class UsageError(GymError):
-    """The command line itself is wrong."""
-
-
 def search_first(folders: Sequence[str]) -> None:
     """Look for servers, configs and data in `folders` before anywhere else, in this process and those it starts."""
     if not folders:
@@ -171,13 +237,20 @@ def search_first(folders: Sequence[str]) -> None:
     nemo_gym._make_servers_importable()
 
 
-def config_of(flag: Flag, value: str) -> str:
+def find_config(flag: Flag, value: str) -> str:
     """Return the config file that a `config`, `collection` or `component` flag names, relative to its root."""
     if flag.kind == "config":
         return value
-    roots = component_search_roots()
-    implied = _list_places(flag, value)
-    looked_in = visible_roots(flag.key, value.partition("/")[0], roots) if flag.kind == "component" else roots
+    roots: Sequence[Path] = component_search_roots()
+    looked_in = roots
+    if flag.kind == "component":
+        name, _, flavour = value.partition("/")
+        looked_in = visible_roots(flag.key, name, roots)
+        implied = [Path(flag.key, name, "configs", f"{flavour or name}.yaml")]
+    else:
+        implied = [Path(flag.key, value, "config.yaml")]
+        if "/" in value:
+            implied.append(Path(flag.key, f"{value}.yaml"))
     found = [(root, path) for root in looked_in for path in implied if (root / path).is_file()]
     if not found:
         raise UsageError(_explain_miss(flag, value, implied[-1], looked_in))
@@ -187,21 +260,11 @@ def config_of(flag: Flag, value: str) -> str:
     return str(path)
 
 
-def names_of(flag: Flag, roots: Sequence[Path]) -> list[str]:
+def list_names(flag: Flag, roots: Sequence[Path]) -> list[str]:
     """Return what can be given to a selector."""
     if flag.kind == "collection":
         return sorted({name for root in roots for name in config_names(root / flag.key)})
     return flavour_names(flag.key, roots)
-
-
-def _list_places(flag: Flag, value: str) -> list[Path]:
-    """Return where a name leads, the likeliest place first."""
-    folder = Path(flag.key)
-    if flag.kind == "component":
-        name, _, flavour = value.partition("/")
-        return [folder / name / "configs" / f"{flavour or name}.yaml"]
-    whole = folder / value / "config.yaml"
-    return [whole, folder / f"{value}.yaml"] if "/" in value else [whole]
 
 
 def _explain_miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) -> str:
@@ -211,8 +274,7 @@ def _explain_miss(flag: Flag, value: str, implied: Path, roots: Sequence[Path]) 
     elif value.endswith((".yaml", ".yml")):
         lines.append("hint: --config takes a path")
     else:
-        noun = "environments" if flag.kind == "collection" and flag.key == "environments" else flag.key
-        lines.append(f"hint: `gym list {_NOUNS.get(noun, noun)}` shows what there is")
+        lines.append(f"hint: `gym list {_NOUNS.get(flag.key, flag.key)}` shows what there is")
     return "\n".join([*lines, f"looked in: {', '.join(str(root / flag.key) for root in roots)}"])
 
 
@@ -221,7 +283,7 @@ _NOUNS = {"resources_servers": "resources-servers", "responses_api_models": "mod
 
 def _guess_name(flag: Flag, value: str, roots: Sequence[Path]) -> str | None:
     """Return the name that was probably meant: a flavour of a server that exists, else a name that is spelt alike."""
-    names = names_of(flag, roots)
+    names = list_names(flag, roots)
     below = [name for name in names if name.startswith(f"{value}/")]
     if flag.kind == "collection" and below:
         return min(below, key=len)

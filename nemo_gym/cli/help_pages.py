@@ -4,11 +4,18 @@
 import textwrap
 from collections.abc import Iterable
 
-from nemo_gym.cli.command_flags import load
-from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, Command, Flag, Positional
-from nemo_gym.cli.flags import VERBOSE
+from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS
+from nemo_gym.cli.flags import VERBOSE, Command, Flag, Positional, load
 
 _WIDTH = 110
+_VALUES = {
+    "number": "N",
+    "config": "PATH",
+    "collection": "NAME",
+    "component": "NAME",
+    "entrypoint": "NAME",
+    "search_dir": "DIR",
+}
 ROOT_FLAGS = {
     "--help": "this page; also `gym <group> -h` and `gym <group> <command> -h`",
     "--version": "versions and system; with --json as JSON",
@@ -23,9 +30,7 @@ def root() -> str:
     lines = ["usage: gym <group> <command> [flags] [+key=value ...]"]
     for name, commands in GROUPS.items():
         lines += ["", f"{name}: {GROUP_HELP[name]}", *_list_commands(commands)]
-    if COMMANDS:
-        lines += ["", "more:", *_list_commands(COMMANDS)]
-    lines += ["", "options:", *_align(ROOT_FLAGS.items())]
+    lines += ["", "more:", *_list_commands(COMMANDS), "", "options:", *_align(ROOT_FLAGS.items())]
     return "\n".join([*lines, "", "Any config key can be set with +key=value or ++key=value; the last one wins."])
 
 
@@ -54,31 +59,11 @@ def command(name: str, command: Command) -> str:
     return "\n".join([*lines, "", "`+help=true` shows every config key with its type and default."])
 
 
-def parameters(name: str, command: Command) -> str:
+def parameters(command: Command) -> str:
     """Write the page of `gym <group> <command> +help=true`: every key with type, default and description."""
-    if command.settings:
-        from nemo_gym._config.help import help_text
+    from nemo_gym._config.help import write_help
 
-        return help_text(load(command.settings)).rstrip()
-    keys = {one.key: f"{one.help} [from the bare word {one.name}]" for one in command.positionals}
-    for flag in command.flags:
-        key = "config_paths" if flag.kind in ("config", "collection", "component") else flag.key
-        if key:
-            keys.setdefault(key, f"{_add_choices(flag.help, flag.choices)} [or {flag.name}]")
-    listed = list(_align(keys.items())) or ["There are no arguments to this CLI command."]
-    return "\n".join(
-        [
-            f"Displaying help for `gym {name}`",
-            "",
-            "Description",
-            "-----------",
-            command.help,
-            "",
-            "Parameters",
-            "----------",
-            *listed,
-        ]
-    )
+    return write_help(load(command.settings)).rstrip()
 
 
 def _list_commands(commands: dict[str, Command]) -> list[str]:
@@ -92,21 +77,9 @@ def _spell_flag(flag: Flag) -> str:
     return f"{names} {' '.join([_VALUES.get(flag.kind, 'VALUE')] * flag.count)}"
 
 
-_VALUES = {
-    "number": "N",
-    "config": "PATH",
-    "collection": "NAME",
-    "component": "NAME",
-    "entrypoint": "NAME",
-    "search_dir": "DIR",
-}
-
-
 def _describe_flag(flag: Flag) -> str:
-    key = {"config": "config_paths", "collection": "config_paths", "component": "config_paths", "search_dir": ""}
-    name = key.get(flag.kind, "entrypoint" if flag.kind == "entrypoint" else flag.key)
     about = _add_choices(flag.help, flag.choices)
-    return f"{about} [{', '.join((name, *flag.also))}]" if name else about
+    return f"{about} [{', '.join(flag.sets)}]" if flag.sets else about
 
 
 def _add_choices(text: str, choices: tuple[str, ...]) -> str:
@@ -114,7 +87,8 @@ def _add_choices(text: str, choices: tuple[str, ...]) -> str:
 
 
 def _spell_positional(positional: Positional) -> str:
-    return f"[{positional.name}]" if positional.optional else f"{positional.name}{' ...' if positional.many else ''}"
+    spelt = f"{positional.name} ..." if positional.many else positional.name
+    return f"[{spelt}]" if positional.optional else spelt
 
 
 def _align(pairs: Iterable[tuple[str, str]]) -> list[str]:

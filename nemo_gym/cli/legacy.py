@@ -5,12 +5,42 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import render
-from nemo_gym.cli.commands import LEGACY
 from nemo_gym.cli.main import main as gym
 from nemo_gym.cli.main import own_process, run_command
+
+LEGACY: dict[str, tuple[str, ...]] = {
+    "help": ("--help",),
+    "version": ("--version",),
+    "run": ("env", "start"),
+    "validate": ("env", "validate"),
+    "dump_config": ("env", "resolve"),
+    "status": ("env", "status"),
+    "pip_list": ("env", "packages"),
+    "init_resources_server": ("env", "init"),
+    "test": ("env", "test"),
+    "test_all": ("env", "test"),
+    "dev_test": ("dev", "test"),
+    "collect_rollouts": ("eval", "run", "--no-serve"),
+    "e2e_collect_rollouts": ("eval", "run"),
+    "aggregate_rollouts": ("eval", "aggregate"),
+    "reward_profile": ("eval", "profile"),
+    "profile": ("eval", "profile"),
+    "prepare_benchmark": ("eval", "prepare"),
+    "list_benchmarks": ("list", "benchmarks"),
+    "materialize_prompts": ("dataset", "render"),
+    "prepare_data": ("dataset", "collate"),
+    "viewer": ("view",),
+    "upload_dataset_to_gitlab": ("dataset", "upload", "--storage", "gitlab"),
+    "download_dataset_from_gitlab": ("dataset", "download", "--storage", "gitlab"),
+    "delete_dataset_from_gitlab": ("dataset", "rm"),
+    "upload_dataset_to_hf": ("dataset", "upload"),
+    "download_dataset_from_hf": ("dataset", "download"),
+    "gitlab_to_hf_dataset": ("dataset", "migrate"),
+    "reinstall": ("dev", "reinstall"),
+}
 
 
 def entry_point(name: str) -> Callable[[], None]:
@@ -36,9 +66,8 @@ def run_alias() -> int:
     name = alias.removeprefix("nemo_gym_").removeprefix("ng_")
     tokens = LEGACY.get(name)
     if tokens is None:
-        close = nearest(name, LEGACY)
-        guess = f" Did you mean `ng_{close[0]}`?" if close else ""
-        render.note(f"`{alias}` is not a NeMo Gym command.{guess}\nhint: gym --help")
+        known = [f"ng_{one}" for one in LEGACY]
+        render.note(f"`{alias}` is not a NeMo Gym command.{suggest(f'ng_{name}', known)}\nhint: gym --help")
         return 1
     replacement = f"gym {' '.join(tokens)}"
     render.note(f"⚠ `{alias}` is deprecated and will be removed in a future release; use `{replacement}` instead.")

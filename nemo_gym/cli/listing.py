@@ -4,6 +4,7 @@
 The catalogue itself is `nemo_gym._catalog`; here are its tables, its JSON, and the words for a name that is not in it.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -46,31 +47,6 @@ _COLUMNS: dict[str, tuple[_Column, ...]] = {
 }
 
 
-def benchmarks(overrides: list[str]) -> int:
-    """Run `gym list benchmarks`."""
-    return _show("benchmarks", overrides)
-
-
-def environments(overrides: list[str]) -> int:
-    """Run `gym list environments`."""
-    return _show("environments", overrides)
-
-
-def agents(overrides: list[str]) -> int:
-    """Run `gym list agents`."""
-    return _show("agents", overrides)
-
-
-def models(overrides: list[str]) -> int:
-    """Run `gym list models`."""
-    return _show("models", overrides)
-
-
-def resources_servers(overrides: list[str]) -> int:
-    """Run `gym list resources-servers`."""
-    return _show("resources-servers", overrides)
-
-
 def search(overrides: list[str]) -> int:
     """Run `gym search [TYPE] QUERY`: in one type, or in all that can be evaluated, one kind after the other."""
     given = _read_overrides(overrides)
@@ -90,6 +66,7 @@ def search(overrides: list[str]) -> int:
 
 
 def _show(noun: str, overrides: list[str]) -> int:
+    """Run `gym list NOUN [NAME]`."""
     given = _read_overrides(overrides)
     if noun == "environments" and given.get("catalog_kind") == "benchmark":
         noun = "benchmarks"
@@ -100,6 +77,13 @@ def _show(noun: str, overrides: list[str]) -> int:
     kept = [component for component in components if all(_has(component, key, value) for key, value in wanted.items())]
     _print(noun, kept, given, f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}" if wanted else "")
     return 0
+
+
+benchmarks = functools.partial(_show, "benchmarks")
+environments = functools.partial(_show, "environments")
+agents = functools.partial(_show, "agents")
+models = functools.partial(_show, "models")
+resources_servers = functools.partial(_show, "resources-servers")
 
 
 def _read_overrides(overrides: list[str]) -> dict[str, Any]:
@@ -185,44 +169,30 @@ def _inspect(component: Component, *, as_json: bool) -> None:
                     **component.facts,
                     **{key.lower().replace(" ", "_"): value for key, value in details.items()},
                 },
-                "usage_example": usage_example(component),
+                "usage_example": make_usage_example(component),
             }
         )
         return
     domain = f" (domain: {component.domain})" if component.domain else ""
     lines = [f"The {component.name} {component.type.replace('-', ' ')}{domain}", ""]
-    lines += [
-        text for text in (component.description, f"Value: {component.value}" if component.value else None) if text
-    ]
-    lines += ["", "Details:", *(f"  {key}: {_join_values(value)}" for key, value in details.items())]
-    lines += ["", "Usage example:", *(f"  {line}" for line in usage_example(component).splitlines())]
+    lines += filter(None, [component.description, component.value and f"Value: {component.value}"])
+    texts = {key: ", ".join(map(str, value)) if isinstance(value, list) else value for key, value in details.items()}
+    lines += ["", "Details:", *(f"  {key}: {text}" for key, text in texts.items())]
+    lines += ["", "Usage example:", *(f"  {line}" for line in make_usage_example(component).splitlines())]
     render.data("\n".join(lines))
 
 
-def _join_values(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def usage_example(component: Component) -> str:
+def make_usage_example(component: Component) -> str:
     """Return commands that use a component, ready to be run."""
-    model = "--model-type openai_model"
-    if component.type == "benchmark":
-        run = f"gym eval run --benchmark {component.name} {model} --output results/{component.name}.jsonl"
-        return f"gym eval prepare --benchmark {component.name}\n{run}"
-    if component.type == "environment":
-        return f"gym eval run --environment {component.name} {model} --output results/{component.name}.jsonl"
-    if component.type == "resources-server":
-        return f"gym eval run --resources-server {component.name} {model} --output results/{component.name}.jsonl"
+    name, model = component.name, "--model-type openai_model"
+    if component.type in ("benchmark", "environment", "resources-server"):
+        run = f"gym eval run --{component.type} {name} {model} --output results/{name}.jsonl"
+        return f"gym eval prepare --benchmark {name}\n{run}" if component.type == "benchmark" else run
     if component.type == "model":
-        return f"gym env start --resources-server example_single_tool_call --model-type {component.name} --model <name>"
-    if component.facts["self_contained"]:
-        return f"gym env start --config {_shorten_config(component)} {model}"
-    return f"gym env start --config {_shorten_config(component)} --resources-server example_single_tool_call {model}"
-
-
-def _shorten_config(component: Component) -> str:
-    """Return the config of an agent as it would be given: relative to its root."""
-    if component.config is None:
-        return f"responses_api_agents/{component.name}/configs/<config>.yaml"
-    below = component.config.parts[::-1].index("responses_api_agents") + 1
-    return "/".join(component.config.parts[-below:])
+        return f"gym env start --resources-server example_single_tool_call --model-type {name} --model <name>"
+    config = f"responses_api_agents/{name}/configs/<config>.yaml"
+    if component.config is not None:  # relative to its root, as it would be given
+        below = component.config.parts[::-1].index("responses_api_agents") + 1
+        config = "/".join(component.config.parts[-below:])
+    world = "" if component.facts["self_contained"] else " --resources-server example_single_tool_call"
+    return f"gym env start --config {config}{world} {model}"

@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import TextIO, cast
 
 from nemo_gym._util.known_secrets import MaskedStream
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import suggest
 from nemo_gym._util.process_list import hide_secret_arguments
 from nemo_gym.cli import help_pages, render
-from nemo_gym.cli.command_flags import load
-from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION, Command
-from nemo_gym.cli.flags import VERBOSE, UsageError, to_overrides
+from nemo_gym.cli.commands import COMMANDS, GROUPS, VERSION
+from nemo_gym.cli.flags import VERBOSE, Command, UsageError, load, to_overrides
 from nemo_gym.errors import GymError
 
 _HELP_FLAGS = frozenset({"-h", "--help"})
@@ -71,7 +70,7 @@ def run_command(argv: Sequence[str]) -> int:
             render.data(help_pages.command(name, command))
             return 0
         if any(map(_is_set_to_help, tokens)):
-            render.data(help_pages.parameters(name, command))
+            render.data(help_pages.parameters(command))
             return 0
         overrides = to_overrides(command, tokens)
         implementation: Callable[[list[str]], int] = load(command.implementation)
@@ -145,7 +144,9 @@ def _find_command(arguments: list[str]) -> tuple[str, Command, list[str]] | int:
         render.data(help_pages.root())
         return 0 if first else 1
     if first.startswith("-"):
-        raise UsageError(f"unknown flag {first!r}.{_suggest(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
+        raise UsageError(f"unknown flag {first!r}.{suggest(first, help_pages.ROOT_FLAGS)}\nhint: gym --help")
+    if (both := " ".join(arguments[:2])) in COMMANDS:
+        return both, COMMANDS[both], arguments[2:]
     if first in COMMANDS:
         return first, COMMANDS[first], arguments[1:]
     return _find_in_group(first, arguments[1:])
@@ -155,14 +156,14 @@ def _find_in_group(group: str, arguments: list[str]) -> tuple[str, Command, list
     commands = GROUPS.get(group)
     if commands is None:
         elsewhere = [f"{other} {group}" for other, known in GROUPS.items() if group in known]
-        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else _suggest(group, [*GROUPS, *COMMANDS])
+        guess = f" Did you mean 'gym {elsewhere[0]}'?" if elsewhere else suggest(group, [*GROUPS, *COMMANDS])
         raise UsageError(f"there is no command {group!r}.{guess}\nhint: gym --help")
     if not arguments or arguments[0] in _HELP_FLAGS or _is_set_to_help(arguments[0]):
         render.data(help_pages.group(group))
         return 0 if arguments else 1
     name, *tokens = arguments
     if name not in commands:
-        raise UsageError(f"`gym {group}` has no command {name!r}.{_suggest(name, commands)}\nhint: gym {group} -h")
+        raise UsageError(f"`gym {group}` has no command {name!r}.{suggest(name, commands)}\nhint: gym {group} -h")
     return f"{group} {name}", commands[name], tokens
 
 
@@ -173,11 +174,6 @@ def _is_set_to_help(token: str) -> bool:
 def _is_set(key: str, tokens: Iterable[str]) -> bool:
     """Return whether a token sets `key` to true."""
     return any(token.lstrip("+").lower() in (f"{key}=true", f"{key}=1") for token in tokens)
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    close = nearest(name, list(known))
-    return f" Did you mean {close[0]!r}?" if close else ""
 
 
 if __name__ == "__main__":

@@ -55,7 +55,8 @@ def prepare(overrides: list[str]) -> int:
                 for one in prepared
             ]
         )
-    for one in prepared if not settings.json_summary else ():
+        return 0
+    for one in prepared:
         how = "Already prepared" if one.is_cached else "Prepared"
         render.data(f"{how}: {one.rows} rows of {one.dataset!r} for {one.agent!r} in {one.path}")
     return 0

@@ -6,7 +6,7 @@ that parse a config themselves (`GlobalConfigDictParser`) may pass whatever they
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from omegaconf import DictConfig, OmegaConf
@@ -18,12 +18,11 @@ from nemo_gym._config.overrides import parse_overrides
 from nemo_gym._config.parse import Resolved
 from nemo_gym._config.paths import KeyPath, has_path, join_path
 from nemo_gym._config.problems import IS_MISSING, Problems, explain
-from nemo_gym._config.server_code import declared_fields, mentions, type_problems
-from nemo_gym._config.unread_keys import ServerCode, command_line_problems
+from nemo_gym._config.server_code import ServerCode, check_types
+from nemo_gym._config.unread_keys import check_command_line
 from nemo_gym.cli import render
-from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUPS
-from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.flags import UsageError, load
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
@@ -59,10 +58,10 @@ def parse_config(
 def read_settings(kind: type[ConfigT], config: DictConfig) -> ConfigT:
     """Read the settings of a command out of a whole config."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    return validated(kind, plain)
+    return validate_settings(kind, plain)
 
 
-def validated(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
+def validate_settings(kind: type[ConfigT], values: dict[str, Any]) -> ConfigT:
     """Validate `values` as a `kind`."""
     try:
         return kind.model_validate(values)
@@ -98,18 +97,16 @@ class CheckedParser(GlobalConfigDictParser):
 
     def further_problems(self, resolved: Resolved) -> Problems:
         given = resolved.provenance.layers[-1].values
-        return command_problems(resolved, only=lambda path: has_path(given, path))
+        return check_command(resolved, only=lambda path: has_path(given, path))
 
 
-def command_problems(resolved: Resolved, only: Any = lambda path: True) -> Problems:
+def check_command(resolved: Resolved, only: Any = lambda path: True) -> Problems:
     """Return what is wrong with the command line, and with the types of those settings of servers that `only` picks."""
-    roots = component_search_roots()
-    fields_of = cache(partial(declared_fields, roots=roots))
-    code = ServerCode(fields_of, partial(mentions, roots=roots))
-    problems = command_line_problems(resolved, _settings_of_all_commands, code)
-    problems.extend(type_problems(resolved.servers, resolved.provenance, fields_of, only))
-    problems.extend(_setting_problems(resolved.provenance.layers[-1].values))
-    problems.extend(_url_problems(resolved))
+    code = ServerCode(component_search_roots())
+    problems = check_command_line(resolved, _settings_of_all_commands, code)
+    problems.extend(check_types(resolved.servers, resolved.provenance, code, only))
+    problems.extend(_check_settings(resolved.provenance.layers[-1].values))
+    problems.extend(_check_urls(resolved))
     return problems
 
 
@@ -117,13 +114,13 @@ def command_problems(resolved: Resolved, only: Any = lambda path: True) -> Probl
 def _settings_of_all_commands() -> frozenset[str]:
     commands = [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
     keys = {flag.key.partition(".")[0] for command in commands for flag in command.flags}
-    for settings in {command.settings for command in commands if command.settings}:
+    for settings in {command.settings for command in commands}:
         for key, field in load(settings).model_fields.items():
             keys |= {key, field.alias or key}
     return frozenset(keys)
 
 
-def _setting_problems(given: dict[str, Any]) -> Problems:
+def _check_settings(given: dict[str, Any]) -> Problems:
     """Return settings of servers in general that have a wrong type, or no value where a shell variable was not set."""
     problems = Problems()
     for key in (POLICY_BASE_URL_KEY_NAME, POLICY_MODEL_NAME_KEY_NAME, POLICY_API_KEY_KEY_NAME):
@@ -143,7 +140,7 @@ def _setting_problems(given: dict[str, Any]) -> Problems:
     return problems
 
 
-def _url_problems(resolved: Resolved) -> Problems:
+def _check_urls(resolved: Resolved) -> Problems:
     """Return endpoints of models without a scheme, which no call can reach."""
     problems = Problems()
     plain = resolved.servers.values.plain
@@ -151,7 +148,9 @@ def _url_problems(resolved: Resolved) -> Problems:
     urls: list[tuple[KeyPath, Any]] = [((POLICY_BASE_URL_KEY_NAME,), shared)]
     for name, block in plain.items():
         models = block.get("responses_api_models") if isinstance(block, dict) else None
-        urls += [(path, url) for path, url in _base_urls(models, (str(name), "responses_api_models")) if url != shared]
+        urls += [
+            (path, url) for path, url in _find_base_urls(models, (str(name), "responses_api_models")) if url != shared
+        ]
     for path, url in urls:
         if isinstance(url, str) and url and "://" not in url and path not in resolved.servers.values.holes:
             where = f"{join_path(path)}{resolved.provenance.locate(path)}"
@@ -159,10 +158,10 @@ def _url_problems(resolved: Resolved) -> Problems:
     return problems
 
 
-def _base_urls(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
+def _find_base_urls(value: Any, path: KeyPath) -> Iterator[tuple[KeyPath, Any]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _base_urls(inner, (*path, str(key)))
+            yield from _find_base_urls(inner, (*path, str(key)))
     elif path[-1].endswith("base_url"):
         for url in value if isinstance(value, list) else [value]:
             yield path, url

@@ -15,7 +15,7 @@ from nemo_gym._reports.export import export_report
 from nemo_gym._reports.index import ReportError
 from nemo_gym._util.addresses import is_loopback
 from nemo_gym._view.open_files import OpenFiles, open_files
-from nemo_gym._view.serve import import_page, listen, require_gradio, serve, url_of
+from nemo_gym._view.serve import find_url, import_page, listen, require_gradio, serve
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
@@ -50,9 +50,15 @@ def view(overrides: list[str]) -> int:
     """Serve the page until it is stopped, or write a report."""
     config = read_settings(JsonlDatasetViewerConfig, parse_config(overrides))
     paths = [Path(path).expanduser() for path in config.jsonl_fpath]
-    _require_files(paths)
+    missing = [repr(str(path)) for path in paths if not path.exists()]
+    if missing:
+        raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path; it counts from this folder")
     if config.export_dirpath is not None:
-        return _export(paths, Path(config.export_dirpath), config.export_rollouts)
+        with _open_files(paths) as files:
+            indexes = [files.files[number].index for number in files.runs]
+            written = export_report(indexes, config.export_dirpath, rollouts=config.export_rollouts)
+        render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
+        return 0
     require_gradio()
     token = secrets.token_urlsafe(24) if config.require_token else None
     with listen(config.server_host, config.server_port) as listening:
@@ -65,14 +71,8 @@ def view(overrides: list[str]) -> int:
     return 0
 
 
-def _require_files(paths: list[Path]) -> None:
-    missing = [repr(str(path)) for path in paths if not path.exists()]
-    if missing:
-        raise ReportError(f"there is no file {', '.join(missing)}.\nhint: check the path; it counts from this folder")
-
-
 def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: socket.socket, token: str | None) -> None:
-    url, port = url_of(listening), listening.getsockname()[1]
+    url, port = find_url(listening), listening.getsockname()[1]
     if token is not None:
         url = f"{url}/?token={token}"
     if config.server_port not in (0, port):
@@ -85,13 +85,6 @@ def _announce(config: JsonlDatasetViewerConfig, paths: list[Path], listening: so
         import webbrowser
 
         webbrowser.open(url)
-
-
-def _export(paths: list[Path], directory: Path, rollouts: int) -> int:
-    with _open_files(paths) as files:
-        written = export_report([files.files[number].index for number in files.runs], directory, rollouts=rollouts)
-    render.data(f"Wrote {written.index}: {written.n_rollouts} rollouts, {written.size_bytes / 1e6:.1f} MB")
-    return 0
 
 
 def _open_files(paths: list[Path]) -> OpenFiles:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes: places to run code that nobody has read yet.
+"""Sandboxes: places to run code that nobody has reviewed.
 
     async with AsyncSandbox({"docker": {}}, SandboxSpec(image="python:3.12")) as sandbox:
         await sandbox.start()
         result = await sandbox.exec("python -c 'print(6 * 7)'")
 
-Providers included: docker, apptainer, local. Others come in through `register_provider`, or by an entry point of group
-`nemo_gym.sandbox_providers`.
+The providers docker, apptainer and local are included. Others are added by `register_provider`, or by an entry point of
+the group `nemo_gym.sandbox_providers`.
 """
 
 from nemo_gym.sandbox import providers as _providers

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sandbox that servers use: one object with a life, whatever provider stands behind it.
+"""The sandbox that servers use, whatever its provider.
 
-`AsyncSandbox` is for code in an event loop, `Sandbox` offers the same to code that is not. What a command did is a
-result, also when the sandbox could not run it; all else that goes wrong with the sandbox is a `SandboxError`.
+`AsyncSandbox` is for code in an event loop, `Sandbox` for all other code. A command always gives a result, even if the
+sandbox could not run it; anything else that goes wrong with the sandbox raises a `SandboxError`.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class AsyncSandbox:
-    """A sandbox of one provider: `start` makes it, `stop` or the end of `async with` ends it."""
+    """A sandbox: `start` makes it, `stop` or the end of `async with` ends it."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """Take `{name: settings}` or a provider; `stop` closes the provider in either case."""
@@ -67,7 +67,7 @@ class AsyncSandbox:
         return SandboxPty(self.provider, self.handle, self.spec)
 
     async def start(self, spec: SandboxSpec | None = None) -> Self:
-        """Make the sandbox, from `spec` or the one given before, and place its files; commands may follow."""
+        """Make the sandbox, from `spec` or the one given before, and upload its files."""
         if self._handle is not None:
             raise SandboxError(f"sandbox {self._handle.sandbox_id!r} is running already")
         if self._stopped:
@@ -81,7 +81,7 @@ class AsyncSandbox:
         try:
             await self._upload_files(handle, wanted)
         except BaseException:
-            # Whatever stopped us, cancellation included: nobody would own this sandbox.
+            # Also on cancellation: nobody would own this sandbox.
             await self.provider.close(handle)
             raise
         self.spec, self._handle = wanted, handle
@@ -108,7 +108,7 @@ class AsyncSandbox:
     ) -> SandboxExecResult:
         """Run a command, in the spec's `workdir` unless `cwd` says otherwise.
 
-        After `timeout_s` it is killed and the result says "timeout"; "sandbox" says that it could not be run at all.
+        After `timeout_s` it is killed and its `error_type` is "timeout"; "sandbox" means that it could not run at all.
         """
         folder = cwd if cwd is not None or self.spec is None else self.spec.workdir
         return await self.provider.exec(self.handle, command, cwd=folder, env=env, timeout_s=timeout_s, user=user)
@@ -122,13 +122,13 @@ class AsyncSandbox:
         await self.provider.download_file(self.handle, source_path, Path(target_path))
 
     async def status(self) -> SandboxStatus:
-        """Return where the sandbox is in its life; unknown before it starts, stopped after it ends."""
+        """Return the state of the sandbox: unknown before it starts, stopped after it ends."""
         if self._handle is not None:
             return await self.provider.status(self._handle)
         return SandboxStatus.STOPPED if self._stopped else SandboxStatus.UNKNOWN
 
     async def endpoint(self, port: int) -> SandboxEndpoint:
-        """Return where a port that the spec declares can be reached from here."""
+        """Return the address of a port that the spec declares."""
         handle = self.handle
         if self.spec is not None and port not in self.spec.ports:
             raise SandboxConfigError(
@@ -140,7 +140,7 @@ class AsyncSandbox:
         return await self.provider.endpoint(handle, port)
 
     async def stop(self) -> None:
-        """End the sandbox and close its provider; more than once does no harm."""
+        """End the sandbox and close its provider; idempotent."""
         if self._stopped:
             return
         try:
@@ -154,20 +154,20 @@ class AsyncSandbox:
         """Describe the running sandbox for `connect` in another process, without secrets."""
         handle = self.handle
         if not isinstance(self.provider, ConnectableProvider):
-            raise SandboxError(f"sandboxes of provider {self.provider.name!r} cannot be handed on")
+            raise SandboxError(f"sandboxes of provider {self.provider.name!r} cannot be passed to another process")
         descriptor: Mapping[str, Any] = await _await_if_needed(self.provider.serialize_handle(handle, scope=scope))
         return descriptor
 
     @classmethod
     async def connect(cls, descriptor: Mapping[str, Any], *, provider: Mapping[str, Any] | SandboxProvider) -> Self:
-        """Take up the running sandbox that `serialize` described; stopping it ends it for everybody."""
+        """Connect to the running sandbox that `serialize` described; stopping it ends it for everybody."""
         sandbox = cls(provider)
         if not isinstance(sandbox.provider, ConnectableProvider):
-            raise SandboxError(f"sandboxes of provider {sandbox.provider.name!r} cannot be taken up")
+            raise SandboxError(f"provider {sandbox.provider.name!r} cannot connect to a running sandbox")
         try:
             sandbox._handle = await _await_if_needed(sandbox.provider.connect(descriptor))
         except BaseException:
-            # Nobody gets the sandbox that would close the provider; one that was handed in may serve others.
+            # Nobody gets the sandbox that would close the provider; the caller's own provider may serve others.
             if isinstance(provider, Mapping):
                 await sandbox.provider.aclose()
             raise
@@ -183,7 +183,7 @@ class AsyncSandbox:
 
 
 async def _await_if_needed(value: Any) -> Any:
-    """Return what a provider gave, awaited if it is to be awaited: providers elsewhere do it either way."""
+    """Return `value`, awaited if needed: providers of others may or may not be coroutines here."""
     return await value if inspect.isawaitable(value) else value
 
 
@@ -195,7 +195,7 @@ def _write_file(path: Path, content: str | bytes) -> None:
 def _block_on(
     method: Callable[Concatenate[AsyncSandbox, P], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate["Sandbox", P], Result]:
-    """Return a method of `Sandbox` that does what `method` does, and waits for it."""
+    """Return the method of `Sandbox` that waits for `method`."""
 
     @functools.wraps(method)
     def wait(self: "Sandbox", /, *args: P.args, **kwargs: P.kwargs) -> Result:
@@ -205,7 +205,7 @@ def _block_on(
 
 
 class Sandbox:
-    """The same for code outside of any event loop: its work happens on a loop in a thread of its own."""
+    """A sandbox for code outside of any event loop: it runs a loop in a thread of its own."""
 
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """See `AsyncSandbox`."""
@@ -280,7 +280,7 @@ class Sandbox:
             )
         if self._loop is None:
             self._loop = _LoopThread()
-            # A sandbox that nobody stops does not keep its thread for ever.
+            # So that a sandbox that nobody stops does not keep its thread forever.
             weakref.finalize(self, self._loop.close)
         return self._loop.wait(work)
 
@@ -299,7 +299,7 @@ class _LoopThread:
             runner.run(self._closing.wait())
 
     def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` on the loop and wait for it; what interrupts the wait also cancels the work."""
+        """Run `work` on the loop and wait for it; interrupting the wait cancels the work."""
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -307,7 +307,7 @@ class _LoopThread:
             future.cancel()
 
     def close(self) -> None:
-        """End loop and thread; more than once does no harm."""
+        """End the loop and the thread; idempotent."""
         if self._thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
                 self._loop.call_soon_threadsafe(self._closing.set)

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a server's config says about its sandbox to `{provider: settings}`.
+"""Turn what a server's config says about its sandbox into `{provider: settings}`.
 
-A config names a provider, or a block of the loaded config that describes one, or carries the description itself.
+A config names a provider, names a block of the loaded config that describes one, or holds the description itself.
 Whether the provider exists and accepts the settings is checked when it is created.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+from nemo_gym._util.nearest import suggest
 from nemo_gym.sandbox.providers.base import SandboxConfigError, SandboxConfigTypeError
-from nemo_gym.sandbox.providers.registry import list_providers, suggest_nearest
+from nemo_gym.sandbox.providers.registry import list_providers, read_provider
 
 METADATA_KEYS = ("default_metadata", "metadata")
 
@@ -20,14 +21,14 @@ def resolve_provider_config(
     provider: ProviderRef, named_configs: Mapping[str, Any] | None = None
 ) -> dict[str, dict[str, Any]]:
     """Return `{provider name: settings}` for a name in `named_configs`, a provider's name, or such a mapping itself."""
-    block, origin = _find_block(provider, named_configs)
-    return _read_provider(block, origin)
+    name, settings = read_provider(*_find_block(provider, named_configs), ignored=METADATA_KEYS)
+    return {name: settings}
 
 
 def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the metadata (`default_metadata`, or `metadata`) that stands beside the provider in its config."""
+    """Return the metadata (`default_metadata` or `metadata`) beside the provider in its config."""
     block, origin = _find_block(provider, named_configs)
-    _read_provider(block, origin)
+    read_provider(block, origin, ignored=METADATA_KEYS)
     metadata: dict[str, Any] = {}
     for key in reversed(METADATA_KEYS):
         value = block.get(key)
@@ -38,7 +39,7 @@ def resolve_provider_metadata(provider: ProviderRef, named_configs: Mapping[str,
 
 
 def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) -> tuple[dict[str, Any], str]:
-    """Return the mapping that describes the provider, and words for where it stands."""
+    """Return the mapping that describes the provider, and what to call it in a message."""
     if isinstance(provider, Mapping):
         return _to_plain(provider), "the sandbox provider config"
     if not isinstance(provider, str) or not provider.strip():
@@ -56,30 +57,15 @@ def _find_block(provider: ProviderRef, named_configs: Mapping[str, Any] | None) 
     if provider in list_providers():
         return {provider: {}}, f"sandbox provider {provider!r}"
     raise SandboxConfigError(
-        f"{provider!r} is neither a sandbox config nor a sandbox provider.\n"
-        f"sandbox providers: {', '.join(list_providers())}"
-        + suggest_nearest(provider, [*(name for name in named if isinstance(name, str)), *list_providers()])
+        f"{provider!r} is neither a sandbox config nor a sandbox provider."
+        f"{suggest(provider, [*map(str, named), *list_providers()])}\n"
+        f"sandbox providers: {', '.join(list_providers())}\n"
+        "hint: name one of these, or a block of the config that describes one"
     )
 
 
-def _read_provider(block: Mapping[str, Any], origin: str) -> dict[str, dict[str, Any]]:
-    names = [key for key in block if key not in METADATA_KEYS]
-    if len(names) != 1:
-        found = ", ".join(map(repr, names)) or "none"
-        raise SandboxConfigError(
-            f"{origin} must name exactly one provider, found: {found}\n"
-            f"hint: `{{docker: {{...}}}}`; sandbox providers: {', '.join(list_providers())}"
-        )
-    settings = block[names[0]]
-    if settings is not None and not isinstance(settings, Mapping):
-        raise SandboxConfigTypeError(
-            f"the settings of provider {names[0]!r} in {origin} must be a mapping, not {type(settings).__name__}"
-        )
-    return {names[0]: dict(settings or {})}
-
-
 def _to_plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` as built-in containers, interpolations resolved if it came out of OmegaConf."""
+    """Return `config` as built-in containers, with interpolations resolved if it comes from OmegaConf."""
     if type(config).__module__.startswith("omegaconf"):
         from omegaconf import OmegaConf
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Terminals in a sandbox, for programs that one talks to while they run, as `AsyncSandbox.pty` offers them."""
+"""Terminals in a sandbox for interactive programs, as `AsyncSandbox.pty` offers them."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class SandboxPty:
     async def attach(self, pty_id: str) -> SandboxPtySession:
         """Return the terminal that `create` opened under this id."""
         if not isinstance(self._provider, SupportsSandboxPtyAttach):
-            raise SandboxUnsupportedError(f"sandbox provider {self._provider.name!r} finds no terminal again")
+            raise SandboxUnsupportedError(f"sandbox provider {self._provider.name!r} cannot find open terminals")
         return await self._provider.attach_pty(self._handle, pty_id)
 
     async def exec(
@@ -56,7 +56,7 @@ class SandboxPty:
         rows: int = 24,
         cols: int = 80,
     ) -> SandboxExecResult:
-        """Run a command in a terminal to its end; `stdout` holds all that the terminal showed."""
+        """Run a command in a terminal to its end; `stdout` is what the terminal showed."""
         session = await self.create(SandboxPtySpec(command, cwd, env, rows, cols, user))
         flooded = asyncio.Event()
         shown = Capture(DEFAULT_MAX_OUTPUT_BYTES, flooded)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small things around images. Pulling and caching them is the engine's business."""
+"""Helpers for image names. Pulling and caching images is left to the engine."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,9 +7,9 @@ from nemo_gym.sandbox.providers.base import SandboxConfigError
 
 
 def rewrite_image(image: str | None, rules: Iterable[Mapping[str, str]] | None) -> str | None:
-    """Replace the prefix of `image` that the first matching rule names, e.g. by a mirror's.
+    """Replace the prefix of `image` by the first rule that matches, e.g. with that of a mirror.
 
-    A rule is `{"from": "docker.io/", "to": "mirror/"}`. One rule is applied, once; without a match, the image stays.
+    A rule is `{"from": "docker.io/", "to": "mirror/"}`. Without a match, the image stays as it is.
     """
     for rule in rules or ():
         if not isinstance(rule, Mapping) or not {"from", "to"} <= set(rule):

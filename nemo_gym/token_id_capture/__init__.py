@@ -5,7 +5,7 @@ This keeps long arrays out of every hop between servers. Which calls are capture
 (`nemo_gym._util.rollout_paths`).
 
 config     the block `token_id_capture`, the sink and source that it stands for, and the limit that it sets
-protocols  what a sink and a source of one's own have to offer
+protocols  what your own sink or source has to offer
 records    one captured call, all calls of a rollout, and what a result row gets of them
 store      both ends as files in a folder
 delivery   the way of a call's tokens from the model server to its sink

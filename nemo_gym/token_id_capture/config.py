@@ -32,7 +32,7 @@ class TokenIdCaptureConfig(BaseModel):
     dir: Path | None = None
     """Absolute path of the folder of the file store; `model_call_capture_dir` where it is not given."""
     sink: str | None = None
-    """`module:Class` of a sink of one's own instead of the files; see `protocols`."""
+    """`module:Class` of your own sink, used instead of the files; see `protocols`."""
     sink_kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for that class."""
     rebuild_response: bool = True
@@ -40,13 +40,13 @@ class TokenIdCaptureConfig(BaseModel):
     max_mask_fraction: float | None = Field(default=None, ge=0, le=1)
     """Stop the run when a larger share of its rollouts lacks token ids."""
     mask_fraction_min_samples: int = Field(default=50, ge=1)
-    """How many rollouts have to be seen before `max_mask_fraction` is looked at."""
+    """How many rollouts have to end before `max_mask_fraction` is checked."""
 
     @model_validator(mode="after")
     def _require_a_usable_place(self) -> Self:
         if self.enabled and self.rebuild_response and self.dir is None and self.sink is None:
             raise ValueError(
-                "token_id_capture is to rebuild responses, but has neither `dir` nor `sink`.\n"
+                "token_id_capture should rebuild responses, but has neither `dir` nor `sink`.\n"
                 "hint: add `++token_id_capture.dir=/absolute/path`, or `++token_id_capture.rebuild_response=false` "
                 "where your own code installs a sink"
             )
@@ -76,7 +76,7 @@ def open_token_sink(config: TokenIdCaptureConfig) -> TokenSink | None:
     sink = _load_class(config.sink)(**config.sink_kwargs)
     if not isinstance(sink, TokenSink):
         raise ConfigError(
-            f"token_id_capture.sink {config.sink!r} is no token sink: it lacks one of put, mark_incomplete, close.\n"
+            f"token_id_capture.sink {config.sink!r} is not a token sink: it lacks one of put, mark_incomplete, close.\n"
             "hint: all three are coroutines, see nemo_gym.token_id_capture.TokenSink"
         )
     return sink
@@ -97,7 +97,7 @@ def open_token_source(config: TokenIdCaptureConfig) -> TokenSource | None:
     if all(hasattr(loaded, name) for name in ("freeze", "drop", "close")):
         source: TokenSource = loaded(**config.sink_kwargs)
         return source
-    cannot = f"token_id_capture.sink {config.sink!r} is no token source: it lacks one of freeze, drop, close"
+    cannot = f"token_id_capture.sink {config.sink!r} is not a token source: it lacks one of freeze, drop, close"
     if config.rebuild_response and "rebuild_response" in config.model_fields_set:
         raise ConfigError(
             f"{cannot}, so responses cannot be rebuilt.\n"

@@ -44,9 +44,9 @@ _INSTALLED = _Installed()
 
 
 def install_token_sink(sink: TokenSink | None) -> None:
-    """Make `sink` the one that the model servers of this process put tokens into; None takes it away.
+    """Make `sink` the one that the model servers of this process put tokens into; None removes it.
 
-    It goes before what the config says. Whoever installs a sink closes it.
+    It takes precedence over the config. Whoever installs a sink closes it.
     """
     _INSTALLED.sink = sink
 
@@ -56,9 +56,9 @@ def installed_token_sink() -> TokenSink | None:
 
 
 def install_token_source(source: TokenSource | None) -> None:
-    """Make `source` the one that collections of this process take tokens from; None takes it away.
+    """Make `source` the one that collections of this process take tokens from; None removes it.
 
-    It goes before what the config says. Whoever installs a source closes it.
+    It takes precedence over the config. Whoever installs a source closes it.
     """
     _INSTALLED.source = source
 
@@ -102,7 +102,7 @@ def current_capture_context() -> CaptureContext | None:
 
 
 async def register_call_intent(context: CaptureContext | None = None) -> None:
-    """Tell a sink that wants to know it (`begin_call`) that the model is about to be called."""
+    """Tell a sink that has `begin_call` that the model is about to be called."""
     context = context or _CONTEXT.get()
     begin_call = getattr(context.sink, "begin_call", None) if context is not None else None
     if context is not None and begin_call is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a token sink and a token source of one's own have to offer; all methods are coroutines.
+"""What your own token sink or token source has to offer; all methods are coroutines.
 
 A sink may also offer `begin_call(rollout_id, model_call_id)`, which is called before the model is, and
 `explain_incomplete(rollout_id, model_call_id, reason)`, which is called before `mark_incomplete`.

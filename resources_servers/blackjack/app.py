@@ -46,13 +46,13 @@ class BlackjackResourcesServer(GymnasiumServer):
 
 
 def hits(text: str) -> bool:
-    """Whether the last `<action>` says hit; anything else, or none, is to stand."""
+    """Return whether the last `<action>` says hit; anything else, or none, is to stand."""
     said = grading.tagged(grading.strip_thinking(text), "action")
     return said is not None and said.lower() == "hit"
 
 
 def seed_of(metadata: Mapping[str, Any]) -> str:
-    """What decides the cards of a rollout."""
+    """Return what decides the cards of a rollout."""
     if metadata.get("seed") is not None:
         return f"seed {json.dumps(metadata['seed'], sort_keys=True)}"
     task = {key: field for key, field in metadata.items() if not key.startswith("_ng_") and key not in _NOT_THE_TASK}

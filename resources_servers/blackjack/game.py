@@ -24,7 +24,7 @@ class Game:
 
     @classmethod
     def dealt(cls, seed: str) -> "Game":
-        """The first two cards for each, from a deck that `seed` alone decides."""
+        """Return the first two cards for each, from a deck that `seed` alone decides."""
         draw = random.Random(seed)
         # Sorting by `random()`, whose sequence Python promises to keep; that of `shuffle` it does not.
         deck = sorted(RANKS * 4, key=lambda _: draw.random())
@@ -49,7 +49,7 @@ class Game:
         return "draw" if mine == theirs else "loss"
 
     def seen(self) -> dict[str, Any]:
-        """What the player knows while the game runs: the dealer's second card is hidden."""
+        """Return what the player knows while the game runs: the dealer's second card is hidden."""
         return {"player": list(self.player), "player_value": value(self.player), "dealer": self.dealer[:1]}
 
     def shown(self, result: Result) -> dict[str, Any]:
@@ -64,6 +64,6 @@ class Game:
 
 
 def value(hand: list[str]) -> int:
-    """The value of a hand; an ace counts 11 where that does not bust."""
+    """Return the value of a hand; an ace counts 11 where that does not bust."""
     total = sum(1 if card == "A" else 10 if card in "JQK" else int(card) for card in hand)
     return total + 10 if "A" in hand and total + 10 <= BEST else total

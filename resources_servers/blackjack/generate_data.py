@@ -26,7 +26,7 @@ Say what you do as <action>hit</action> or <action>stand</action>."""
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: two hands that are won by standing and three by hitting first."""
+    """Return the example rows: two hands that are won by standing and three by hitting first."""
     lines = [(seed, _winning_turns(_row(seed))) for seed in range(FIRST_SEED)]
     by_standing = [seed for seed, turns in lines if turns == ["stand"]]
     by_hitting = [seed for seed, turns in lines if turns is not None and "hit" in turns]
@@ -34,12 +34,12 @@ def rows() -> list[dict[str, Any]]:
 
 
 def all_rows(count: int = ROWS, first_seed: int = FIRST_SEED) -> list[dict[str, Any]]:
-    """Hands as they come, after those that the examples are taken from."""
+    """Return hands as they come, after those that the examples are taken from."""
     return [_row(seed) for seed in range(first_seed, first_seed + count)]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a player who knows the deck; of a hand that cannot be won, those of one who stands."""
+    """Return the turns of a player who knows the deck; of a hand that cannot be won, those of one who stands."""
     return [f"<action>{turn}</action>" for turn in _winning_turns(row) or ["stand"]]
 
 

@@ -32,7 +32,7 @@ class ExpectedEvent(BaseModel):
         return self
 
     def wish(self) -> schedule.Wish:
-        """The event as it is checked."""
+        """Return the event as it is checked."""
         return schedule.wish(str(self.event_id), self.duration, self.constraint, self.min_time, self.max_time)
 
 

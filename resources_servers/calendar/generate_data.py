@@ -44,18 +44,18 @@ class Event(NamedTuple):
 
 
 def all_rows(count: int = ROWS, seed: int = SEED) -> list[dict[str, Any]]:
-    """Tasks; in every other one the last wish has no room unless an event is moved."""
+    """Return tasks; in every other one the last wish has no room unless an event is moved."""
     draw = random.Random(seed)
     return [_row(draw, must_move=number % 2 == 1) for number in range(count)]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turn of a model that plans well."""
+    """Return the turn of a model that plans well."""
     wishes = [
         wish(key, event["duration"], event["constraint"], event["min_time"], event["max_time"])
         for key, event in row["exp_cal_state"].items()
@@ -87,7 +87,7 @@ def plan(wishes: Sequence[Wish], taken: tuple[tuple[int, int], ...] = ()) -> lis
 
 
 def spoken(time: int) -> str:
-    """A time of day as people say it."""
+    """Return a time of day as people say it."""
     hour, minute = divmod(time, 60)
     return f"{(hour - 1) % 12 + 1}{f':{minute:02d}' if minute else ''}{'am' if hour % 24 < 12 else 'pm'}"
 
@@ -120,7 +120,7 @@ def _row(draw: random.Random, *, must_move: bool) -> dict[str, Any]:
 
 
 def _has_room(wishes: Sequence[Wish]) -> bool:
-    """Whether the last event fits between the others as they were placed without it."""
+    """Return whether the last event fits between the others as they were placed without it."""
     *earlier, last = wishes
     starts = plan(earlier)
     assert starts is not None, "the events fit, as all of them do"
@@ -129,7 +129,7 @@ def _has_room(wishes: Sequence[Wish]) -> bool:
 
 
 def _secret_plan(draw: random.Random, first: int, last: int) -> list[Event]:
-    """Events one after the other with gaps between them, asked for in any order."""
+    """Return events one after the other with gaps between them, asked for in any order."""
     events, time = list[Event](), first + draw.randrange(0, 90, STEP)
     names = draw.sample(NAMES, 6)
     for _ in range(draw.randint(3, 5)):

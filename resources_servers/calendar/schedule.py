@@ -34,12 +34,12 @@ class Wish:
     """When it must begin, if that is fixed."""
 
     def allows(self, start: int) -> bool:
-        """Whether the event may begin at `start`."""
+        """Return whether the event may begin at `start`."""
         return self.earliest <= start and start + self.duration <= self.latest and self.start in (None, start)
 
 
 def minutes(text: str) -> int:
-    """A time of day such as `9am`, `10:30 pm` or `14:00`; ValueError if it is none."""
+    """Return a time of day such as `9am`, `10:30 pm` or `14:00`; ValueError if it is none."""
     found = _TIME.fullmatch(text.strip())
     if found is None or (found[2] is None and found[3] is None):
         raise ValueError(f"{text[:40]!r} is not a time like '9am', '10:30pm' or '14:00'")
@@ -53,7 +53,7 @@ def minutes(text: str) -> int:
 
 
 def wish(event_id: str, duration: int, constraint: str | None, min_time: str, max_time: str) -> Wish:
-    """An event as a row describes it; ValueError if that cannot be understood."""
+    """Return an event as a row describes it; ValueError if that cannot be understood."""
     earliest, latest = minutes(min_time), minutes(max_time)
     if constraint is None:
         return Wish(event_id, duration, earliest, latest)
@@ -72,7 +72,7 @@ def wish(event_id: str, duration: int, constraint: str | None, min_time: str, ma
 
 
 def is_fulfilled(text: str, wishes: Sequence[Wish]) -> bool:
-    """Whether the calendar in `text` has exactly the wished events, each as wished, and none at the same time."""
+    """Return whether the calendar in `text` has exactly the wished events, each as wished, and no two at once."""
     if not wishes:
         return True
     if "<think>" in text:
@@ -96,7 +96,7 @@ def is_fulfilled(text: str, wishes: Sequence[Wish]) -> bool:
 
 
 def first_list(text: str) -> list[Mapping[str, Any]] | None:
-    """The first JSON list of objects in `text`."""
+    """Return the first JSON list of objects in `text`."""
     return next(_lists(text), None)
 
 
@@ -120,7 +120,7 @@ def _start(event: Mapping[str, Any]) -> int:
 
 
 def _whole(value: Any) -> int | None:
-    """A number of minutes, also one that was written as a text."""
+    """Return a number of minutes, also one that was written as a text."""
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 6:
         return int(value)
     return (

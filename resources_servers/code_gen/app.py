@@ -21,8 +21,7 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.code_execution import CodePool, Limits
-from resources_servers.code_gen.checking import check, extract_code
-from resources_servers.code_gen.unit_tests import HarnessProcess, UnitTests
+from resources_servers.code_gen.checking import HarnessProcess, UnitTests, check, extract_code
 
 LOG = logging.getLogger(__name__)
 MEMORY_MIB = 4096
@@ -110,10 +109,8 @@ class CodeGenResourcesServer(SimpleResourcesServer):
         violations = _measure_violations(body.response.output)
         passed, extras = False, dict[str, Any]()
         if code is not None:
-            tests = body.verifier_metadata.unit_tests
-            harness = tests.make_harness(self.config.harness_process)
-            timeout_s = self.config.unit_test_timeout_secs
-            report = await check(self._pool, code, tests.inputs, tests.outputs, tests.fn_name, timeout_s, harness)
+            tests, timeout_s = body.verifier_metadata.unit_tests, self.config.unit_test_timeout_secs
+            report = await check(self._pool, code, tests, timeout_s, self.config.harness_process)
             passed = report.has_passed
             extras = {
                 "result": report.result,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run a program against its unit tests, one by one until the first that fails, and say how each of them went.
+"""The unit tests of a task; run a program against them, one by one until the first that fails.
 
 The program runs in a sandbox and never sees what is expected of it: answers are compared here, or by a harness.
 """
@@ -7,13 +7,15 @@ The program runs in a sandbox and never sees what is expected of it: answers are
 import asyncio
 import json
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field, model_validator
 
 from nemo_gym.code_execution import CodePool, CodeResult, Harness
 
+HarnessProcess = Literal["auto", "separate", "shared"]
 WRONG_ANSWER, TIME_LIMIT, RUNTIME_ERROR = -2, -3, -4
 MESSAGES = {
     WRONG_ANSWER: "Wrong Answer",
@@ -39,6 +41,49 @@ PRELUDE = "\n".join(
 )  # fmt: skip
 
 
+class UnitTests(BaseModel):
+    """Inputs and the outputs they should lead to."""
+
+    inputs: list[str] = Field(min_length=1)
+    """What a program reads; or, with `fn_name`, the arguments of a function as JSON, one a line."""
+    outputs: list[str]
+    """What a program prints; or, with `fn_name`, what the function returns, as JSON."""
+    fn_name: str | None = None
+    harness: str | None = None
+    """Code that tests the program, run after it; `fn_name` is then a function of it."""
+    entry_points: list[str] | None = None
+    """With `harness`: the names that it takes from the program, all others being its own."""
+    given: str = ""
+    """With `harness`: code whose names the program may use without defining them."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "UnitTests":
+        if len(self.inputs) != len(self.outputs):
+            raise ValueError(f"there are {len(self.inputs)} inputs, but {len(self.outputs)} outputs")
+        if self.harness is not None and self.fn_name is None:
+            raise ValueError("a harness needs `fn_name`, its function that makes a test")
+        if self.fn_name is not None:
+            for number, (given, expected) in enumerate(zip(self.inputs, self.outputs, strict=True)):
+                _require_json(given.split("\n"), f"inputs[{number}]")
+                _require_json([expected], f"outputs[{number}]")
+        return self
+
+    def make_harness(self, process: HarnessProcess) -> Harness | None:
+        """Return what tests the program, in the process that the config asks for; None if it is only run or called."""
+        if self.harness is None:
+            return None
+        is_apart = self.entry_points is not None if process == "auto" else process == "separate"
+        return Harness(self.harness, self.entry_points, self.given, is_apart)
+
+
+def _require_json(texts: list[str], where: str) -> None:
+    for text in texts:
+        try:
+            json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{where} is not JSON, as it must be for a call of a function: {error}") from None
+
+
 @dataclass(frozen=True)
 class Report:
     """How the unit tests went."""
@@ -56,52 +101,50 @@ class Report:
 
 
 async def check(
-    pool: CodePool,
-    code: str,
-    inputs: Sequence[str],
-    outputs: Sequence[str],
-    fn_name: str | None,
-    timeout_s: float,
-    harness: Harness | None = None,
+    pool: CodePool, code: str, tests: UnitTests, timeout_s: float, harness_process: HarnessProcess
 ) -> Report:
-    """Run `code` against each test: as a program that reads and prints, or by calling the function `fn_name`.
+    """Run `code` against each test: as a program that reads and prints, or by calling a function.
 
     That is a function of the code, or of the harness that tests it. SandboxLost says nothing about the code.
     """
+    harness = tests.make_harness(harness_process)
     result: list[bool | int] = []
     elapsed_s = 0.0
-    for given, expected in zip(inputs, outputs, strict=True):
-        if fn_name is None:
+    for given, expected in zip(tests.inputs, tests.outputs, strict=True):
+        if tests.fn_name is None:
             ran = await pool.run(code, stdin=given, prelude=PRELUDE, timeout_s=timeout_s)
         else:
             arguments = [json.loads(line) for line in given.split("\n")]
-            ran = await pool.call(code, fn_name, arguments, prelude=PRELUDE, harness=harness, timeout_s=timeout_s)
+            ran = await pool.call(code, tests.fn_name, arguments, prelude=PRELUDE, harness=harness, timeout_s=timeout_s)
         elapsed_s += ran.elapsed_s
-        outcome = await _outcome(ran, expected, is_call=fn_name is not None)
+        outcome = await _judge(ran, expected, is_call=tests.fn_name is not None)
         result.append(outcome)
         if outcome is not True:
-            shown = ran.stdout if fn_name is None else _as_json(ran.value)
-            details = {"output": _cut(shown)} if outcome == WRONG_ANSWER else {"error": _cut(ran.stderr.strip())}
-            said = MESSAGES[outcome] if outcome == WRONG_ANSWER else f"{MESSAGES[outcome]}: {ran.error}"
-            return Report(result, {**_failure(outcome, given, expected), "error_message": said, **details}, elapsed_s)
+            shown = ran.stdout if tests.fn_name is None else _to_json(ran.value)
+            failure = {"error_code": outcome, "error_message": MESSAGES[outcome], "inputs": _cut(given)}
+            failure |= {"expected": _cut(expected)}
+            if outcome == WRONG_ANSWER:
+                return Report(result, {**failure, "output": _cut(shown)}, elapsed_s)
+            failure["error_message"] = f"{MESSAGES[outcome]}: {ran.error}"
+            return Report(result, {**failure, "error": _cut(ran.stderr.strip())}, elapsed_s)
     return Report(result, {}, elapsed_s)
 
 
 def extract_code(text: str) -> str | None:
-    """What stands between the last two lines with three backticks; None if there are no two."""
+    """Return what stands between the last two lines with three backticks; None if there are no two."""
     lines = text.split("\n")
     fences = [number for number, line in enumerate(lines) if "```" in line]
     return None if len(fences) < 2 else "\n".join(lines[fences[-2] + 1 : fences[-1]])
 
 
-def same_output(printed: str, expected: str) -> bool:
-    """Whether two outputs are equal line by line, without white space around the lines; equal numbers are equal."""
+def is_same_output(printed: str, expected: str) -> bool:
+    """Return whether two outputs have the same lines, apart from white space around them; equal numbers are equal."""
     ours, theirs = ([line.strip() for line in text.strip().split("\n")] for text in (printed, expected))
     return len(ours) == len(theirs) and all(a == b or _same_numbers(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
-def same_value(value: Any, expected: Any) -> bool:
-    """Whether two JSON values are equal, floats within a tolerance."""
+def is_same_value(value: Any, expected: Any) -> bool:
+    """Return whether two JSON values are equal, floats within a tolerance."""
     pairs = [(value, expected)]
     while pairs:
         one, other = pairs.pop()
@@ -114,7 +157,7 @@ def same_value(value: Any, expected: Any) -> bool:
     return True
 
 
-async def _outcome(ran: CodeResult, expected: str, *, is_call: bool) -> bool | int:
+async def _judge(ran: CodeResult, expected: str, *, is_call: bool) -> bool | int:
     if ran.status == "timeout":
         return TIME_LIMIT
     if ran.status != "ok":
@@ -125,7 +168,7 @@ async def _outcome(ran: CodeResult, expected: str, *, is_call: bool) -> bool | i
 
 
 def _is_right(ran: CodeResult, expected: str, is_call: bool) -> bool:
-    return same_value(ran.value, json.loads(expected)) if is_call else same_output(ran.stdout, expected)
+    return is_same_value(ran.value, json.loads(expected)) if is_call else is_same_output(ran.stdout, expected)
 
 
 def _same_numbers(line: str, expected: str) -> bool:
@@ -145,16 +188,7 @@ def _same_scalar(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _failure(code: int, given: str, expected: str) -> dict[str, Any]:
-    return {
-        "error_code": code,
-        "error_message": MESSAGES[code],
-        "inputs": _cut(given),
-        "expected": _cut(expected),
-    }
-
-
-def _as_json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     try:
         return json.dumps(value)
     except RecursionError:

@@ -28,17 +28,17 @@ FORM = "Give the whole program in one block:\n```python\n# your program\n```"
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """All rows, the kinds taking turns."""
+    """Return all rows, the kinds taking turns."""
     return [_row(level, problem) for level, problem in _problems()]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: some of every difficulty."""
+    """Return the example rows: some of every difficulty."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that solves `row`."""
+    """Return the turns of a model that solves `row`."""
     programs = {_hash(problem): source_of(problem) for _, problem in _problems()}
     return [f"This program does it:\n```python\n{programs[row['hash_id']]}\n```"]
 
@@ -72,7 +72,7 @@ def _row(level: str, problem: Problem) -> dict[str, Any]:
 
 
 def _output(problem: Problem, given: str) -> str:
-    """What the problem's own program makes of an input."""
+    """Return what the problem's own program makes of an input."""
     names: dict[str, Any] = {"__name__": "__main__"}
     if problem.fn_name is not None:
         exec(source_of(problem), names)

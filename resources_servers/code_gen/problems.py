@@ -324,7 +324,7 @@ KINDS: dict[str, tuple[Callable[[Draw], Problem], ...]] = {
 
 
 def source_of(problem: Problem) -> str:
-    """The program that solves it."""
+    """Return the program that solves it."""
     return dedent(problem.solution).strip()
 
 

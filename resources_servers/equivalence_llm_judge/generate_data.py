@@ -38,17 +38,17 @@ FACTS = {
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """One row for every fact; every other one with a pattern."""
+    """Return one row for every fact; every other one with a pattern."""
     return [_row(number, *fact) for number, fact in enumerate(FACTS.items())]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     return [f"Let me see.\nFinal answer: {row['expected_answer']}"]
 
 

@@ -69,7 +69,7 @@ class ExampleMultiStepResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the tools."""
+        """Return the app with the tools."""
         app = super().setup_webserver()
         app.post("/get_synonym_value")(self.get_synonym_value)
         app.post("/extract_synonym_values")(self.extract_synonym_values)
@@ -100,12 +100,12 @@ class ExampleMultiStepResourcesServer(SimpleResourcesServer):
 
 
 def synonym_value(synonym: str) -> int:
-    """The value of a word: the sum of the codes of its characters."""
+    """Return the value of a word: the sum of the codes of its characters."""
     return sum(map(ord, synonym))
 
 
 def extracted_values(response: NeMoGymResponse) -> list[int]:
-    """The values of the last call of `extract_synonym_values`; none if its arguments are not what the tool takes."""
+    """Return the values of the last call of `extract_synonym_values`; none if the tool does not take its arguments."""
     calls = [call for call in grading.function_calls(response) if call.name == "extract_synonym_values"]
     try:
         return ExtractSynonymValuesRequest.model_validate(calls[-1].arguments if calls else None).synonym_values

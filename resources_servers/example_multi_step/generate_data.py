@@ -41,12 +41,12 @@ def split_rows(split: str) -> list[dict[str, Any]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return split_rows("example")
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
-    """The turns of a model that solves `row`: tool calls, then what it says in the end."""
+    """Return the turns of a model that solves `row`: tool calls, then what it says in the end."""
     lookups = [("get_synonym_value", {"synonym": synonym}) for synonym in row["expected_synonyms"]]
     values = row["expected_synonym_values"]
     said = f"The synonym values of {row['minefield_label']} are {', '.join(map(str, values))}."
@@ -54,13 +54,13 @@ def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
 
 
 def synonyms() -> dict[str, list[str]]:
-    """All terms with their synonyms."""
+    """Return all terms with their synonyms."""
     lines = [line for line in (HERE / "synonyms.txt").read_text().splitlines() if not line.startswith("#")]
     return {term: listed.split(", ") for term, listed in (line.split(": ") for line in lines)}
 
 
 def _clear_terms(known: dict[str, list[str]]) -> list[str]:
-    """The terms whose values cannot be mistaken for each other."""
+    """Return the terms whose values cannot be mistaken for each other."""
     values = {term: [synonym_value(word) for word in (term, *listed)] for term, listed in known.items()}
     return [term for term, found in values.items() if len(set(found)) == len(found)]
 

@@ -57,7 +57,7 @@ class ExampleSessionStateMgmtResourcesServer(SimpleResourcesServer):
     _counters: SessionStore[int] = PrivateAttr(default_factory=SessionStore)
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the tools."""
+        """Return the app with the tools."""
         app = super().setup_webserver()
         app.post("/increment_counter")(self.increment_counter)
         app.post("/get_counter_value")(self.get_counter_value)

@@ -24,13 +24,13 @@ COUNT = {
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows; the later, the more there is to add."""
+    """Return the example rows; the later, the more there is to add."""
     draw = random.Random(SEED)
     return [_row(draw.randint(0, 20), [draw.randint(1, 9) for _ in range(1 + number)]) for number in range(ROWS)]
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
-    """The turns of a model that solves `row`: tool calls, then what it says in the end."""
+    """Return the turns of a model that solves `row`: tool calls, then what it says in the end."""
     asked = row["responses_create_params"]["input"][-1]["content"]
     added = [("increment_counter", {"count": int(amount)}) for amount in re.findall(r"\d+", asked)]
     return [*added, ("get_counter_value", {}), f"The counter now shows {row['expected_count']}."]

@@ -29,7 +29,7 @@ class ExampleSingleToolCallResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the tool."""
+        """Return the app with the tool."""
         app = super().setup_webserver()
         app.post("/get_weather")(self.get_weather)
         return app

@@ -37,7 +37,7 @@ GET_WEATHER = {
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     draw = random.Random(SEED)
     return [
         _row(question.format(city=city))
@@ -46,7 +46,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
-    """The turns of a model that solves `row`: a tool call, then what it says in the end."""
+    """Return the turns of a model that solves `row`: a tool call, then what it says in the end."""
     question = row["responses_create_params"]["input"][-1]["content"]
     city = next(city for city in CITIES if city in question)
     return [("get_weather", {"city": city}), f"It is cold in {city}: a warm coat is a good idea."]

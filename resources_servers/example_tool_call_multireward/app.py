@@ -44,7 +44,7 @@ class ExampleToolCallMultirewardResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
-        """The app with a route for whatever is called."""
+        """Return the app with a route for whatever is called."""
         app = super().setup_webserver()
         app.post("/{tool_name}")(self.any_tool)
         return app
@@ -54,7 +54,7 @@ class ExampleToolCallMultirewardResourcesServer(SimpleResourcesServer):
         return ToolOutput(output=f"{tool_name}: done")
 
     async def verify(self, body: ExampleToolCallMultirewardVerifyRequest) -> BaseMultiRewardVerifyResponse:
-        """The sum of the parts."""
+        """Return the sum of the parts."""
         calls, expected = grading.function_calls(body.response), body.expected_call
         first = calls[0] if calls else None
         parts = {

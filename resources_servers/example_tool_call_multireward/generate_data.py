@@ -50,7 +50,7 @@ TASKS: tuple[tuple[str, str, dict[str, Any]], ...] = (
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return [
         {
             "responses_create_params": {"input": [{"role": "user", "content": asked}], "tools": TOOLS},
@@ -61,7 +61,7 @@ def rows() -> list[dict[str, Any]]:
 
 
 def solution(row: dict[str, Any]) -> list[Any]:
-    """The turns of a model that solves `row`."""
+    """Return the turns of a model that solves `row`."""
     return [(row["expected_call"]["name"], row["expected_call"]["arguments"]), "It is done."]
 
 

@@ -20,7 +20,7 @@ _TYPES: dict[str, Callable[[Any], bool]] = {
 
 
 def all_calls_fit(calls: Sequence[FunctionCall], tools: Sequence[Any]) -> bool:
-    """Whether there are calls, all of tools that were offered, with arguments of the right types."""
+    """Return whether there are calls, all of tools that were offered, with arguments of the right types."""
     plain = [tool if isinstance(tool, dict) else tool.model_dump() for tool in tools]
     offered = {tool["name"]: tool.get("parameters") for tool in plain if tool.get("type") == "function"}
     return bool(calls) and all(
@@ -30,7 +30,7 @@ def all_calls_fit(calls: Sequence[FunctionCall], tools: Sequence[Any]) -> bool:
 
 
 def fits(value: Any, schema: Any) -> bool:
-    """Whether `value` is what `schema` asks for: type, enum, const, properties, required, items, bounds."""
+    """Return whether `value` is what `schema` asks for: type, enum, const, properties, required, items, bounds."""
     if not isinstance(schema, Mapping):
         return schema is not False
     return _has_type(value, schema.get("type")) and _is_allowed(value, schema) and _fits_below(value, schema)

@@ -41,7 +41,7 @@ class FirstStepsResourcesServer(SimpleResourcesServer):
         return FirstStepsVerifyResponse(**dict(body), answer=answer, reward=float(is_right))
 
     def get_key_metrics(self, agent_metrics: dict[str, Any]) -> dict[str, Any]:
-        """The mean reward, overall and of every kind."""
+        """Return the mean reward, overall and of every kind."""
         return {name: value for name, value in agent_metrics.items() if name.startswith("mean/reward")}
 
 

@@ -149,19 +149,19 @@ KINDS = {
 
 
 def demo_rows() -> list[dict[str, Any]]:
-    """All questions, the kinds taking turns."""
+    """Return all questions, the kinds taking turns."""
     draw = random.Random(SEED)
     drawn = {name: kind.draw(draw) for name, kind in KINDS.items()}
     return [_row(name, *drawn[name][turn]) for turn in range(PER_KIND) for name in KINDS]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return demo_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     answer: str = row["answers"][0]
     return [answer]
 

@@ -98,7 +98,7 @@ class GymnasiumServer(SimpleResourcesServer):
         self.session_state.pop(session_id, None)
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the endpoints that every environment has."""
+        """Return the app with the endpoints that every environment has."""
         app = super().setup_webserver()
         app.post("/reset")(self.handle_reset)
         app.post("/step")(self.handle_step)
@@ -148,12 +148,12 @@ class GymnasiumServer(SimpleResourcesServer):
 
     @staticmethod
     def tool_output(call: NeMoGymResponseFunctionToolCall | str, output: Any) -> dict[str, str]:
-        """An entry of `info["tool_outputs"]`."""
+        """Return an entry of `info["tool_outputs"]`."""
         return tool_output(call, output)
 
     @staticmethod
     def extract_text(response: NeMoGymResponse) -> str:
-        """What the assistant wrote in `response`."""
+        """Return what the assistant wrote in `response`."""
         return extract_text(response)
 
     async def _step(self, body: EnvStepRequest, session_id: str) -> EnvStepResponse:
@@ -165,18 +165,18 @@ class GymnasiumServer(SimpleResourcesServer):
 
 
 def extract_text(response: NeMoGymResponse) -> str:
-    """What the assistant wrote in `response`; empty if it only thought or called tools."""
+    """Return what the assistant wrote in `response`; empty if it only thought or called tools."""
     return grading.assistant_text(response)
 
 
 def tool_output(call: NeMoGymResponseFunctionToolCall | str, output: Any) -> dict[str, str]:
-    """An entry of `info["tool_outputs"]`: the output of a call (or of the call with this id), as text or as JSON."""
+    """Return an entry of `info["tool_outputs"]`: the output of a call, or of the call with this id, as text or JSON."""
     text = output if isinstance(output, str) else orjson.dumps(output).decode()
     return {"call_id": call if isinstance(call, str) else call.call_id, "output": text}
 
 
 def metadata_of(body: EnvResetRequest) -> dict[str, Any]:
-    """The fields of a task that are the environment's own; those inside `verifier_metadata` are among them."""
+    """Return the fields of a task that are the environment's own; those inside `verifier_metadata` are among them."""
     fields = {key: value for key, value in (body.model_extra or {}).items() if key != STEP_REQUEST_ID_KEY}
     nested = fields.get(_VERIFIER_METADATA_KEY)
     return {**nested, **fields} if isinstance(nested, dict) else fields

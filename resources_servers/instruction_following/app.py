@@ -63,7 +63,7 @@ class InstructionFollowingResourcesServer(SimpleResourcesServer):
 
 
 def reply_text(response: NeMoGymResponse) -> str:
-    """The first text of the last output item, without thinking; empty if that item has none."""
+    """Return the first text of the last output item, without thinking; empty if that item has none."""
     last = response.output[-1] if response.output else None
     if last is None or last.type != "message":
         return ""

@@ -170,18 +170,18 @@ KINDS: tuple[Callable[[str, random.Random], Task], ...] = (
 
 
 def tasks() -> list[Task]:
-    """Every kind of task on every topic."""
+    """Return every kind of task on every topic."""
     draw = random.Random(SEED)
     return [kind(topic, draw) for topic in TOPICS for kind in KINDS]
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """One row for every task."""
+    """Return one row for every task."""
     return [_row(number, task) for number, task in enumerate(tasks())]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
@@ -197,7 +197,7 @@ def train_rows() -> list[dict[str, Any]]:
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that does what `row` asks for."""
+    """Return the turns of a model that does what `row` asks for."""
     return [tasks()[row["id"]].reply]
 
 

@@ -37,7 +37,7 @@ class Instruction:
                 raise ValueError(f"instruction {instruction_id!r} needs the argument {name!r} in its kwargs")
 
     def is_followed(self, text: str) -> bool:
-        """Whether the reply does what it was told; an empty one never does."""
+        """Return whether the reply does what it was told; an empty one never does."""
         return bool(text.strip()) and self._check(text, **self._arguments)
 
     def _validated(self, name: str, adapter: "TypeAdapter[Any]", value: Any) -> Any:

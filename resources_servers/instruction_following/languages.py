@@ -142,7 +142,7 @@ LANGUAGES = frozenset(
 
 
 def is_in_language(text: str, code: str) -> bool:
-    """Whether `text` is in the language, or may be; ValueError for a language that is not known here."""
+    """Return whether `text` is in the language, or may be; ValueError for a language that is not known here."""
     wanted = code.strip().lower()
     if wanted not in LANGUAGES:
         raise ValueError(f"language {code!r} cannot be told; those that can: {', '.join(sorted(LANGUAGES))}")
@@ -150,7 +150,7 @@ def is_in_language(text: str, code: str) -> bool:
 
 
 def languages_of(text: str) -> frozenset[str]:
-    """The languages that `text` may be in; none if it has no letters of a script that is known here."""
+    """Return the languages that `text` may be in; none if it has no letters of a script that is known here."""
     sample = text[:_READ_CHARACTERS].lower()
     counts = Counter({script: len(pattern.findall(sample)) for script, pattern in _IN_SCRIPT.items()})
     # Japanese is written in both, Chinese in one of them.

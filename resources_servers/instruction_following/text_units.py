@@ -18,12 +18,12 @@ _DIVIDER = re.compile(r"\*{3}")
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters, digits and underscores: `don't` is two."""
+    """Return runs of letters, digits and underscores: `don't` is two."""
     return _WORD.findall(text)
 
 
 def tokens(text: str) -> list[str]:
-    """Words as a reader sees them: `don't` and `well-known` are one each."""
+    """Return words as a reader sees them: `don't` and `well-known` are one each."""
     return _TOKEN.findall(text)
 
 
@@ -33,7 +33,7 @@ def sentences(text: str) -> list[str]:
 
 
 def divided(text: str) -> list[str]:
-    """The parts between dividers `***`, without spaces around them."""
+    """Return the parts between dividers `***`, without spaces around them."""
     return [part.strip() for part in _DIVIDER.split(text)]
 
 

@@ -20,8 +20,7 @@ from nemo_gym.base_resources_server import (
     ReverifyMode,
     SimpleResourcesServer,
 )
-from resources_servers.math_advanced_calculations.calculators import CALCULATORS
-from resources_servers.math_advanced_calculations.tools import make_route
+from resources_servers.math_advanced_calculations.calculators import CALCULATORS, make_route
 
 
 class MathAdvancedCalculationsResourcesServerConfig(BaseResourcesServerConfig):

@@ -4,8 +4,12 @@
 What has no result, such as a division by zero, is a CalculationError with a sentence for the model.
 """
 
+import inspect
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from pydantic import BaseModel, FiniteFloat, create_model
 
 
 class CalculationError(Exception):
@@ -88,3 +92,28 @@ def calculate(name: str, arguments: dict[str, float]) -> float:
 
 def _shown(arguments: dict[str, float]) -> str:
     return ", ".join(f"{key}={value:g}" for key, value in arguments.items())
+
+
+# --- as tools ---------------------------------------------------------------------------------------------------------
+
+
+class Solution(BaseModel):
+    """What a calculator says: a number, or why there is none."""
+
+    solution: float | None
+    error: str | None = None
+
+
+def make_route(name: str, calculator: Callable[..., float]) -> Callable[..., Awaitable[Solution]]:
+    """Return the route that runs a calculator."""
+    numbers: dict[str, Any] = dict.fromkeys(inspect.signature(calculator).parameters, (FiniteFloat, ...))
+    arguments: Any = create_model(f"{name}_arguments", **numbers)
+
+    async def run(body: arguments) -> Solution:
+        try:
+            return Solution(solution=calculate(name, body.model_dump()))
+        except CalculationError as error:
+            return Solution(solution=None, error=str(error))
+
+    run.__name__, run.__doc__ = name, calculator.__doc__
+    return run

@@ -54,7 +54,7 @@ WORDS = {
 
 
 def tools() -> list[dict[str, Any]]:
-    """The tools as rows offer them."""
+    """Return the tools as rows offer them."""
     return [
         {
             "type": "function",
@@ -73,45 +73,47 @@ def tools() -> list[dict[str, Any]]:
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """All tasks, easy ones first."""
+    """Return all tasks, easy ones first."""
     draw = random.Random(SEED)
     return [_row(draw, number) for number in range(EXAMPLE_ROWS + TRAIN_ROWS)]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[Any]:
-    """The turns of a model that solves `row`: a call for every step, then the results."""
+    """Return the turns of a model that solves `row`: a call for every step, then the results."""
     calls: list[tuple[str, dict[str, float]]] = []
-    results = [_played(_term(json.loads(text)), calls) for text in row["steps"]]
+    results = [_play_term(_read_term(json.loads(text)), calls) for text in row["steps"]]
     return [*calls, "The results are " + " and ".join(f"{value!r}" for value in results) + "."]
 
 
 def _row(draw: random.Random, number: int) -> dict[str, Any]:
-    terms = [_drawn(draw, depth=2 + number % 3) for _ in range(1 + number % 2)]
-    asked = " and ".join(_worded(term) for term in terms)
+    terms = [_draw_term(draw, depth=2 + number % 3) for _ in range(1 + number % 2)]
+    asked = " and ".join(_word_term(term) for term in terms)
     content = f"What is {asked}?" if len(terms) == 1 else f"What are these: {asked}?"
     return {
         "responses_create_params": {
             "input": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": content}],
             "tools": tools(),
         },
-        "ground_truth": [_played(term, []) for term in terms],
+        "ground_truth": [_play_term(term, []) for term in terms],
         "id": number,
         "steps": [json.dumps(term) for term in terms],
     }
 
 
-def _drawn(draw: random.Random, depth: int) -> Term:
-    """A term of at least `depth` steps whose result is not too large, nor too small to tell from zero, nor whole: that
-    could be one of the numbers that it is made of."""
+def _draw_term(draw: random.Random, depth: int) -> Term:
+    """Return a term of at least `depth` steps whose result is neither too large, nor close to zero, nor whole.
+
+    A whole number could be one of those that the term is made of.
+    """
     while True:
         term, calls = _any_term(draw, depth), list[tuple[str, dict[str, float]]]()
         try:
-            result = _played(term, calls)
+            result = _play_term(term, calls)
         except CalculationError:
             continue
         if len(calls) >= depth and 1e-3 < abs(result) < LARGEST and result != round(result):
@@ -127,25 +129,25 @@ def _any_term(draw: random.Random, depth: int) -> Term:
     return (name, tuple(_any_term(draw, draw.randint(0, depth - 1)) for _ in NAMES[name]))
 
 
-def _played(term: Term, calls: list[tuple[str, dict[str, float]]]) -> float:
-    """The value of a term; the calls that lead to it are appended."""
+def _play_term(term: Term, calls: list[tuple[str, dict[str, float]]]) -> float:
+    """Return the value of a term; the calls that lead to it are appended."""
     if isinstance(term, float):
         return term
     name, below = term
-    arguments = dict(zip(NAMES[name], [_played(one, calls) for one in below], strict=True))
+    arguments = dict(zip(NAMES[name], [_play_term(one, calls) for one in below], strict=True))
     calls.append((name, arguments))
     return calculate(name, arguments)
 
 
-def _worded(term: Term) -> str:
+def _word_term(term: Term) -> str:
     if isinstance(term, float):
         return f"{term:g}"
     name, below = term
-    return WORDS[name].format(*(f"({_worded(one)})" if isinstance(one, tuple) else _worded(one) for one in below))
+    return WORDS[name].format(*(f"({_word_term(one)})" if isinstance(one, tuple) else _word_term(one) for one in below))
 
 
-def _term(value: Any) -> Term:
-    return float(value) if not isinstance(value, list) else (value[0], tuple(map(_term, value[1])))
+def _read_term(value: Any) -> Term:
+    return float(value) if not isinstance(value, list) else (value[0], tuple(map(_read_term, value[1])))
 
 
 def write(path: Path = HERE / "data" / "example.jsonl") -> None:

@@ -13,8 +13,8 @@ _NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,
 _THOUSANDS = re.compile(r"(?<=[0-9]),(?=[0-9]{3}(?![0-9]))")
 
 
-def same_answer(answer: str, expected: str) -> bool:
-    """Whether `answer` says what `expected` does; numbers that are not whole need not be exact."""
+def is_same_answer(answer: str, expected: str) -> bool:
+    """Return whether `answer` says what `expected` does; numbers that are not whole need not be exact."""
     ours, theirs = _plain(answer), _plain(expected)
     if ours == theirs:
         return ours != ""
@@ -28,7 +28,7 @@ def same_answer(answer: str, expected: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """`text` without what only says how it is set."""
+    """Return `text` without what only says how it is set."""
     text = text.strip().strip("$").replace("\\,", "").replace("\\!", "").replace("{,}", ",").replace("\u2212", "-")
     text = _THOUSANDS.sub("", text)
     return " ".join(_FRACTION.sub(r"\1/\2", text).rstrip(".").split()).casefold()

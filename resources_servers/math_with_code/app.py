@@ -22,7 +22,7 @@ from nemo_gym.base_resources_server import (
 from nemo_gym.code_execution import CodePool, CodeResult, Limits, installed_packages
 from nemo_gym.code_interpreters import Interpreters
 from nemo_gym.server_utils import SESSION_ID_KEY
-from resources_servers.math_with_code.answers import same_answer
+from resources_servers.math_with_code.answers import is_same_answer
 
 SHOWN_CHARS = 10_000
 
@@ -116,7 +116,7 @@ class MathWithCodeResourcesServer(SimpleResourcesServer):
         """Give 1 if the boxed answer is the expected one."""
         self._interpreters.end(request.session[SESSION_ID_KEY])
         answer = grading.boxed(grading.strip_thinking(grading.assistant_text(body.response)))
-        is_right = answer is not None and same_answer(answer, body.expected_result)
+        is_right = answer is not None and is_same_answer(answer, body.expected_result)
         return MathWithCodeVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))
 
 

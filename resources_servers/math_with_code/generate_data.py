@@ -87,17 +87,17 @@ KINDS: tuple[Callable[[random.Random], Task], ...] = (primes, digit_sum, collatz
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """All rows, the kinds taking turns."""
+    """Return all rows, the kinds taking turns."""
     return [_row(question, _answer(code)) for question, code in _tasks()]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: one of every kind."""
+    """Return the example rows: one of every kind."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, str]] | str]:
-    """The turns of a model that solves `row`."""
+    """Return the turns of a model that solves `row`."""
     asked = row["responses_create_params"]["input"][-1]["content"]
     code = dict(_tasks())[asked]
     return [*(("execute_python", {"code": piece}) for piece in code), f"It is \\boxed{{{row['expected_result']}}}."]

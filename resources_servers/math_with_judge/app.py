@@ -24,7 +24,7 @@ from nemo_gym.config_types import ModelServerRef
 from nemo_gym.judge import JudgeEvaluation, ask_judge
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from resources_servers.math_with_judge.comparisons import CannotBeCompared, Comparisons
-from resources_servers.math_with_judge.judging import finds_equal, judge_messages
+from resources_servers.math_with_judge.judging import build_messages, finds_equal
 
 LOG = logging.getLogger(__name__)
 
@@ -141,7 +141,7 @@ class LibraryJudgeMathResourcesServer(SimpleResourcesServer):
             evaluation = await ask_judge(
                 self.server_client,
                 server_name=self.config.judge_model_server.name,
-                messages=judge_messages(question, first, second),
+                messages=build_messages(question, first, second),
                 responses_create_params=self.config.judge_responses_create_params,
             )
             evaluations.append(evaluation)

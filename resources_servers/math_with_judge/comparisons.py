@@ -40,7 +40,7 @@ class Comparisons:
         self._slow: set[asyncio.Task[None]] = set()
 
     async def verdict(self, expected_answer: str, generated_answer: str) -> LibraryVerdict:
-        """What the library says. TimeoutError: nothing in time. WorkerDied: it took its process down."""
+        """Return what the library says. TimeoutError: nothing in time. WorkerDied: it took its process down."""
         one = _Waiting((expected_answer, generated_answer), asyncio.get_running_loop().create_future())
         self._waiting.append(one)
         self._start_calls()

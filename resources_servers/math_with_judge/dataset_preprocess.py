@@ -18,7 +18,7 @@ REQUEST = "Reason step by step, and put your final answer in \\boxed{}."
 
 
 def questions(hub_rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Rows of this environment. On the Hub every problem stands many times, between instructions of its own."""
+    """Yield rows of this environment. On the Hub every problem stands many times, between instructions of its own."""
     seen: set[str] = set()
     for row in hub_rows:
         question = _without_instructions(row["prompt"][-1]["content"])
@@ -33,7 +33,7 @@ def questions(hub_rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def _without_instructions(prompt: str) -> str:
-    """The problem alone: its first paragraph says how to answer, and so does its last."""
+    """Return the problem alone: its first paragraph says how to answer, and so does its last."""
     paragraphs = prompt.strip().split("\n\n")
     return "\n\n".join(paragraphs[1:-1] if len(paragraphs) > 2 else paragraphs).strip()
 

@@ -80,29 +80,29 @@ KINDS: tuple[Callable[[random.Random], Task], ...] = (linear, fractions, expande
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """A row of every kind, and again, each of them asked once."""
+    """Return a row of every kind, and again, each of them asked once."""
     draw = random.Random(SEED)
     tasks = dict(kind(draw) for _ in range(ROUNDS) for kind in KINDS)
     return [_row(question, answer) for question, answer in tasks.items()]
 
 
 def train_rows() -> list[dict[str, Any]]:
-    """The first of all rows."""
+    """Return the first of all rows."""
     return all_rows()[: TRAIN_ROUNDS * len(KINDS)]
 
 
 def validation_rows() -> list[dict[str, Any]]:
-    """The rest of all rows."""
+    """Return the rest of all rows."""
     return all_rows()[TRAIN_ROUNDS * len(KINDS) :]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     return [f"The answer is $\\boxed{{{row['expected_answer']}}}$."]
 
 
@@ -116,7 +116,7 @@ def _row(question: str, answer: str) -> dict[str, Any]:
 
 
 def _term(value: int, symbol: str = "") -> str:
-    """A term of a sum, with its sign; nothing if it is zero."""
+    """Return a term of a sum, with its sign; nothing if it is zero."""
     if value == 0:
         return ""
     size = "" if symbol and abs(value) == 1 else str(abs(value))

@@ -29,12 +29,12 @@ Answer B:
 {second_answer}"""
 
 
-def judge_messages(question: str, first_answer: str, second_answer: str) -> list[dict[str, str]]:
-    """The conversation that asks whether two answers are equivalent."""
+def build_messages(question: str, first_answer: str, second_answer: str) -> list[dict[str, str]]:
+    """Return the conversation that asks whether two answers are equivalent."""
     asked = USER_MESSAGE.format(question=question, first_answer=first_answer, second_answer=second_answer)
     return [{"role": "system", "content": SYSTEM_MESSAGE}, {"role": "user", "content": asked}]
 
 
 def finds_equal(evaluation: JudgeEvaluation) -> bool:
-    """Whether the judge's verdict is that the answers are equivalent; no verdict is none for it."""
+    """Return whether the judge's verdict is that the answers are equivalent; no verdict is none for it."""
     return verdict_label(evaluation.response, (EQUAL_LABEL, NOT_EQUAL_LABEL)) == EQUAL_LABEL

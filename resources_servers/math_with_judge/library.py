@@ -83,18 +83,18 @@ class _Library(NamedTuple):
 def verdict_on(expected_answer: str, generated_answer: str) -> LibraryVerdict:
     """Compare the answer that `generated_answer` ends in with the expected one."""
     library = _library()
-    gold = library.parsed_gold(boxed_gold(expected_answer))
+    gold = library.parsed_gold(box_gold(expected_answer))
     answers = library.parsed_answer(generated_answer)
     return LibraryVerdict(library.are_equal(gold, answers), _shown(answers, library))
 
 
 def verdicts_on(pairs: list[tuple[str, str]]) -> list[LibraryVerdict]:
-    """The verdicts on several pairs of expected and generated answers."""
+    """Return the verdicts on several pairs of expected and generated answers."""
     return [verdict_on(*pair) for pair in pairs]
 
 
-def boxed_gold(expected_answer: str) -> str:
-    r"""The expected answer in a box, where the library looks for it; without `\(\)` or `$` around it."""
+def box_gold(expected_answer: str) -> str:
+    r"""Return the expected answer in a box, where the library looks for it; without `\(\)` or `$` around it."""
     text = expected_answer.strip()
     for start, end in _MATH_MARKS:
         inner = text[len(start) : -len(end)]
@@ -159,7 +159,7 @@ def _share_sympy_names() -> None:
 
 
 def _shown(answers: list[Any], library: _Library) -> str | None:
-    """The first answer that can be written down: huge ones cannot, or take forever."""
+    """Return the first answer that can be written down: huge ones cannot, or take forever."""
     for answer in answers:
         try:
             return answer if isinstance(answer, str) else library.shown(answer)

@@ -60,7 +60,7 @@ class MCQAResourcesServer(SimpleResourcesServer):
         """1 if the letter that was found is the right one."""
         text = grading.strip_thinking(grading.assistant_text(body.response))
         mode = self.config.grading_mode or body.grading_mode
-        options = extraction.letters_of(body.options)
+        options = extraction.index_options(body.options)
         answer = extraction.extract_answer(text, options, mode, body.template_metadata)
         is_right = answer is not None and answer == body.expected_answer.strip().upper()
         return MCQAVerifyResponse(**dict(body), extracted_answer=answer, reward=float(is_right))

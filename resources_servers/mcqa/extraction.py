@@ -23,8 +23,8 @@ _LIST_OF_LETTERS = re.compile(r"\(?[A-Z]\)?(?:\s*+(?:,|/|;|&|\band\b|\bor\b)\s*+
 _FIRST_LETTER = re.compile(r"[(\[{\"'*_\s]*+([A-Za-z])(?![^\W_])")
 
 
-def letters_of(options: Sequence[Mapping[str, str]]) -> dict[str, str]:
-    """The text of every option by its letter."""
+def index_options(options: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Return the text of every option by its letter."""
     return {letter.strip().upper(): text for option in options for letter, text in option.items()}
 
 
@@ -64,7 +64,7 @@ def _letter(content: str, options: Mapping[str, str]) -> str | None:
 
 
 def _by_text(content: str, options: Mapping[str, str]) -> str | None:
-    """The one option whose text `content` is, or else the one whose text it holds."""
+    """Return the one option whose text `content` is, or else the one whose text it holds."""
     said = grading.normalize_text(content)
     texts = {letter: grading.normalize_text(text) for letter, text in options.items()}
     equal = [letter for letter, text in texts.items() if text and text == said]

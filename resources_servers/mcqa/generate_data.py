@@ -55,7 +55,7 @@ FACTS = {
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """One question for every fact, in random order."""
+    """Return one question for every fact, in random order."""
     draw = random.Random(SEED)
     made = [_row(draw, question, facts, thing) for question, facts in FACTS.items() for thing in facts]
     draw.shuffle(made)
@@ -63,12 +63,12 @@ def all_rows() -> list[dict[str, Any]]:
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     return [f"The answer is \\boxed{{{row['expected_answer']}}}."]
 
 

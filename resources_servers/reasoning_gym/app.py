@@ -70,7 +70,7 @@ class ReasoningGymResourcesServer(SimpleResourcesServer):
         return app
 
     async def verify(self, body: ReasoningGymVerifyRequest) -> ReasoningGymVerifyResponse:
-        """The score that the task gives the answer."""
+        """Return the score that the task gives the answer."""
         task = body.metadata.source_dataset
         answer = extract_answer(grading.assistant_text(body.response))
         entry = {"question": body.question, "answer": body.answer, "metadata": body.metadata.model_dump()}

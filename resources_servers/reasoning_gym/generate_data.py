@@ -1,27 +1,87 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write the example rows of this environment: one of each of five tasks, always the same with one version of the wheel.
+"""Rows of the tasks of `reasoning-gym`, and the example rows: one of each of five tasks.
 
-`solution` is what a model says that knows the answer. More rows are written by `scripts/create_dataset.py`.
+The library is loaded with the first call. What rows a seed gives is up to its version. `solution` is what a model says
+that knows the answer. More rows are written by `scripts/create_dataset.py`.
 """
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from resources_servers.reasoning_gym.generation import generate
+from nemo_gym.errors import GymError
 
 HERE = Path(__file__).parent
 SEED = 42
 EXAMPLE_TASKS = ("leg_counting", "chain_sum", "letter_counting", "knights_knaves", "mini_sudoku")
+Row = dict[str, Any]
+SYSTEM = (
+    "Think the task through. Then write your final answer, and nothing else, between <answer> and </answer>, in "
+    "exactly the form that the task asks for."
+)
+MIXTURE = "composite"
+
+
+class UnknownTasks(GymError):
+    """Tasks are asked for that the library does not have."""
+
+
+def list_tasks(category: str | None = None) -> list[str]:
+    """Return all tasks, or those of a category; a mixture is none."""
+    by_category = list_tasks_by_category()
+    if category is None:
+        return sorted(name for names in by_category.values() for name in names)
+    if category not in by_category:
+        raise UnknownTasks(f"there is no category {category!r}.\navailable: {', '.join(by_category)}")
+    return by_category[category]
+
+
+def list_tasks_by_category() -> dict[str, list[str]]:
+    """Return the tasks of every category, which is the package of the library that they are in."""
+    from reasoning_gym.factory import DATASETS
+
+    found: dict[str, list[str]] = {}
+    for name, (dataset, _) in sorted(DATASETS.items()):
+        if name != MIXTURE:
+            found.setdefault(dataset.__module__.split(".")[1], []).append(name)
+    return dict(sorted(found.items()))
+
+
+def generate(
+    tasks: Sequence[str], size: int, seed: int, configs: Mapping[str, Mapping[str, Any]] | None = None
+) -> Iterator[Row]:
+    """Yield `size` rows, in which the tasks take turns; `configs` are settings of tasks."""
+    from reasoning_gym import create_dataset
+
+    known, configs = set(list_tasks()), configs or {}
+    if unknown := sorted({*tasks, *configs} - known):
+        raise UnknownTasks(f"there is no task {', '.join(map(repr, unknown))}.\navailable: {', '.join(sorted(known))}")
+    rounds = -(-size // len(tasks))
+    datasets = [create_dataset(name, **{"size": rounds, "seed": seed, **configs.get(name, {})}) for name in tasks]
+    for number in range(size):
+        yield make_row(datasets[number % len(tasks)][number // len(tasks)])
+
+
+def make_row(entry: Mapping[str, Any]) -> Row:
+    """Return an entry of a task as a row."""
+    return {
+        "responses_create_params": {
+            "input": [{"role": "system", "content": SYSTEM}, {"role": "user", "content": entry["question"]}]
+        },
+        "question": entry["question"],
+        "answer": entry["answer"],
+        "metadata": json.loads(json.dumps(entry["metadata"])),
+    }
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return list(generate(EXAMPLE_TASKS, len(EXAMPLE_TASKS), SEED))
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that solves `row`."""
+    """Return the turns of a model that solves `row`."""
     return [f"<answer>{row['answer']}</answer>"]
 
 

@@ -21,7 +21,7 @@ class ScorerError(GymError):
 
 
 def extract_answer(text: str) -> str | None:
-    r"""What a reply gives as its answer: in `<answer>` tags, else in the first `\boxed{}`, else all of it."""
+    r"""Return what a reply gives as its answer: in `<answer>` tags, else in the first `\boxed{}`, else all of it."""
     said = grading.strip_thinking(text)
     tagged = grading.tagged(said, "answer")
     if tagged is not None:
@@ -41,7 +41,7 @@ def scorer_pool(workers: int, timeout_s: float) -> CodePool:
 
 
 async def score_answer(pool: CodePool, task: str, answer: str, entry: dict[str, Any]) -> float:
-    """What `answer` is worth, from 0 to 1. An answer that a scorer cannot cope with, or not in time, is worth 0."""
+    """Return what `answer` is worth, from 0 to 1; 0 if the scorer cannot cope with it, or not in time."""
     ran = await pool.call(f"from {MODULE} import score", "score", [task, answer, entry])
     if ran.status == "error" or (ran.status == "ok" and not isinstance(ran.value, dict)):
         raise ScorerError(

@@ -43,7 +43,7 @@ class StringMatchResourcesServer(SimpleResourcesServer):
 
 
 def extract_answer(text: str, mode: ExtractionMode) -> str | None:
-    """The answer in `text`; None if there is none where it should be."""
+    """Return the answer in `text`; None if there is none where it should be."""
     if mode == "boxed":
         return grading.boxed(text)
     if mode == "final_answer":

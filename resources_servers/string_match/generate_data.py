@@ -31,18 +31,18 @@ FORMS = {
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """All tasks; the forms of the answer take turns."""
+    """Return all tasks; the forms of the answer take turns."""
     draw = random.Random(SEED)
     return [_row(draw, list(FORMS)[number % len(FORMS)]) for number in range(ROWS)]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[str]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     return [FORMS[row["extraction_mode"]][1] % row["expected_answer"]]
 
 

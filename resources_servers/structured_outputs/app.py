@@ -4,6 +4,7 @@
 Reading and checking run in worker processes: a reply can be long, and a schema can hold patterns that take forever.
 """
 
+import json
 import logging
 from typing import Any, Literal
 
@@ -19,9 +20,9 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.cpu_pool import CpuPool, WorkerDied
-from resources_servers.structured_outputs.checking import ErrorType, Finding, text_finding, value_finding
+from nemo_gym.openai_utils import NeMoGymResponse
+from resources_servers.structured_outputs.checking import ErrorType, Finding, check_text, check_value
 from resources_servers.structured_outputs.formats import SchemaType
-from resources_servers.structured_outputs.tool_calls import find_tool_payload
 
 LOG = logging.getLogger(__name__)
 
@@ -98,12 +99,12 @@ class StructuredOutputsResourcesServer(SimpleResourcesServer):
         if body.response.error is not None or body.response.status == "failed":
             return Finding("api_error", f"the model gave an error instead of a reply: {body.response.error}")
         if body.response_mode == "tool_call":
-            payload = find_tool_payload(body.response, body.tool_name, body.tool_payload_key)
-            return payload if isinstance(payload, Finding) else await self._check(value_finding, payload, body)
+            payload = _find_tool_payload(body.response, body.tool_name, body.tool_payload_key)
+            return payload if isinstance(payload, Finding) else await self._check(check_value, payload, body)
         text = grading.strip_thinking(grading.assistant_text(body.response))
         if not text:
             return Finding("empty_response", "the reply has no text")
-        return await self._check(text_finding, text, body)
+        return await self._check(check_text, text, body)
 
     async def _check(self, find: Any, value: Any, body: StructuredOutputsVerifyRequest) -> Finding:
         for is_last in (False, True):
@@ -116,9 +117,33 @@ class StructuredOutputsResourcesServer(SimpleResourcesServer):
             except WorkerDied as error:
                 if is_last:
                     # It is the reply's own fault, unless nothing at all can be checked; that would raise here.
-                    await self._pool.run(text_finding, "{}", "json", "{}")
+                    await self._pool.run(check_text, "{}", "json", "{}")
                     LOG.warning("%s: a reply takes down whoever reads it: %s", self.config.name, error)
         return Finding("parse_error", "it cannot be read: it takes the reading process down")
+
+
+def _find_tool_payload(response: NeMoGymResponse, tool_name: str | None, payload_key: str | None) -> Any:
+    """Return the value in the one tool call of a response, or a Finding that says why there is none.
+
+    `tool_name` is the tool that must be called, None for any; `payload_key` the argument that holds the value, None if
+    the arguments are the value.
+    """
+    calls = grading.function_calls(response)
+    if not calls:
+        return Finding("missing_tool_call", "the reply calls no tool")
+    if len(calls) > 1:
+        return Finding("multiple_tool_calls", f"the reply calls {len(calls)} tools, not one")
+    call = calls[0]
+    if tool_name is not None and call.name != tool_name:
+        return Finding("wrong_tool_name", f"the reply calls {call.name!r}, not {tool_name!r}")
+    if call.arguments is None:
+        return Finding("tool_arguments_parse_error", f"the arguments are {call.error}")
+    if payload_key is None:
+        return call.arguments
+    if payload_key not in call.arguments:
+        given = ", ".join(map(json.dumps, call.arguments)) or "none"
+        return Finding("missing_tool_payload_key", f"no argument {payload_key!r} among {given}")
+    return call.arguments[payload_key]
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
-from resources_servers.structured_outputs.formats import ParseError, SchemaType, parsed
-from resources_servers.structured_outputs.schemas import SchemaError, problem_with, strict_schema, types_of
+from resources_servers.structured_outputs.formats import ParseError, SchemaType, parse
+from resources_servers.structured_outputs.schemas import SchemaError, find_problem, list_types, make_strict
 
 ErrorType = Literal[
     "empty_response",
@@ -28,11 +28,11 @@ class Finding(NamedTuple):
     error_message: str | None = None
 
 
-def text_finding(text: str, schema_type: SchemaType, schema_str: str) -> Finding:
+def check_text(text: str, schema_type: SchemaType, schema_str: str) -> Finding:
     """All of `text` must be in the format and fit the schema."""
     try:
         schema = _strict(schema_str)
-        problem = problem_with(parsed(text, schema_type, schema), schema)
+        problem = find_problem(parse(text, schema_type, schema), schema)
     except SchemaError as error:
         return Finding("schema_error", str(error))
     except ParseError as error:
@@ -40,14 +40,14 @@ def text_finding(text: str, schema_type: SchemaType, schema_str: str) -> Finding
     return Finding() if problem is None else Finding("validation_error", problem)
 
 
-def value_finding(value: Any, schema_type: SchemaType, schema_str: str) -> Finding:
+def check_value(value: Any, schema_type: SchemaType, schema_str: str) -> Finding:
     """A value must fit the schema; a text that stands for one is read first."""
     try:
         schema = _strict(schema_str)
-        is_text = isinstance(value, str) and (schema_type != "json" or "string" not in types_of(schema, schema))
+        is_text = isinstance(value, str) and (schema_type != "json" or "string" not in list_types(schema, schema))
         if is_text:
-            return text_finding(value, schema_type, schema_str)
-        problem = problem_with(value, schema)
+            return check_text(value, schema_type, schema_str)
+        problem = find_problem(value, schema)
     except SchemaError as error:
         return Finding("schema_error", str(error))
     return Finding() if problem is None else Finding("validation_error", problem)
@@ -55,4 +55,4 @@ def value_finding(value: Any, schema_type: SchemaType, schema_str: str) -> Findi
 
 @lru_cache(maxsize=512)
 def _strict(schema_str: str) -> Any:
-    return strict_schema(schema_str)
+    return make_strict(schema_str)

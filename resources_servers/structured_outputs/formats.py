@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from resources_servers.structured_outputs.schemas import resolved, types_of
+from resources_servers.structured_outputs.schemas import list_types, resolved
 
 SchemaType = Literal["json", "yaml", "xml", "toml", "csv"]
 _MOST_YAML_NODES = 200_000
@@ -25,8 +25,8 @@ class ParseError(Exception):
     """A text that is not in its format."""
 
 
-def parsed(text: str, schema_type: SchemaType, schema: Any) -> Any:
-    """All of `text` as a value."""
+def parse(text: str, schema_type: SchemaType, schema: Any) -> Any:
+    """Return all of `text` as a value."""
     try:
         return _READERS[schema_type](text, schema)
     except ParseError:
@@ -92,7 +92,7 @@ def _check_depth(text: str) -> None:
 
 
 def _measure(node: Any, sizes: dict[int, int], depth: int) -> int:
-    """How many values a node stands for, its aliases included."""
+    """Return how many values a node stands for, its aliases included."""
     if depth > _DEEPEST:
         raise ParseError("yaml: nested too deeply, or an alias that holds itself")
     if node is None:
@@ -132,14 +132,14 @@ def _key(key: Any) -> str:
 
 
 def _csv(text: str, schema: Any) -> Any:
-    """A header and rows: a list of objects, or what the schema has around one."""
+    """Return a header and rows: a list of objects, or what the schema has around one."""
     rows = list(csv.DictReader(io.StringIO(text.strip("\r\n"), newline=""), strict=True, restkey=""))
     if any("" in row or None in row.values() for row in rows):
         raise ParseError("csv: a row has more or fewer fields than the header")
     root = resolved(schema, schema)
     properties = root.get("properties")
-    if "object" in types_of(root, schema) and isinstance(properties, dict):
-        lists = [name for name, one in properties.items() if "array" in types_of(one, schema)]
+    if "object" in list_types(root, schema) and isinstance(properties, dict):
+        lists = [name for name, one in properties.items() if "array" in list_types(one, schema)]
         if len(lists) == 1 and len(properties) == 1:
             return {
                 lists[0]: [_coerced(row, resolved(properties[lists[0]], schema).get("items"), schema) for row in rows]
@@ -185,7 +185,7 @@ def _xml(text: str, schema: Any) -> Any:
 
 def _of_element(element: Any, schema: Any, root: Any) -> Any:
     """An element is an object of its attributes and children, or its text; by the schema also a list."""
-    kinds = types_of(schema, root)
+    kinds = list_types(schema, root)
     known = resolved(schema, root)
     if "array" in kinds:
         return [_of_element(child, known.get("items"), root) for child in element]
@@ -204,7 +204,7 @@ def _of_element(element: Any, schema: Any, root: Any) -> Any:
 
 def _of_children(children: list[Any], schema: Any, root: Any) -> Any:
     """Elements of one name: a list if there are several, or if the schema asks for one."""
-    if "array" not in types_of(schema, root):
+    if "array" not in list_types(schema, root):
         values = [_of_element(child, schema, root) for child in children]
         return values[0] if len(values) == 1 else values
     items = resolved(schema, root).get("items")
@@ -215,7 +215,7 @@ def _of_children(children: list[Any], schema: Any, root: Any) -> Any:
 
 
 def _wraps_items(element: Any, items: Any, root: Any) -> bool:
-    """Whether a single element holds the items of a list, rather than being one of them."""
+    """Return whether a single element holds the items of a list, rather than being one of them."""
     if len(element) == 0:
         return not (element.text or "").strip() and not element.attrib
     properties = resolved(items, root).get("properties")
@@ -225,13 +225,13 @@ def _wraps_items(element: Any, items: Any, root: Any) -> bool:
 
 
 def _coerced(value: Any, schema: Any, root: Any) -> Any:
-    """A text as what the schema asks for, if it can be read so; texts in objects too."""
+    """Return a text as what the schema asks for, if it can be read so; texts in objects too."""
     known = resolved(schema, root)
     if isinstance(value, dict):
         properties = known.get("properties")
         within: Mapping[str, Any] = properties if isinstance(properties, dict) else {}
         return {name: _coerced(one, within.get(name), root) for name, one in value.items()}
-    kinds = types_of(schema, root)
+    kinds = list_types(schema, root)
     text = value.strip()
     if "null" in kinds and text.lower() in ("", "null"):
         return None

@@ -55,17 +55,17 @@ def values() -> list[tuple[str, Any]]:
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """One row for every value."""
+    """Return one row for every value."""
     return [_row(kind, value) for kind, value in values()]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows: the first few of all."""
+    """Return the example rows: the first few of all."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[Any]:
-    """The turns of a model that answers `row`."""
+    """Return the turns of a model that answers `row`."""
     kind, value = next(one for one in values() if _row(*one) == row)
     if kind == "tool_call":
         return [(TOOL_NAME, {PAYLOAD_KEY: value})]
@@ -73,7 +73,7 @@ def solution(row: dict[str, Any]) -> list[Any]:
 
 
 def written(kind: str, value: Any) -> str:
-    """`value` in a format."""
+    """Return `value` in a format."""
     if kind == "csv":
         lines = io.StringIO()
         table = csv.DictWriter(lines, list(value[0]))

@@ -15,8 +15,8 @@ class SchemaError(Exception):
     """A text that is no JSON schema, or one that cannot be used."""
 
 
-def strict_schema(schema_str: str) -> Any:
-    """The schema in `schema_str`, where every property is required and no other is allowed."""
+def make_strict(schema_str: str) -> Any:
+    """Return the schema in `schema_str`, where every property is required and no other is allowed."""
     try:
         schema = json.loads(schema_str)
     except (ValueError, RecursionError) as error:
@@ -31,8 +31,8 @@ def strict_schema(schema_str: str) -> Any:
     return strict
 
 
-def problem_with(value: Any, schema: Any) -> str | None:
-    """Where and how `value` does not fit; None if it does."""
+def find_problem(value: Any, schema: Any) -> str | None:
+    """Return where and how `value` does not fit; None if it does."""
     from jsonschema.exceptions import best_match
     from referencing.exceptions import Unresolvable
 
@@ -49,7 +49,7 @@ def problem_with(value: Any, schema: Any) -> str | None:
 
 
 def resolved(schema: Any, root: Any) -> Mapping[str, Any]:
-    """The schema that a local `$ref` leads to, or `schema` itself; empty if it says nothing."""
+    """Return the schema that a local `$ref` leads to, or `schema` itself; empty if it says nothing."""
     for _ in range(20):
         if not isinstance(schema, dict):
             return {}
@@ -63,8 +63,8 @@ def resolved(schema: Any, root: Any) -> Mapping[str, Any]:
     return {}
 
 
-def types_of(schema: Any, root: Any) -> set[str]:
-    """The types that a value may have by `schema`; empty for any."""
+def list_types(schema: Any, root: Any) -> set[str]:
+    """Return the types that a value may have by `schema`; empty for any."""
     known = resolved(schema, root)
     declared = known.get("type")
     if isinstance(declared, str):
@@ -78,7 +78,7 @@ def types_of(schema: Any, root: Any) -> set[str]:
     values = [known["const"]] if "const" in known else known.get("enum", ())
     if values:
         return {_NAMES.get(type(value), "string") for value in values}
-    return {name for key in ("anyOf", "oneOf") for option in known.get(key, ()) for name in types_of(option, root)}
+    return {name for key in ("anyOf", "oneOf") for option in known.get(key, ()) for name in list_types(option, root)}
 
 
 _NAMES = {bool: "boolean", int: "integer", float: "number", type(None): "null", dict: "object", list: "array"}
@@ -109,7 +109,7 @@ def _strict(schema: Any, root: Any, *, is_part: bool = False) -> Any:
 
 
 def _strict_below(key: str, value: Any, root: Any) -> Any:
-    """The schemas of values within the value."""
+    """Return the schemas of values within the value."""
     if key in _BELOW_LISTS and isinstance(value, list):
         return [_strict(one, root) for one in value]
     if key in _BELOW_ONES:

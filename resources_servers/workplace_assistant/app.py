@@ -80,13 +80,13 @@ class WorkplaceAssistantResourcesServer(SimpleResourcesServer):
     _worlds: SessionStore[World] = PrivateAttr(default_factory=SessionStore)
 
     def setup_webserver(self) -> FastAPI:
-        """The app with the tools."""
+        """Return the app with the tools."""
         app = super().setup_webserver()
         app.post("/{tool}")(self.call_tool)
         return app
 
     def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
-        """The tools behind the one route."""
+        """Return the tools behind the one route."""
         assert catchall is not None
         return [catchall.tool(tool.name, tool.description, tool.schema["parameters"]) for tool in TOOLS.values()]
 

@@ -55,7 +55,7 @@ class Draw:
         return choices[self.below(len(choices))]
 
     def some(self, choices: Sequence[T], count: int) -> list[T]:
-        """`count` different ones, in random order."""
+        """Return `count` different ones, in random order."""
         left = list(choices)
         return [left.pop(self.below(len(left))) for _ in range(count)]
 
@@ -69,7 +69,7 @@ class Draw:
 
 @cache
 def company() -> Company:
-    """The company; the same object for all sessions."""
+    """Return the company; the same object for all sessions."""
     addresses = tuple(f"{name.replace(' ', '.').lower()}@{words.DOMAIN}" for name in words.COLLEAGUES)
     return Company(
         addresses,

@@ -31,18 +31,18 @@ SYSTEM = (
 
 
 def split_rows(split: str) -> list[dict[str, Any]]:
-    """The rows of a set: example, validation or train."""
+    """Return the rows of a set: example, validation or train."""
     before = sum(size for name, size in list(SIZES.items())[: list(SIZES).index(split)])
     return list(islice(draw_rows(), before, before + SIZES[split]))
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return split_rows("example")
 
 
 def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
-    """The turns of a model that makes no mistake."""
+    """Return the turns of a model that makes no mistake."""
     calls = [(call["name"], json.loads(call["arguments"])) for call in row["ground_truth"]]
     return [*calls, "Done."]
 

@@ -29,38 +29,38 @@ class World:
     customers: Rows = field(default_factory=lambda: company().customers)
 
     def is_like(self, other: "World") -> bool:
-        """Whether both hold the same rows in the same order. Case counts only where the values are fixed names."""
-        return all(_alike(getattr(self, table), getattr(other, table)) for table in World.__slots__)
+        """Return whether both hold the same rows in order. Case counts only where the values are fixed names."""
+        return all(_are_alike(getattr(self, table), getattr(other, table)) for table in World.__slots__)
 
 
-def position(rows: Rows, key: str, value: str) -> int | None:
-    """Where the row with this id is."""
+def find_position(rows: Rows, key: str, value: str) -> int | None:
+    """Return where the row with this id is."""
     return next((place for place, row in enumerate(rows) if row[key] == value), None)
 
 
-def without(rows: Rows, place: int) -> Rows:
-    """`rows` with one less."""
+def remove_row(rows: Rows, place: int) -> Rows:
+    """Return `rows` with one less."""
     return rows[:place] + rows[place + 1 :]
 
 
-def changed(rows: Rows, place: int, column: str, value: str) -> Rows:
-    """`rows` with another value in one of them."""
+def change_row(rows: Rows, place: int, column: str, value: str) -> Rows:
+    """Return `rows` with another value in one of them."""
     return (*rows[:place], {**rows[place], column: value}, *rows[place + 1 :])
 
 
-def next_id(rows: Rows, key: str) -> str:
-    """The highest id and one more."""
+def make_id(rows: Rows, key: str) -> str:
+    """Return the highest id and one more."""
     # Ids are equally long, so the highest text is the highest number.
     return str(int(max((row[key] for row in rows), default="-1")) + 1).zfill(ID_DIGITS)
 
 
-def _alike(ours: Rows, theirs: Rows) -> bool:
+def _are_alike(ours: Rows, theirs: Rows) -> bool:
     if ours is theirs:
         return True
     if len(ours) != len(theirs):
         return False
-    return all(one is other or _folded(one) == _folded(other) for one, other in zip(ours, theirs, strict=True))
+    return all(one is other or _fold_case(one) == _fold_case(other) for one, other in zip(ours, theirs, strict=True))
 
 
-def _folded(row: Row) -> dict[str, str]:
+def _fold_case(row: Row) -> dict[str, str]:
     return {column: value if column in CASE_MATTERS else value.casefold() for column, value in row.items()}

@@ -41,7 +41,7 @@ class XlamFcResourcesServer(SimpleResourcesServer):
     REVERIFY_MODE = ReverifyMode.STATELESS
 
     def setup_webserver(self) -> FastAPI:
-        """The app with a route for whatever is called."""
+        """Return the app with a route for whatever is called."""
         app = super().setup_webserver()
         app.post("/{tool_name}")(self.any_tool)
         return app

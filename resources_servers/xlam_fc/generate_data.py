@@ -90,18 +90,18 @@ KINDS: dict[str, tuple[Callable[[random.Random], Drawn], dict[str, Any]]] = {
 
 
 def all_rows() -> list[dict[str, Any]]:
-    """All questions."""
+    """Return all questions."""
     draw = random.Random(SEED)
     return [_row(draw, number) for number in range(EXAMPLE_ROWS + TRAIN_ROWS)]
 
 
 def rows() -> list[dict[str, Any]]:
-    """The example rows."""
+    """Return the example rows."""
     return all_rows()[:EXAMPLE_ROWS]
 
 
 def solution(row: dict[str, Any]) -> list[Any]:
-    """The turns of a model that solves `row`: its calls, one after the other."""
+    """Return the turns of a model that solves `row`: its calls, one after the other."""
     return [(call["name"], call["arguments"]) for call in row["expected_answers"]]
 
 

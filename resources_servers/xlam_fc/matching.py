@@ -15,7 +15,7 @@ class Call(NamedTuple):
 
 
 def is_same_set(made: Sequence[Call], expected: Sequence[Call]) -> bool:
-    """Whether both have the same calls, each as often, in any order."""
+    """Return whether both have the same calls, each as often, in any order."""
     if len(made) != len(expected) or any(call.arguments is None for call in made):
         return False
     return Counter(map(_key, made)) == Counter(map(_key, expected))

@@ -127,7 +127,7 @@ def make_failure_row(body: SimpleAgentRunRequest, error: Exception, reason: str)
 
 
 def is_terminal(error: Exception) -> bool:
-    """Whether another attempt would end the same way: the request itself was refused."""
+    """Return whether another attempt would end the same way: the request itself was refused."""
     if not isinstance(error, ClientResponseError):
         return False
     return 400 <= error.status < 500 and error.status not in _WORTH_ANOTHER_TRY

@@ -110,7 +110,7 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
             server_name=self.config.resources_server.name, url_path="/seed_session", json=task, cookies=cookies.current
         )
         await raise_for_status(seeded)
-        cookies.add(seeded.cookies)
+        cookies.add_later(seeded)
         response = await self._call_own_responses(request, body, cookies)
         return await self._verify_response(task, response, cookies)
 
@@ -127,19 +127,20 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         self, request: Request | None, body: SimpleAgentRunRequest, cookies: CookieJar
     ) -> NeMoGymResponse:
         """Return what `responses` makes of the task: the call a client would make, without the way over HTTP."""
-        rollout_id = self.rollout_id_from_run(body)
+        rollout_id, path = self.rollout_id_from_run(body), "/v1/responses"
         own_request = OwnRequest(
             # A test's stand-in for a request may have cookies and nothing else.
-            request.scope if isinstance(request, Request) else {},
-            path=self.url_path_for_run("/v1/responses", body),
+            request if isinstance(request, Request) else None,
+            path=path if rollout_id is None else self.url_path_for_run(path, body),
             path_params={} if rollout_id is None else {"rollout_id": rollout_id},
-            cookies=cookies.texts(),
+            jar=cookies,
         )
         own_response = OwnResponse(self._open_notes(body, rollout_id))
         given = {"request": own_request, "response": own_response, "body": body.responses_create_params}
         answer = await self.responses(**_select_arguments(type(self).responses, given))
-        cookies.add(self._resources_cookies(own_response.cookies))
-        response = NeMoGymResponse.model_validate(answer)
+        if own_response.cookies:
+            cookies.add(self._resources_cookies(own_response.cookies))
+        response = answer if isinstance(answer, NeMoGymResponse) else NeMoGymResponse.model_validate(answer)
         if own_response.notes is not None:
             asked = to_items(body.responses_create_params.input)
             for key, value in own_response.notes.as_row_fields(asked, response).items():
@@ -205,8 +206,8 @@ class ModelAgent(EnvironmentAgent):
         tool_cookies, model_cookies = self._split_cookies(request)
         notes = find_notes(response)
         answer = await self._ask(self.url_path_for_request("/v1/responses", request), model_cookies, notes, body)
-        tool_cookies.set_on(response)
-        if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
+        if not isinstance(response, OwnResponse):  # a rollout goes on with the jar that it has given
+            tool_cookies.set_on(response)
             model_cookies.set_on(response)
         return answer
 
@@ -220,7 +221,8 @@ class ModelAgent(EnvironmentAgent):
         """Call the model once."""
         server = self.config.model_server.name
         reply = await self.server_client.post(server_name=server, url_path=path, json=body, cookies=cookies.current)
-        await raise_for_status(reply)
+        if not reply.ok:
+            await raise_for_status(reply)
         cookies.add_later(reply)
         answer = await read_model_reply(reply, server, path)
         if notes is not None:
@@ -229,6 +231,8 @@ class ModelAgent(EnvironmentAgent):
 
     def _split_cookies(self, request: Request) -> tuple[CookieJar, CookieJar]:
         """Return the caller's cookies for the resources server and for the model server."""
+        if isinstance(request, OwnRequest):
+            return request.jar, CookieJar()
         model = self.config.model_server.name
         for_model = {name: value for name, value in request.cookies.items() if is_session_of(name, model)}
         return CookieJar(self._resources_cookies(request.cookies)), CookieJar(for_model or None)
@@ -260,8 +264,8 @@ class SimpleAgent(ModelAgent):
         ask = functools.partial(self._ask, self.url_path_for_request("/v1/responses", request), model_cookies, notes)
         answer = await play(body, ask, toolbox.run, self.config.max_steps)
         toolbox.note_crashes_on(answer)
-        tool_cookies.set_on(response)
-        if not isinstance(response, OwnResponse):  # a rollout goes on with the resources server alone
+        if not isinstance(response, OwnResponse):  # a rollout goes on with the jar that it has given
+            tool_cookies.set_on(response)
             model_cookies.set_on(response)
         return answer
 
@@ -274,16 +278,34 @@ def task_fields(body: BaseRunRequest, *, as_models: bool = False) -> dict[str, A
 
 
 class OwnRequest(Request):
-    """A request of an agent to itself."""
+    """A request of an agent to itself, whose cookies are in `jar`; its scope is made when somebody looks at it."""
 
-    def __init__(self, scope: Scope, *, path: str, path_params: dict[str, str], cookies: dict[str, str]) -> None:
-        own = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "path_params": path_params}
-        super().__init__({"query_string": b"", **scope, **own, "headers": []})
-        self._own_cookies = cookies
+    def __init__(self, caller: Request | None, *, path: str, path_params: dict[str, str], jar: CookieJar) -> None:
+        self._caller, self._path, self._path_params, self.jar = caller, path, path_params, jar
+        self._scope: Scope | None = None
+        super().__init__({"type": "http"})
+
+    @property
+    def scope(self) -> Scope:
+        if self._scope is None:
+            given = self._caller.scope if self._caller is not None else {}
+            path, raw = self._path, self._path.encode()
+            own = {"type": "http", "method": "POST", "path": path, "raw_path": raw, "path_params": self._path_params}
+            self._scope = {"query_string": b"", **given, **own, "headers": []}
+        return self._scope
+
+    @scope.setter
+    def scope(self, scope: Scope) -> None:
+        if len(scope) > 1:  # not the one that the constructor has to be given
+            self._scope = scope
+
+    @property
+    def path_params(self) -> dict[str, Any]:
+        return self._path_params
 
     @property
     def cookies(self) -> dict[str, str]:
-        return self._own_cookies
+        return self.jar.texts()
 
 
 class OwnResponse(Response):

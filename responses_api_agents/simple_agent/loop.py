@@ -126,7 +126,7 @@ def find_unanswered_calls(items: Iterable[Any]) -> list[NeMoGymResponseFunctionT
 
 
 def has_message(items: Iterable[Any]) -> bool:
-    """Whether the assistant says something in `items`."""
+    """Return whether the assistant says something in `items`."""
     return any(item.type == "message" and item.role == "assistant" for item in items)
 
 
@@ -210,7 +210,7 @@ class CookieJar:
 
 
 def is_session_of(cookie_name: str, *servers: str) -> bool:
-    """Whether a cookie holds a session with one of the server instances `servers`."""
+    """Return whether a cookie holds a session with one of the server instances `servers`."""
     return cookie_name.endswith(tuple([f"___{server}" for server in servers]))
 
 
@@ -279,7 +279,7 @@ class Toolbox:
         reply = await self._client.post(
             server_name=self._server, url_path=f"/{call.name}", json=arguments, cookies=self._cookies.current
         )
-        self._cookies.add(reply.cookies)
+        self._cookies.add_later(reply)
         text = await _read_text(reply)
         if not reply.ok and reply.status >= 500:
             self._note_crash(call.name, reply, text)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A hosted endpoint that only speaks Chat Completions as a model server.
 
-Responses requests are converted. Token ids, sticky endpoints and reasoning parsers are for endpoints one runs oneself:
-see `vllm_model`.
+Responses requests are converted. Token ids, sticky endpoints and reasoning parsers are for endpoints that you run
+yourself: see `vllm_model`.
 """
 
 from typing import Any

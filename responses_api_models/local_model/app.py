@@ -26,21 +26,23 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from nemo_gym.responses_converter import ResponsesConverter
-from responses_api_models.local_model import chat, exact, grammars, shared
+from responses_api_models.local_model import chat, exact, grammars
 from responses_api_models.local_model.engine import (
     Engine,
     EngineRefusal,
     EngineSettings,
     Generated,
     ModelNotLoaded,
+    SharedEngine,
+    acquire_engine,
     default_threads,
+    release_engine,
     require_engine,
 )
 from responses_api_models.local_model.forecast import ExpectedWork, Forecast, ForecastRequest, measure_speed
 from responses_api_models.local_model.gate import GateFull
-from responses_api_models.local_model.seeds import Seeds
 from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
-from responses_api_models.openai_model.endpoint import apply_overrides
+from responses_api_models.openai_model.endpoint import apply_overrides, get_set_fields
 
 T = TypeVar("T")
 _BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
@@ -66,6 +68,8 @@ class LocalModelConfig(BaseResponsesAPIModelConfig):
     """Where the default weights are kept; None: in the cache folder."""
     model: str | None = None
     """The model's name in replies; None: that of its file."""
+    run_once: bool = True
+    """One model for all workers of `gym eval run --workers`: each would take its own memory, and all cores."""
     context_length: PositiveInt = 2048
     """Most tokens of prompt and reply together, for each slot."""
     slots: PositiveInt = 4
@@ -97,8 +101,8 @@ class LocalModel(SimpleResponsesAPIModel):
     config: LocalModelConfig
     _settings: EngineSettings = PrivateAttr()
     _converter: ResponsesConverter = PrivateAttr()
-    _seeds: Seeds = PrivateAttr()
-    _engine: shared.SharedEngine | None = PrivateAttr(default=None)
+    _seeds: chat.Seeds = PrivateAttr()
+    _engine: SharedEngine | None = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any) -> None:
         config = self.config
@@ -110,7 +114,7 @@ class LocalModel(SimpleResponsesAPIModel):
             threads=config.threads or default_threads(),
             batch_size=config.batch_size,
         )
-        self._seeds = Seeds(config.seed)
+        self._seeds = chat.Seeds(config.seed)
         self._converter = ResponsesConverter(
             return_token_id_information=config.return_token_id_information,
             uses_reasoning_parser=config.uses_reasoning_parser,
@@ -149,19 +153,19 @@ class LocalModel(SimpleResponsesAPIModel):
 
         @asynccontextmanager
         async def with_engine(app: FastAPI) -> AsyncIterator[Any]:
-            self._engine = shared.acquire(self._settings, self._prepare)
+            self._engine = acquire_engine(self._settings, self._prepare)
             try:
                 async with inner(app) as state:
                     yield state
             finally:
                 engine, self._engine = self._engine, None
-                await asyncio.to_thread(shared.release, engine)
+                await asyncio.to_thread(release_engine, engine)
 
         app.router.lifespan_context = with_engine
         return app
 
     def _prepare(self, stop: Event) -> None:
-        """Have the model's file. Runs in a thread, before the engine is loaded."""
+        """Fetch the model's file if need be. Runs in a thread, before the engine is loaded."""
         if self.config.model_path is None:
             ensure_weights(self._settings.model_path.parent, stop=stop)
 
@@ -196,7 +200,7 @@ class LocalModel(SimpleResponsesAPIModel):
         read, written = await measure_speed(engine)
         return Forecast(
             model=self.model_name,
-            parameters=await engine.parameter_count(),
+            parameters=await engine.get_parameter_count(),
             context_length=self.config.context_length,
             read_tokens_per_s=read,
             written_tokens_per_s=written,
@@ -205,9 +209,8 @@ class LocalModel(SimpleResponsesAPIModel):
 
     async def _expect_work(self, engine: Engine, sample: NeMoGymResponseCreateParamsNonStreaming) -> ExpectedWork:
         params = self._converter.responses_to_chat_completion_create_params(sample)
-        asked = {name: value for name, value in params if name in params.model_fields_set}
-        ask = chat.read_ask(asked, self.config.sampling.model_dump())
-        prompt_tokens = len(await engine.prompt_ids(ask.messages))
+        ask = chat.read_ask(get_set_fields(params), self.config.sampling.model_dump())
+        prompt_tokens = len(await engine.tokenize_prompt(ask.messages))
         room = max(0, self.config.context_length - prompt_tokens)
         limit = ask.max_tokens if ask.max_tokens is not None else self.config.max_output_tokens
         # With tools there may be several replies, which share the context.
@@ -229,9 +232,8 @@ class LocalModel(SimpleResponsesAPIModel):
     async def chat_completions(  # type: ignore[override]  # arguments are found by name
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
-        asked = {name: value for name, value in body if name in body.model_fields_set}
         try:
-            params = apply_overrides(asked, self.config.extra_body, None)
+            params = apply_overrides(get_set_fields(body), self.config.extra_body, None)
         except ValueError as error:
             raise HTTPException(_BAD_REQUEST, str(error)) from error
         ask = chat.read_ask(params, self.config.sampling.model_dump())
@@ -251,13 +253,13 @@ class LocalModel(SimpleResponsesAPIModel):
     async def _answer(self, ask: chat.Ask) -> dict[str, Any]:
         engine = await self._wait_for_engine()
         try:
-            prompt = await engine.prompt_ids(ask.messages)
+            prompt = await engine.tokenize_prompt(ask.messages)
             room = self.config.context_length - len(prompt)
             if room <= 0:
                 return chat.build_completion(
                     self.model_name, [chat.build_cut_off_choice(n) for n in range(ask.choices)], len(prompt), []
                 )
-            first = ask.seed if ask.seed is not None else self._seeds.next(prompt)
+            first = ask.seed if ask.seed is not None else self._seeds.draw(prompt)
             made = await asyncio.gather(
                 *(self._generate(engine, ask, prompt, first + n, room) for n in range(ask.choices))
             )
@@ -283,7 +285,7 @@ class LocalModel(SimpleResponsesAPIModel):
         }
         if ask.grammar is not None:
             body["grammar"] = ask.grammar
-        async with self._slot(engine):
+        async with self._hold_slot(engine):
             for what, schema in ask.schemas.items():
                 await grammars.require_support(engine, schema, what)
             made = await engine.generate(body)
@@ -293,9 +295,9 @@ class LocalModel(SimpleResponsesAPIModel):
             return made, await exact.build_token_fields(engine, prompt, made)
 
     @asynccontextmanager
-    async def _slot(self, engine: Engine) -> AsyncIterator[None]:
+    async def _hold_slot(self, engine: Engine) -> AsyncIterator[None]:
         try:
-            async with engine.gate.place(self.config.max_queue):
+            async with engine.gate.hold_place(self.config.max_queue):
                 yield
         except GateFull as full:
             raise HTTPException(

@@ -5,6 +5,10 @@ Everything the engine needs is decided here: the conversation in words, the gram
 the engine; grammars are checked and prompts are counted where it is called.
 """
 
+import hashlib
+import secrets
+from array import array
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from time import time
@@ -18,6 +22,8 @@ from responses_api_models.local_model.engine import Generated
 
 Message = dict[str, str]
 _BAD_REQUEST = 400
+_REMEMBERED_PROMPTS = 1 << 16
+_SEED_BITS = 31
 _SAME = ("temperature", "top_p", "top_k", "min_p", "frequency_penalty", "presence_penalty", "ignore_eos")
 
 
@@ -95,6 +101,30 @@ def _choose_sampling(body: Mapping[str, Any], defaults: Mapping[str, Any]) -> di
     return chosen
 
 
+class Seeds:
+    """Seeds for requests that bring none: random ones, or, from a seed in the config, ones that make a run repeatable.
+
+    The nth request with the same prompt gets the same seed in every run, whatever is asked in between, and repeats of
+    a prompt differ. Of very many prompts, those that were not seen for long are forgotten and start anew.
+    """
+
+    def __init__(self, seed: int | None) -> None:
+        self._seed = seed
+        self._asked: OrderedDict[bytes, int] = OrderedDict()
+
+    def draw(self, prompt: Sequence[int]) -> int:
+        """Return the seed of the next request with `prompt`."""
+        if self._seed is None:
+            return secrets.randbits(_SEED_BITS)
+        prompt_hash = hashlib.blake2b(array("q", prompt).tobytes(), digest_size=16).digest()
+        times = self._asked.pop(prompt_hash, 0)
+        self._asked[prompt_hash] = times + 1
+        if len(self._asked) > _REMEMBERED_PROMPTS:
+            self._asked.popitem(last=False)
+        mixed = hashlib.blake2b(f"{self._seed} {times} ".encode() + prompt_hash, digest_size=8).digest()
+        return int.from_bytes(mixed) >> (64 - _SEED_BITS)
+
+
 # --- the conversation -------------------------------------------------------------------------------------------------
 
 
@@ -116,7 +146,7 @@ def write_conversation(messages: Sequence[Mapping[str, Any]], box: tools.Toolbox
 
 
 def _put_in_words(message: Mapping[str, Any], names: Mapping[str, str]) -> Message:
-    role, content = message["role"], _text(message.get("content"))
+    role, content = message["role"], _join_text(message.get("content"))
     match role:
         case "tool":
             name = names.get(message["tool_call_id"])
@@ -138,7 +168,7 @@ def _put_call_in_words(call: Mapping[str, Any]) -> str:
     return tools.write_call(call["function"]["name"], call["function"]["arguments"])
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     if others := [part["type"] for part in content if part["type"] not in ("text", "refusal")]:
@@ -175,7 +205,8 @@ def build_choice(number: int, made: Generated, ask: Ask, token_information: Mapp
         "stop_reason": made.stop_string,
     }
     if ask.top_logprobs is not None:
-        chosen["logprobs"] = {"content": [_log_prob(score, ask.top_logprobs) for score in made.scores], "refusal": None}
+        content = [_build_log_prob(score, ask.top_logprobs) for score in made.scores]
+        chosen["logprobs"] = {"content": content, "refusal": None}
     return chosen
 
 
@@ -204,7 +235,7 @@ def build_completion(
     }
 
 
-def _log_prob(score: Mapping[str, Any], alternatives: int) -> dict[str, Any]:
+def _build_log_prob(score: Mapping[str, Any], alternatives: int) -> dict[str, Any]:
     names = ("token", "bytes", "logprob")
     others = [{name: other[name] for name in names} for other in score["top_logprobs"][:alternatives]]
     return {**{name: score[name] for name in names}, "top_logprobs": others}

@@ -4,15 +4,22 @@
 The engine works in threads of its own, outside Python. It is spoken to through its native API on a loopback port that
 only holders of a random key may use, because that API alone takes prompts as token ids, gives the ids it generates, and
 stops generating when a caller hangs up. Who may call when is decided in `gate`, what is asked for in `chat`.
+
+Servers that ask for equal settings share one engine: it is loaded in the background and freed by the last of them.
 """
 
+import atexit
 import contextlib
+import contextvars
 import http.client
 import importlib.util
+import logging
 import os
 import secrets
 import sys
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +32,7 @@ from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.server_utils import get_global_aiohttp_client
 from responses_api_models.local_model.gate import Gate
 
+LOG = logging.getLogger(__name__)
 _UNBOUNDED = aiohttp.ClientTimeout(total=None)  # deadlines are set around whole requests
 _EVENT = b"data: "
 
@@ -89,10 +97,10 @@ def default_threads() -> int:
     on the machine, our own included, makes generation many times slower.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable, _quota() or usable) - 1)
+    return max(1, min(usable, _read_cpu_quota() or usable) - 1)
 
 
-def _quota() -> int | None:
+def _read_cpu_quota() -> int | None:
     """Return the processors that a container may use."""
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -110,7 +118,7 @@ class Engine:
         self.gate = Gate(settings.slots)
         self.supported_grammars: dict[str, bool] = {}
         self._key = secrets.token_urlsafe(32)
-        self._server: Any = _load(settings, self._key)
+        self._server: Any = _load_model(settings, self._key)
         self._url = self._server.listening_address
         self._wait_for_loop()
 
@@ -119,18 +127,18 @@ class Engine:
         self._server = None
 
     def _wait_for_loop(self) -> None:
-        """Have one answer from the engine's loop: an engine that is stopped before its loop runs hangs for ever."""
+        """Wait for one answer from the engine's loop: an engine that is stopped before its loop runs hangs forever."""
         address = urlsplit(self._url)
         with contextlib.closing(http.client.HTTPConnection(address.hostname or "", address.port)) as connection:
-            connection.request("GET", "/slots", headers=self._headers())
+            connection.request("GET", "/slots", headers=self._build_headers())
             connection.getresponse().read()
 
-    async def prompt_ids(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+    async def tokenize_prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Return the token ids of `messages` in the model's own chat template, up to where its reply begins."""
         prompt = (await self.call("/apply-template", {"messages": messages}))["prompt"]
-        return await self.token_ids(prompt, parse_special=True)
+        return await self.tokenize(prompt, parse_special=True)
 
-    async def token_ids(self, text: str, *, parse_special: bool = False) -> list[int]:
+    async def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
         """Return `text` as tokens; with `parse_special` the names of special tokens in it mean these."""
         asked = {"content": text, "add_special": parse_special, "parse_special": parse_special}
         ids: list[int] = (await self.call("/tokenize", asked))["tokens"]
@@ -141,7 +149,7 @@ class Engine:
         async with self._post(path, body) as reply:
             content = await reply.read()
             if reply.status != 200:
-                raise _refusal(reply.status, content)
+                raise _read_refusal(reply.status, content)
             return orjson.loads(content)
 
     async def generate(self, body: Mapping[str, Any]) -> Generated:
@@ -149,14 +157,14 @@ class Engine:
         made, parts = Generated(), list[str]()
         async with self._post("/completion", {**body, "stream": True, "return_tokens": True}) as reply:
             if reply.status != 200:
-                raise _refusal(reply.status, await reply.read())
+                raise _read_refusal(reply.status, await reply.read())
             async for line in reply.content:
                 if line.startswith(_EVENT):
                     event = orjson.loads(line[len(_EVENT) :])
                     if "error" in event:
-                        raise _refusal(500, line[len(_EVENT) :])
+                        raise _read_refusal(500, line[len(_EVENT) :])
                     parts.append(event["content"])
-                    _take(made, event)
+                    _add_event(made, event)
         made.text = "".join(parts)
         if not made.ended_by:
             raise EngineRefusal(500, "cut_short", "the reply of the engine has no end")
@@ -166,42 +174,37 @@ class Engine:
         """As `generate`, with every token, part of a character or not; it cannot be stopped half-way."""
         event = await self.call("/completion", {**body, "stream": False, "return_tokens": True})
         made = Generated(text=event["content"])
-        _take(made, event)
+        _add_event(made, event)
         return made
 
-    async def slots(self) -> list[dict[str, Any]]:
-        """Return what each slot is doing, or did last."""
-        slots: list[dict[str, Any]] = await self._get("/slots")
-        return slots
-
-    async def vocabulary_size(self) -> int:
+    async def get_vocabulary_size(self) -> int:
         """Return how many tokens the model knows."""
-        size: int = (await self._meta())["n_vocab"]
+        size: int = (await self._get_meta())["n_vocab"]
         return size
 
-    async def parameter_count(self) -> int:
+    async def get_parameter_count(self) -> int:
         """Return how many parameters the model has."""
-        count: int = (await self._meta())["n_params"]
+        count: int = (await self._get_meta())["n_params"]
         return count
 
-    async def _meta(self) -> dict[str, Any]:
+    async def _get_meta(self) -> dict[str, Any]:
         meta: dict[str, Any] = (await self._get("/v1/models"))["data"][0]["meta"]
         return meta
 
     async def _get(self, path: str) -> Any:
-        async with get_global_aiohttp_client().get(f"{self._url}{path}", headers=self._headers()) as reply:
+        async with get_global_aiohttp_client().get(f"{self._url}{path}", headers=self._build_headers()) as reply:
             return orjson.loads(await reply.read())
 
     def _post(self, path: str, body: Mapping[str, Any]) -> Any:
-        session = get_global_aiohttp_client()
-        return session.post(f"{self._url}{path}", data=orjson.dumps(body), headers=self._headers(), timeout=_UNBOUNDED)
+        session, data = get_global_aiohttp_client(), orjson.dumps(body)
+        return session.post(f"{self._url}{path}", data=data, headers=self._build_headers(), timeout=_UNBOUNDED)
 
-    def _headers(self) -> dict[str, str]:
+    def _build_headers(self) -> dict[str, str]:
         # A connection per call: the engine drops idle ones at moments that nobody can foresee.
         return {"authorization": f"Bearer {self._key}", "content-type": "application/json", "connection": "close"}
 
 
-def _load(settings: EngineSettings, key: str) -> Any:
+def _load_model(settings: EngineSettings, key: str) -> Any:
     require_engine()
     import xllamacpp  # type: ignore[import-untyped]  # llama.cpp itself: loaded where a model is
 
@@ -229,7 +232,7 @@ def _load(settings: EngineSettings, key: str) -> Any:
         ) from error
 
 
-def _take(made: Generated, event: Mapping[str, Any]) -> None:
+def _add_event(made: Generated, event: Mapping[str, Any]) -> None:
     made.token_ids += event["tokens"]
     made.scores += event.get("completion_probabilities") or ()
     if event["stop"]:
@@ -238,9 +241,79 @@ def _take(made: Generated, event: Mapping[str, Any]) -> None:
         made.cached_count = event["timings"]["cache_n"]
 
 
-def _refusal(status: int, content: bytes) -> EngineRefusal:
+def _read_refusal(status: int, content: bytes) -> EngineRefusal:
     try:
         error = orjson.loads(content)["error"]
         return EngineRefusal(error.get("code", status), error.get("type", "error"), error.get("message", ""))
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return EngineRefusal(status, "error", content[:500].decode("utf-8", errors="replace"))
+
+
+# --- engines that are shared ------------------------------------------------------------------------------------------
+
+Prepare = Callable[[threading.Event], None]
+
+_LOCK = threading.Lock()
+_ENGINES: dict[EngineSettings, "SharedEngine"] = {}
+
+
+class SharedEngine:
+    """An engine that is loaded or on its way; `loaded` gives it, or raises why it could not be loaded."""
+
+    def __init__(self, settings: EngineSettings, prepare: Prepare) -> None:
+        self.settings = settings
+        self.users = 0
+        self.loaded: Future[Engine] = Future()
+        self._stop = threading.Event()
+        context = contextvars.copy_context()  # what it logs is the output of the server that asked first
+        self._thread = threading.Thread(
+            target=context.run, args=(self._load_model, prepare), name=f"load {settings.model_path.name}", daemon=True
+        )
+        self._thread.start()
+
+    def _load_model(self, prepare: Prepare) -> None:
+        try:
+            prepare(self._stop)
+            self.loaded.set_result(Engine(self.settings))
+        except Exception as error:
+            if not self._stop.is_set():
+                LOG.error("the model %s could not be loaded: %s", self.settings.model_path.name, error)
+            self.loaded.set_exception(error)
+
+    def close(self) -> None:
+        """Free the engine, as soon as it is loaded if it is not yet."""
+        self._stop.set()
+        self._thread.join()
+        if self.loaded.exception() is None:
+            self.loaded.result().close()
+
+
+def acquire_engine(settings: EngineSettings, prepare: Prepare) -> SharedEngine:
+    """Return the engine with `settings`. Before a new one is loaded `prepare` runs, and ends early on its event."""
+    with _LOCK:
+        shared = _ENGINES.get(settings)
+        if shared is None or (shared.loaded.done() and shared.loaded.exception() is not None):
+            shared = _ENGINES[settings] = SharedEngine(settings, prepare)
+        shared.users += 1
+        return shared
+
+
+def release_engine(shared: SharedEngine) -> None:
+    """Give the engine back. Blocks while the last user's is freed."""
+    with _LOCK:
+        shared.users -= 1
+        if shared.users > 0:
+            return
+        if _ENGINES.get(shared.settings) is shared:
+            del _ENGINES[shared.settings]
+    shared.close()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Free what nobody gave back: it must not be at work when the interpreter goes."""
+    with _LOCK:
+        left = list(_ENGINES.values())
+        _ENGINES.clear()
+    for shared in left:
+        shared.close()

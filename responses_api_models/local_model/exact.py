@@ -20,7 +20,7 @@ _FORCED = 1e6
 
 
 async def complete_tokens(engine: Engine, body: Mapping[str, Any], made: Generated) -> Generated:
-    """`made`, or what the engine makes of the same request when it leaves out no token."""
+    """Return `made`, or what the engine makes of the same request when it leaves out no token."""
     if len(made.token_ids) == made.count:
         return made
     return await engine.generate_whole(body)
@@ -30,7 +30,7 @@ async def build_token_fields(engine: Engine, prompt: Sequence[int], made: Genera
     """Return the fields of a message for training."""
     found = find_certain_scores(made.token_ids, made.scores)
     log_probs = [
-        found[at] if at in found else await _log_prob(engine, [*prompt, *made.token_ids[:at]], token)
+        found[at] if at in found else await _find_log_prob(engine, [*prompt, *made.token_ids[:at]], token)
         for at, token in enumerate(made.token_ids)
     ]
     return {
@@ -55,7 +55,7 @@ def find_certain_scores(token_ids: Sequence[int], scores: Sequence[Mapping[str, 
 
 
 def _match_places(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | None:
-    """Return the earliest places of `ids`, in their order; None if they are no part of `token_ids`."""
+    """Return the earliest places of `ids`, in their order; None if they do not occur in `token_ids` in this order."""
     places, at = list[int](), -1
     for wanted in ids:
         at = next((place for place in range(at + 1, len(token_ids)) if token_ids[place] == wanted), -1)
@@ -65,11 +65,11 @@ def _match_places(token_ids: Sequence[int], ids: Sequence[int]) -> list[int] | N
     return places
 
 
-async def _log_prob(engine: Engine, before: Sequence[int], token: int) -> float:
+async def _find_log_prob(engine: Engine, before: Sequence[int], token: int) -> float:
     """Return the log-prob of `token` after `before`, found among the likeliest tokens at that place."""
     # The engine reports on a place only with a token that is a whole character, so that one is forced.
-    neutral = (await engine.token_ids(_NEUTRAL))[0]
-    for alternatives in (*_ALTERNATIVES, await engine.vocabulary_size()):
+    neutral = (await engine.tokenize(_NEUTRAL))[0]
+    for alternatives in (*_ALTERNATIVES, await engine.get_vocabulary_size()):
         made = await engine.generate(
             {
                 "prompt": before,
@@ -82,4 +82,4 @@ async def _log_prob(engine: Engine, before: Sequence[int], token: int) -> float:
         for other in made.scores[0]["top_logprobs"]:
             if other["id"] == token:
                 return float(other["logprob"])
-    raise RuntimeError(f"the engine gives no log-prob for the token {token}, which it has generated itself")
+    raise RuntimeError(f"the engine gives no log-prob for the token {token}, although it generated it")

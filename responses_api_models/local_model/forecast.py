@@ -43,7 +43,7 @@ class Forecast(BaseModel):
 
 async def measure_speed(engine: Engine) -> tuple[float, float]:
     """Return how many tokens a second the engine reads and writes with all of its slots at work."""
-    vocabulary = await engine.vocabulary_size()
+    vocabulary = await engine.get_vocabulary_size()
 
     async def work(slot: int) -> dict[str, Any]:
         # Different prompts, for what two have in common is read once.

@@ -41,7 +41,7 @@ class Gate:
         return len(self._waiting)
 
     @asynccontextmanager
-    async def place(self, max_waiting: int) -> AsyncIterator[None]:
+    async def hold_place(self, max_waiting: int) -> AsyncIterator[None]:
         """Hold a place as long as the context lasts; GateFull if `max_waiting` others wait for one already."""
         await self._enter(max_waiting)
         entered = time.monotonic()
@@ -58,7 +58,7 @@ class Gate:
                 self._inside += 1
                 return
             if len(self._waiting) >= max_waiting:
-                raise GateFull(len(self._waiting), self._hint_s())
+                raise GateFull(len(self._waiting), self._estimate_wait_s())
             turn = (loop, loop.create_future())
             self._waiting.append(turn)
         try:
@@ -84,7 +84,7 @@ class Gate:
                     return
             self._inside -= 1
 
-    def _hint_s(self) -> float:
+    def _estimate_wait_s(self) -> float:
         return min(_LONGEST_HINT_S, max(1.0, self._mean_stay_s * (len(self._waiting) + 1) / self.places))
 
 

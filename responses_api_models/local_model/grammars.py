@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the model is allowed to write, in the grammar language of llama.cpp's guidance: JSON by a schema, tool calls.
 
-A schema that the engine cannot enforce would be ignored by it in silence, so each is tried first: with the odds turned
-towards a token that no JSON starts with, only a grammar that works brings anything else. Verdicts are kept.
+The engine silently ignores a schema that it cannot enforce, so each is tried first: with the odds forced towards a
+token that no JSON starts with, only a grammar that works gives anything else. Verdicts are kept.
 """
 
 import json
@@ -25,7 +25,7 @@ _BAD_REQUEST = 400
 
 def write_json_grammar(schema: Mapping[str, Any]) -> str:
     """Return a grammar that allows nothing but a JSON value of `schema`."""
-    return f"{_HEAD}\nstart: {_json(schema)}"
+    return f"{_HEAD}\nstart: {_write_json_rule(schema)}"
 
 
 def write_call_prefix(name: str) -> str:
@@ -47,15 +47,15 @@ def write_tools_grammar(
     lines = [_HEAD, f"start: {start}", f"call: {' | '.join(f'call_{n}' for n in range(len(tools)))}"]
     for number, (name, schema) in enumerate(tools.items()):
         words = json.dumps(write_call_prefix(name)), f"arguments_{number}", json.dumps(CALL_SUFFIX)
-        lines += [f"call_{number}: {' '.join(words)}", f"arguments_{number}: {_json(narrow_schema(schema))}"]
+        lines += [f"call_{number}: {' '.join(words)}", f"arguments_{number}: {_write_json_rule(narrow_schema(schema))}"]
     if text_schema is not None and not required:
-        lines.append(f"text: {_json(text_schema)}")
+        lines.append(f"text: {_write_json_rule(text_schema)}")
     elif not required:
         lines.append(rf"TEXT: /(.|\n)+/ & ~/(.|\n)*{CALL_START}(.|\n)*/")
     return "\n".join(lines)
 
 
-def _json(schema: Mapping[str, Any]) -> str:
+def _write_json_rule(schema: Mapping[str, Any]) -> str:
     return f"%json {json.dumps({**schema, 'x-guidance': _ONE_LINE})}"
 
 
@@ -119,7 +119,7 @@ async def _is_enforced(engine: Engine, schema: Mapping[str, Any]) -> bool:
     grammar = write_json_grammar(schema)
     known = engine.supported_grammars.get(grammar)
     if known is None:
-        no_json = await engine.token_ids(_NO_JSON)
+        no_json = await engine.tokenize(_NO_JSON)
         made = await engine.generate(
             {
                 "prompt": no_json,

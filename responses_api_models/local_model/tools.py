@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tools for a model that was never taught any: how they and their calls are told to it, and read from what it writes.
+"""Tools for a model that was never taught any: how they are described to it, and how its calls are read.
 
 The form is the one that larger models were trained on (`<tool_call>{"name": …, "arguments": …}</tool_call>`), at most
 one call a reply. A small model follows examples better than instructions, so that the prompt holds an answer in words
@@ -137,7 +137,7 @@ class Call:
 
 
 def read_call(text: str, box: Toolbox) -> tuple[str, Call | None]:
-    """Return the words in `text`, and the call after them. A call that was cut off is none, and stays text."""
+    """Return the words in `text`, and the call after them. A call that was cut off does not count and stays text."""
     for tool in box.tools:
         words, found, rest = text.partition(write_call_prefix(tool.name))
         end = _find_end_of_json(rest) if found else None

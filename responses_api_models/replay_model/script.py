@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from nemo_gym.config_types import ConfigError
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from responses_api_models.replay_model.forms import Form, ReplayMiss, count_replies, list_spoken_forms
+from responses_api_models.replay_model.forms import ReplayMiss, count_replies, list_spoken_forms
 
 _ECHO = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 _SHORT = frozenset({"reasoning", "text", "tool_calls", "usage"})
@@ -34,10 +34,10 @@ class Script:
     def load(cls, path: Path, *, starts_over: bool) -> "Script":
         return cls(_read(path), repr(str(path)), starts_over=starts_over)
 
-    def next_turn(self, asked: NeMoGymResponseCreateParamsNonStreaming, model: str) -> NeMoGymResponse:
+    def make_next_turn(self, asked: NeMoGymResponseCreateParamsNonStreaming, model: str) -> NeMoGymResponse:
         """Return the reply to a conversation that holds as many replies as it does."""
         items = [] if isinstance(asked.input, str) else asked.input
-        position = count_replies(self._list_spoken, items)
+        position = count_replies(lambda number: list_spoken_forms(self._get_reply(number)["output"]), items)
         if position >= len(self._replies) and not self._starts_over:
             raise ReplayMiss(
                 f"the script in {self._source} has {len(self._replies)} replies, and this conversation holds all of "
@@ -45,9 +45,6 @@ class Script:
             )
         echo = {name: getattr(asked, name) for name in _ECHO}
         return NeMoGymResponse.model_validate({**echo, **self._get_reply(position), "model": model})
-
-    def _list_spoken(self, position: int) -> list[Form]:
-        return list_spoken_forms(self._get_reply(position)["output"])
 
     def _get_reply(self, position: int) -> dict[str, Any]:
         return _build_response(self._replies[position % len(self._replies)], position)

@@ -33,7 +33,7 @@ from nemo_gym.responses_converter import (
 from nemo_gym.responses_converter import split_responses_input_output_items as split_responses_input_output_items
 from nemo_gym.server_utils import SESSION_ID_KEY
 from responses_api_models.openai_model import endpoint
-from responses_api_models.vllm_model import audio, completions, history, tokens
+from responses_api_models.vllm_model import completions, messages, tokens
 
 _BAD_REQUEST = 400
 _TOO_LONG = (b"context length", b"max_tokens")
@@ -127,9 +127,8 @@ class VLLMModel(SimpleResponsesAPIModel):
     async def chat_completions(  # type: ignore[override]  # arguments are found by name
         self, request: Request, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
-        asked = {name: value for name, value in body if name in body.model_fields_set}
-        params = await self._preprocess(request, {**asked, "model": self.config.model})
-        if not self.config.sequential_reasoning_allowed and history.ends_with_empty_assistant(params["messages"]):
+        params = await self._preprocess(request, {**endpoint.get_set_fields(body), "model": self.config.model})
+        if not self.config.sequential_reasoning_allowed and messages.ends_with_empty_assistant(params["messages"]):
             return self._make_empty_completion("content_filter")
         client = self._resolve_client(request)
         try:
@@ -144,7 +143,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     # --- the request --------------------------------------------------------------------------------------------------
 
     async def _preprocess(self, request: Request, params: dict[str, Any]) -> dict[str, Any]:
-        if audio.has_audio(params):  # reads files
+        if messages.has_audio(params):  # reads files
             return await asyncio.to_thread(self._preprocess_chat_completion_create_params, request, params)
         return self._preprocess_chat_completion_create_params(request, params)
 
@@ -153,20 +152,20 @@ class VLLMModel(SimpleResponsesAPIModel):
         config = self.config
         params = endpoint.apply_overrides(body_dict, config.extra_body, config.chat_template_kwargs)
         if config.replace_developer_role_with_system:
-            params["messages"] = history.rename_developer_role(params["messages"])
+            params["messages"] = messages.rename_developer_role(params["messages"])
         if config.return_token_id_information:
             with_token_ids = config.request_prompt_and_generation_token_ids
             params |= tokens.build_token_request(with_token_ids=with_token_ids)
         if config.uses_reasoning_parser and not config.preserve_reasoning_in_assistant_content:
-            params["messages"] = history.separate_reasoning(
+            params["messages"] = messages.separate_reasoning(
                 params["messages"],
                 self._converter._extract_reasoning_from_content,
                 interleaved=config.uses_interleaved_reasoning,
             )
         if params.get("top_logprobs", 0) is None:
             del params["top_logprobs"]
-        if audio.has_audio(params):
-            params = audio.insert_audio(params, config.audio_root)
+        if messages.has_audio(params):
+            params = messages.insert_audio(params, config.audio_root)
         params |= config.sampling_overrides or {}
         if config.return_token_id_information and params.get("n") not in (None, 1):
             raise ValueError(
@@ -198,7 +197,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             prompt, special = completions.join_prompt(params["messages"]), {}
         reply = await client.create_completion(**completions.build_completion_request(params, prompt), **special)
         to_tokenize = {"model": params["model"], "prompt": prompt, **special}
-        return await self._finish_reply(client, completions.to_chat_completion(reply), "/completions", to_tokenize)
+        return await self._finish_reply(client, completions.convert_completion(reply), "/completions", to_tokenize)
 
     async def _load_tokenizer(self) -> Any:
         """Return the tokenizer, loaded once, by whichever request comes first."""
@@ -253,9 +252,9 @@ class VLLMModel(SimpleResponsesAPIModel):
         if self.config.uses_reasoning_parser:
             return {
                 **choice,
-                "message": history.put_reasoning_in_text(message, self._converter._wrap_reasoning_in_think_tags),
+                "message": messages.put_reasoning_in_text(message, self._converter._wrap_reasoning_in_think_tags),
             }
-        return {**choice, "message": history.refuse_reasoning(message)}
+        return {**choice, "message": messages.refuse_reasoning(message)}
 
     async def _tokenize(self, client: NeMoGymAsyncOpenAI, to_tokenize: dict[str, Any]) -> list[int]:
         reply = await client.create_tokenize(**to_tokenize)

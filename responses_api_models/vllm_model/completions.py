@@ -34,10 +34,10 @@ def join_prompt(messages: list[Message]) -> str:
             f"a prompt without chat template holds a user message, or a system and a user message, not {roles!r}.\n"
             "hint: set `render_chat_template: true` for conversations"
         )
-    return "\n\n".join(_text(message.get("content")) for message in messages)
+    return "\n\n".join(_join_text(message.get("content")) for message in messages)
 
 
-def _text(content: Any) -> str:
+def _join_text(content: Any) -> str:
     if not isinstance(content, list):
         return content or ""
     if others := [part["type"] for part in content if part["type"] != "text"]:
@@ -81,15 +81,15 @@ def build_completion_request(body: Mapping[str, Any], prompt: str) -> dict[str, 
     return request
 
 
-def to_chat_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
+def convert_completion(reply: Mapping[str, Any]) -> dict[str, Any]:
     """Return a completion as the chat completion that a chat route would have sent."""
-    choices = [_to_chat_choice(choice) for choice in reply.get("choices") or []]
+    choices = [_convert_choice(choice) for choice in reply.get("choices") or []]
     chat = {**reply, "object": "chat.completion", "choices": choices}
     prompt_ids = next((choice.get("prompt_token_ids") for choice in reply.get("choices") or []), None)
     return {**chat, "prompt_token_ids": prompt_ids} if prompt_ids is not None else chat
 
 
-def _to_chat_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_choice(choice: Mapping[str, Any]) -> dict[str, Any]:
     chat = {name: value for name, value in choice.items() if name not in ("text", "logprobs", "prompt_token_ids")}
     text = choice.get("text")
     chat["message"] = None if text is None else {"role": "assistant", "content": text}

@@ -25,7 +25,7 @@ async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[st
     """Return `reply` with the tokens of its one choice on the message, and nowhere else."""
     choice = reply["choices"][0]
     bundle = await _find_tokens(reply, choice, tokenize)
-    _check(bundle, reply, choice)
+    _check_agreement(bundle, reply, choice)
     if choice.get("routed_experts") is not None:
         bundle["routed_experts"] = choice["routed_experts"]
     moved = ("logprobs", "token_ids", "routed_experts")
@@ -56,7 +56,7 @@ def _name_fields(prompt: Sequence[int], generation: Sequence[int], log_probs: Se
     return dict(zip(TOKEN_FIELDS, (prompt, generation, log_probs), strict=True))
 
 
-def _check(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
+def _check_agreement(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice: Mapping[str, Any]) -> None:
     prompt, generation, log_probs = (bundle[name] for name in TOKEN_FIELDS)
     if len(generation) != len(log_probs):
         _fail(f"there are {len(generation)} generated tokens but {len(log_probs)} log-probs", reply, choice)

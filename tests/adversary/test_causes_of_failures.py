@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym import openai_utils
-from nemo_gym._rollouts.journal import failed_row
+from nemo_gym._rollouts.journal import build_failed_row
 from nemo_gym._rollouts.play import find_asked_pause
 from nemo_gym._rollouts.types import Failed
 from nemo_gym._serving.guard import ErrorsAsJson
 from nemo_gym._transport.deadline import SECONDS_LEFT_HEADER, Deadline
-from nemo_gym._transport.failures import HEADER, Failure, decoded
+from nemo_gym._transport.failures import HEADER, Failure, decode_failure
 from nemo_gym._transport.retries import RetryRule
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.config_types import BaseServerConfig
@@ -114,7 +114,7 @@ def test_nor_can_it_in_words(words):
 async def test_the_traceback_of_a_verifier_is_in_the_failures_file():
     outcome = await play_rollout(World, scripted_model("2"))
     assert isinstance(outcome, Failed)
-    failure = failed_row(outcome)["_ng_failure"]
+    failure = build_failed_row(outcome)["_ng_failure"]
     assert failure["kind"] == "verifier"
     assert failure["traceback"].endswith("ZeroDivisionError: division by zero")
     assert "reward=self.divide(1, 0)" in failure["traceback"]
@@ -123,9 +123,9 @@ async def test_the_traceback_of_a_verifier_is_in_the_failures_file():
 
 @given(message=st.text(max_size=3000), traceback=st.text(st.characters(min_codepoint=0x4E00), max_size=3000))
 def test_a_failure_of_any_length_fits_into_a_header(message, traceback):
-    header = Failure("verifier", "v/verify", False, message, traceback=traceback).encoded()
+    header = Failure("verifier", "v/verify", False, message, traceback=traceback).encode()
     assert len(header) < 8190
-    found = decoded(header)
+    found = decode_failure(header)
     assert found is not None
     assert message.startswith(found.message)
     assert traceback.endswith(found.traceback)
@@ -153,4 +153,4 @@ async def test_a_call_that_nobody_waits_for_any_more_is_ended():
     await ErrorsAsJson(wait_for_ever, server_name="agent")(scope, None, send)
     assert has_ended.is_set()
     assert sent[0]["status"] == 500
-    assert decoded(dict(sent[0]["headers"])[HEADER.lower().encode()].decode()).kind == "timeout"
+    assert decode_failure(dict(sent[0]["headers"])[HEADER.lower().encode()].decode()).kind == "timeout"

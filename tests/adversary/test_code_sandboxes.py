@@ -11,7 +11,7 @@ from nemo_gym._execution import sandbox_workers
 from nemo_gym._execution.inside import watching
 from nemo_gym._execution.inside.zygote import Zygote
 from nemo_gym._execution.sandbox_workers import SandboxWorker
-from nemo_gym._transport.failures import HEADER, decoded
+from nemo_gym._transport.failures import HEADER, decode_failure
 from nemo_gym.code_execution import CodePool, SandboxLost, SandboxUnavailable
 from nemo_gym.testing import asked, reply, running
 from resources_servers.code_gen.app import CodeGenResourcesServer
@@ -91,7 +91,7 @@ async def test_a_program_that_loses_two_sandboxes_is_a_failure_and_no_zero():
         for _ in range(2):
             await kill_the_sandbox()
         answer = await scoring
-        failure = decoded(answer.headers[HEADER])
+        failure = decode_failure(answer.headers[HEADER])
         assert (answer.status, failure.kind, failure.retryable) == (500, "verifier", True)
         assert "could not be run to its end" in failure.message
         assert "hint:" in failure.message

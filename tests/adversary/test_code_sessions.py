@@ -6,7 +6,7 @@ import asyncio
 import pytest
 
 from nemo_gym._rollouts.play import RetryRule, RetryRules
-from nemo_gym._transport.failures import HEADER, decoded
+from nemo_gym._transport.failures import HEADER, decode_failure
 from nemo_gym.base_resources_server import SimpleResourcesServer
 from nemo_gym.errors import RolloutFailure
 from nemo_gym.testing import reply, running, scripted_model, tool_call
@@ -50,7 +50,7 @@ async def test_the_longest_idle_interpreter_makes_room_and_its_rollout_is_told(c
         assert "ended the interpreter of a rollout" in caplog.text
 
         refused = await first.post("x")
-        failure = decoded(refused.headers[HEADER])
+        failure = decode_failure(refused.headers[HEADER])
         assert (refused.status, failure.kind) == (500, "tool_server")
         assert "no call for" in failure.message
         assert "all 2 interpreters were taken" in failure.message
@@ -114,7 +114,7 @@ async def test_a_rollout_that_loses_its_sandbox_fails_and_may_be_played_again():
         executing = asyncio.ensure_future(rollout.post(f"{SLEEP}(60)"))
         await kill_the_sandbox()
         lost = await executing
-        failure = decoded(lost.headers[HEADER])
+        failure = decode_failure(lost.headers[HEADER])
         assert (lost.status, failure.ends_rollout, failure.retryable) == (500, True, True)
         assert "could not be run to its end" in failure.message
         assert await rollout.run("1 + 1") == "2"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym._metrics.aggregate import compute_headline
-from nemo_gym._metrics.intervals import interval_over_tasks
-from nemo_gym._metrics.pass_at_k import compute_pass_metrics, mean_rewards_by, pass_majority, score_rewards
+from nemo_gym._metrics.intervals import compute_interval_over_tasks
+from nemo_gym._metrics.pass_at_k import compute_pass_majority, compute_pass_metrics, score_rewards
 from nemo_gym._results.summary import RunningMean
+from nemo_gym.reward_profile import compute_mean_rewards_by
 from tests.cli.conftest import gym, ports_are_given_back  # noqa: F401  fixtures
 
 HUGE = [[1e308, 1e308], [1e308, -1e308], [-1.7e308, 1.7e308], [0.0, 1.0]]
@@ -71,10 +72,10 @@ def test_no_metric_overflows(rewards):
             running.interval()
     compute_pass_metrics(score_rewards(rewards, [["a", "b", "a", None][: len(of_task)] for of_task in rewards]))
     compute_headline(rewards, binary=False)
-    interval = interval_over_tasks(rewards, binary=False)
+    interval = compute_interval_over_tasks(rewards, binary=False)
     every = [reward for of_task in rewards for reward in of_task]
     assert min(every) <= interval.estimate * (1 + 1e-9) or min(every) <= interval.estimate * (1 - 1e-9)
     assert (interval.low is None) == (interval.high is None)
     rows = [[{"reward": reward, "answer": "a", "kind": "k"} for reward in of_task] for of_task in rewards]
-    pass_majority(rows, answer_key="answer")
-    mean_rewards_by(rows, "kind")
+    compute_pass_majority(rows, answer_key="answer")
+    compute_mean_rewards_by(rows, "kind")

@@ -15,7 +15,7 @@ from nemo_gym._process.http_session import (
 )
 from nemo_gym._rollouts.play import Player
 from nemo_gym._transport.errors import ReplyTooLarge
-from nemo_gym._transport.failures import HEADER, decoded
+from nemo_gym._transport.failures import HEADER, decode_failure
 from nemo_gym._transport.http import MAX_MODEL_REPLY_BYTES
 from nemo_gym.server_utils import get_response_json, request
 from nemo_gym.testing import running
@@ -60,7 +60,7 @@ async def failure_of_asking(url: str):
     async with model_at(url) as client:
         reply = await client.post("model", "/v1/responses", json={"input": "hi"})
         assert reply.status == 500
-        return decoded(reply.headers[HEADER])
+        return decode_failure(reply.headers[HEADER])
 
 
 @pytest.mark.fault(

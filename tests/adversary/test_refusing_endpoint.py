@@ -11,7 +11,7 @@ from fastapi import HTTPException
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from nemo_gym._transport.failures import HEADER, Failure, decoded
+from nemo_gym._transport.failures import HEADER, Failure, decode_failure
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import SimpleResponsesAPIModel
 from nemo_gym.testing import asked, running, scripted_model
@@ -130,7 +130,7 @@ AGENT = {
 async def play(agent: type, model: Any) -> Failure:
     async with running(agent=(agent, AGENT), world=World, policy_model=model) as client:
         answer = await client.post("agent", "/run", json={"responses_create_params": asked("go")})
-        return decoded(answer.headers[HEADER])
+        return decode_failure(answer.headers[HEADER])
 
 
 @pytest.mark.fault(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym._app.plan import ServerPlan, choose_placement
+from nemo_gym._app.plan import ServerPlan, choose_placement, read_ray_placement
 from nemo_gym._serving.server_imports import imports_package
 from nemo_gym._serving.venvs import VenvPlan
 from nemo_gym.errors import ConfigError
@@ -29,6 +29,8 @@ def entrypoint(tmp_path) -> Path:
         ({"placement": "process"}, None, HERE, "process", "the config asks for it"),
         ({}, "process", HERE, "process", "the config asks for it"),
         ({"placement": "inline"}, "process", HERE, "inline", "the config asks for it"),
+        ({"placement": "ray"}, None, OWN, "ray", "the config asks for it"),
+        ({"num_workers": 2}, "ray", HERE, "ray", "the config asks for it"),
     ],
 )
 def test_a_server_runs_in_this_process_unless_something_speaks_against_it(
@@ -62,13 +64,39 @@ def test_code_that_is_no_python_is_no_reason_to_fail_here(entrypoint):
         ({"placement": "inline"}, OWN, "has an environment of its own"),
         ({"placement": "inline", "num_workers": 2}, HERE, "has 2 workers"),
         ({"placement": "proces"}, HERE, "'process'"),
-        ({"placement": "ray"}, HERE, "external"),
     ],
 )
 def test_a_placement_that_is_not_possible_is_an_error_that_helps(entrypoint, block, venv, message):
     with pytest.raises(ConfigError, match="server 'tiny'") as caught:
         choose_placement("tiny", block, None, entrypoint, venv)
     assert message in str(caught.value)
+
+
+def test_what_a_server_needs_on_the_nodes_of_a_cluster_is_read_from_its_block():
+    asked = {"num_replicas": 2, "num_cpus": 0.5, "resources": {"fast_disk": 1}, "node_labels": {"zone": "a"}}
+    found = read_ray_placement("tiny", {**asked, "entrypoint": "app.py"})
+    assert (found.num_replicas, found.num_cpus, found.resources, found.node_labels) == tuple(asked.values())
+    assert (found.num_gpus, found.max_restarts) == (0, 3)
+
+
+def test_a_server_that_wishes_nothing_reserves_so_little_that_it_is_only_spread():
+    assert 0 < read_ray_placement("tiny", {}).num_cpus <= 0.001
+
+
+@pytest.mark.parametrize(
+    ("block", "field"), [({"num_replicas": 0}, "num_replicas"), ({"resources": {"disk": "much"}}, "resources.disk")]
+)
+def test_a_wrong_wish_for_nodes_is_an_error_that_names_the_server_and_the_key(block, field):
+    with pytest.raises(ConfigError, match="server 'tiny'") as caught:
+        read_ray_placement("tiny", block)
+    assert field in str(caught.value)
+    assert "\nhint: " in str(caught.value)
+
+
+def test_tools_over_mcp_and_several_replicas_do_not_go_together():
+    with pytest.raises(ConfigError, match="hint: use `num_replicas: 1`"):
+        read_ray_placement("tiny", {"num_replicas": 2, "expose_tools_over_mcp": True})
+    assert read_ray_placement("tiny", {"expose_tools_over_mcp": True}).num_replicas == 1
 
 
 def test_the_address_of_a_plan_is_a_url(entrypoint):

@@ -199,6 +199,15 @@ async def test_an_outcome_of_a_row_without_an_id_stays_as_it_is(tmp_path):
     assert await observer.complete(outcome) == outcome
 
 
+async def test_bookkeeping_that_a_user_put_into_a_row_is_in_its_result(tmp_path):
+    played_row = row(_ng_curriculum_stage=3, _ng_cut_off="length", _ng_failure_class="agent", other="not bookkeeping")
+    outcome = Scored(played_row, {"reward": 1.0}, 1, 0.1)
+    result = (await RolloutObserver([tmp_path], None).complete(outcome)).result
+    assert (result["_ng_curriculum_stage"], result["agent_ref"]) == (3, {"name": "agent"})
+    # How an earlier rollout ended says nothing about this one.
+    assert not {"_ng_cut_off", "_ng_failure_class", "other"} & result.keys()
+
+
 async def test_attempts_have_captures_of_their_own(tmp_path):
     store = CaptureStore(tmp_path)
     observer = RolloutObserver([tmp_path], None)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._catalog.prepare_scripts import load_prepare
+from nemo_gym.benchmarks import load_prepare
 from tests.benchmarks.samples import SAMPLES
 from tests.support.fake_hub import hub as hub  # a fixture
 

@@ -143,7 +143,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(body=st.dictionaries(st.sampled_from(["output", "choices", "content", "usage", "status", "id"]), json_values))
 def test_no_shape_of_response_is_an_error(body: Any):
     assert build_model_call_record({"response": body}, call_index=0).response == body
@@ -196,7 +196,7 @@ def test_every_dialect_tells_its_tokens(usage: Any, stats: tuple[int | None, ...
     assert read_cached_tokens(usage) == cached
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     st.dictionaries(
         st.sampled_from([*RESPONSES, *CHAT, *ANTHROPIC]), st.none() | st.integers() | st.text() | st.lists(st.none())
@@ -232,7 +232,7 @@ def test_the_same_text_is_recognised_as_a_chat_message_and_as_an_output_item():
     assert identify_item({"type": "message", "content": ""}) == set()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(body=json_values)
 def test_no_shape_of_body_is_an_error(body: Any):
     assert all(isinstance(item, dict) for item in list_answer_items(body))

@@ -2,7 +2,8 @@
 """Captures on disk: journals that several processes write, and the folder that holds them."""
 
 import fcntl
-import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -39,7 +40,7 @@ def test_a_line_that_is_json_but_no_object_is_unreadable(tmp_path: Path):
     assert (lines.objects, lines.unreadable) == ([{"n": 1}], [1])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(texts=st.lists(st.text(), max_size=5))
 def test_any_text_comes_back_as_it_was(tmp_path_factory, texts: list[str]):
     path = tmp_path_factory.mktemp("journal") / "x.jsonl"
@@ -71,12 +72,6 @@ def test_readers_wait_for_the_writer(tmp_path: Path):
         assert not reading.done()
         fcntl.flock(writer, fcntl.LOCK_UN)
         assert reading.result(30).objects == [{"n": 1}, {"n": 2}]
-
-
-def record_many(root: str, writer: int, count: int) -> None:
-    store = CaptureStore(root)
-    for number in range(count):
-        store.record("0-0", {"writer": writer, "number": number, "filler": "x" * 20_000})
 
 
 def test_a_store_makes_its_folder_and_each_rollout_has_its_own_file(tmp_path: Path):
@@ -140,13 +135,20 @@ def test_a_rollout_id_cannot_lead_out_of_the_folder(tmp_path: Path, rollout_id: 
             method(rollout_id)
 
 
+RECORD_MANY = """
+import sys
+from nemo_gym._capture.store import CaptureStore
+
+store, writer = CaptureStore(sys.argv[1]), sys.argv[2]
+for number in range(20):
+    store.record("0-0", {"writer": writer, "number": number, "filler": "x" * 20_000})
+"""
+
+
 def test_exchanges_of_two_processes_never_mix(tmp_path: Path):
-    spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=record_many, args=(str(tmp_path), number, 20)) for number in range(2)]
-    for process in writers:
-        process.start()
-    for process in writers:
-        process.join()
+    commands = [[sys.executable, "-c", RECORD_MANY, str(tmp_path), writer] for writer in "ab"]
+    processes = [subprocess.Popen(command) for command in commands]
+    assert [process.wait(60) for process in processes] == [0, 0]
     exchanges = CaptureStore(tmp_path).read("0-0")
-    for writer in range(2):
+    for writer in "ab":
         assert [one["number"] for one in exchanges if one["writer"] == writer] == list(range(20))

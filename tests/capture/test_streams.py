@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._capture.streams import read_stream
-from nemo_gym._wire.streaming_replies import stream_completion, stream_message, stream_response
+from nemo_gym._wire.streaming import stream_completion, stream_message, stream_response
 from nemo_gym.anthropic_converter import response_to_anthropic_message
 from nemo_gym.openai_utils import NeMoGymChatCompletion
 from nemo_gym.testing import message, reasoning, reply, tool_call
@@ -145,7 +145,7 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(events=st.lists(json_values, max_size=4), dialect=st.sampled_from(["responses", "chat", "messages"]))
 def test_no_shape_of_event_is_an_error(events: list[Any], dialect: str):
     response = read_stream(sse(*events), dialect).response

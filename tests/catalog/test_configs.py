@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nemo_gym._catalog.configs import Configs, server_blocks
+from nemo_gym._catalog.configs import Configs, iter_server_blocks
 from tests.support.catalogue import write_config
 
 
 def blocks(root, path):
     configs = Configs([root])
-    return {block.instance: block for block in server_blocks(configs.merged(path))}, configs.warnings
+    return {block.instance: block for block in iter_server_blocks(configs.merged(path))}, configs.warnings
 
 
 def test_an_includer_overrides_what_it_includes(tmp_path):

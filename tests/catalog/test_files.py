@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from nemo_gym._catalog.files import benchmark_name, config_names, flavour_names, server_configs
+from nemo_gym._catalog.configs import config_names, find_server_configs, flavour_names, name_benchmark
 
 
 @pytest.fixture
@@ -33,11 +33,11 @@ def test_a_config_goes_by_its_folder_and_its_variants_by_their_path(tree):
 
 def test_a_folder_that_is_not_there_holds_nothing(tree):
     assert config_names(tree / "nowhere") == {}
-    assert server_configs(tree / "nowhere") == {}
+    assert find_server_configs(tree / "nowhere") == {}
 
 
 def test_a_server_is_a_folder_with_code_or_configs(tree):
-    assert {name: len(paths) for name, paths in server_configs(tree / "resources_servers").items()} == {
+    assert {name: len(paths) for name, paths in find_server_configs(tree / "resources_servers").items()} == {
         "code": 0,
         "math": 2,
     }
@@ -69,4 +69,4 @@ def test_a_folder_with_code_hides_the_configs_of_a_later_root_and_one_without_ad
     ],
 )
 def test_the_name_of_a_benchmark_is_read_off_its_path(path, name):
-    assert benchmark_name(path) == name
+    assert name_benchmark(path) == name

@@ -24,6 +24,8 @@ def root(tmp_path, monkeypatch):
     ("words", "among"),
     [
         ([""], {"list", "env", "eval", "search", "--help"}),
+        (["bench", "p"], {"plan"}),
+        (["bench", "plan", "--lat"], {"--latency"}),
         (["--v"], {"--version", "--verbose"}),
         (["-v", "e"], {"env", "eval"}),
         (["env", "st"], {"start", "status"}),

@@ -95,7 +95,7 @@ def test_a_seed_for_another_model_is_a_usage_error():
 
 def test_samples_are_one_that_passed_one_that_failed_and_one_in_between():
     rollouts = [rollout(0, 0.0), rollout(1, 0.0), rollout(2, 1.0, index=1), rollout(2, 0.0), rollout(3, 1.0)]
-    titles = [text.splitlines()[0] for text in demo.sample_transcripts(rollouts)]
+    titles = [text.splitlines()[0] for text in demo.choose_transcripts(rollouts)]
     assert titles == [
         "passed: task 3 (capitals), 1 of 1 right",
         "failed: task 0 (capitals), 0 of 1 right",
@@ -104,12 +104,12 @@ def test_samples_are_one_that_passed_one_that_failed_and_one_in_between():
 
 
 def test_samples_are_as_many_as_there_are_kinds():
-    assert len(demo.sample_transcripts([rollout(0, 1.0), rollout(1, 1.0)])) == 1
-    assert demo.sample_transcripts([]) == []
+    assert len(demo.choose_transcripts([rollout(0, 1.0), rollout(1, 1.0)])) == 1
+    assert demo.choose_transcripts([]) == []
 
 
 def test_what_a_model_says_cannot_do_anything_to_the_terminal():
-    (text,) = demo.sample_transcripts([rollout(0, 0.0, "a\x1b[2J\x07b\nc" + "x" * 10_000)])
+    (text,) = demo.choose_transcripts([rollout(0, 0.0, "a\x1b[2J\x07b\nc" + "x" * 10_000)])
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "a�[2J�b c" in text
@@ -117,12 +117,12 @@ def test_what_a_model_says_cannot_do_anything_to_the_terminal():
 
 
 def test_silence_is_shown_as_such():
-    (text,) = demo.sample_transcripts([rollout(0, 0.0, "")])
+    (text,) = demo.choose_transcripts([rollout(0, 0.0, "")])
     assert "(nothing)    reward 0" in text
 
 
 def test_the_next_commands_name_the_file_of_this_run():
-    text = "\n".join(demo.next_commands(Path("here/rollouts.jsonl")))
+    text = "\n".join(demo.list_next_commands(Path("here/rollouts.jsonl")))
     assert "eval profile --rollouts here/rollouts.jsonl" in text
     assert "--model-type openai_model --model NAME --model-url URL --model-api-key KEY" in text
     assert "env init --resources-server" in text

@@ -6,7 +6,6 @@ import pytest
 
 from nemo_gym import __version__
 from nemo_gym.cli import legacy
-from nemo_gym.cli.commands import LEGACY
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def test_a_legacy_command_names_its_replacement_and_runs_it(started_as, alias):
 def test_an_unknown_legacy_command_fails_with_the_nearest_one(started_as):
     code, out, err = started_as("/bin/ng_colect_rollouts")
     assert (code, out) == (1, "")
-    assert "`ng_colect_rollouts` is not a NeMo Gym command. Did you mean `ng_collect_rollouts`?" in err
+    assert "`ng_colect_rollouts` is not a NeMo Gym command. Did you mean 'ng_collect_rollouts'?" in err
 
 
 def test_arguments_are_kept(started_as):
@@ -44,5 +43,5 @@ def test_arguments_are_kept(started_as):
 
 def test_help_lists_what_each_stands_for(started_as):
     out = started_as("/bin/nemo_gym_help")[1]
-    for name, tokens in LEGACY.items():
+    for name, tokens in legacy.LEGACY.items():
         assert any(line.split() == [f"ng_{name}", "gym", *tokens] for line in out.splitlines())

@@ -6,7 +6,7 @@ import pytest
 
 from nemo_gym import PARENT_DIR, component_search_roots
 from nemo_gym.cli.commands import GROUPS
-from nemo_gym.cli.flags import names_of, to_overrides
+from nemo_gym.cli.flags import list_names, to_overrides
 from tests.support.catalogue import server_block, write_benchmark, write_config, write_environment
 
 
@@ -180,7 +180,7 @@ def test_a_search_without_words_or_of_an_unknown_type_is_a_usage_error(gym):
 def test_a_list_has_just_the_names_that_its_selector_takes(foreign_tree, gym, noun, selector):
     listed = set(rows(gym("list", noun, "--json")))
     flag = next(flag for flag in GROUPS["env"]["start"].flags if flag.name == selector)
-    assert listed == set(names_of(flag, component_search_roots()))
+    assert listed == set(list_names(flag, component_search_roots()))
     for name in listed:
         to_overrides(GROUPS["env"]["start"], [selector, name])
 

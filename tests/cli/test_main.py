@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from nemo_gym import __version__
-from nemo_gym.cli.command_flags import load
 from nemo_gym.cli.commands import COMMANDS, GROUPS
+from nemo_gym.cli.flags import load
 from nemo_gym.cli.main import run_command
 from tests.support.catalogue import write_benchmark
 

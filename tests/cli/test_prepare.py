@@ -116,7 +116,7 @@ def test_rows_without_input_need_a_prompt(tmp_path, gym):
         "".join(line for line in config.read_text().splitlines(keepends=True) if "prompt_config" not in line)
     )
     said = gym("eval", "prepare", "--benchmark", "tiny")
-    assert (said.code, "lines 1-3: no `responses_create_params.input`" in said.err) == (1, True)
+    assert (said.code, "rows 1–3: no `responses_create_params.input`" in said.err) == (1, True)
 
 
 def test_the_file_must_be_the_one_that_the_config_names(tmp_path, gym):

@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from nemo_gym._util.addresses import reachable_host
+from nemo_gym._view.serve import listen
 from nemo_gym.cli import legacy, view
 from tests.view import rows
 
@@ -63,6 +64,15 @@ def test_with_a_token_the_printed_address_is_the_key(gym, run, served):
     assert said.out.endswith(f"/?token={access.token}\n")
     assert len(access.token) >= 32
     assert "Everyone" not in said.err
+
+
+def test_a_port_that_is_taken_gives_the_next_and_says_so(gym, run, served):
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        said = gym("view", "run.jsonl", "--port", str(port))
+    found = served[0][1][1]
+    assert found > port
+    assert said.err == f"Port {port} is taken; {found} is free.\nPress Ctrl-C to stop.\n"
 
 
 def test_several_files_are_opened_together(gym, run, served):

@@ -10,13 +10,13 @@ from omegaconf import OmegaConf
 
 from nemo_gym._config.defaults import Machine
 from nemo_gym._config.parse import Sources, resolve
-from nemo_gym._config.ports import free_port, reserve_port, take_reserved
+from nemo_gym._config.ports import find_free_port, reserve_port, take_reserved
 from nemo_gym.errors import ConfigError
 from tests.config.examples import MODEL, WEATHER
 
 
 def any_host(host, *rest):
-    return free_port(*rest)
+    return find_free_port(*rest)
 
 
 def online(values, tmp_path, open_port=any_host):
@@ -149,4 +149,4 @@ def test_a_reserved_port_is_nobody_elses_until_its_socket_is_taken_over():
 
 def test_a_range_without_a_free_port_is_reported():
     with pytest.raises(RuntimeError, match=r"found no free port in 10\.\.12"):
-        free_port(10, 12, {10, 11, 12}, 50)
+        find_free_port(10, 12, {10, 11, 12}, 50)

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from nemo_gym._config.directives import apply_directives, merged
+from nemo_gym._config.directives import apply_directives, merge_values
 from nemo_gym.errors import InheritPathNotFoundError
 
 
@@ -215,8 +215,8 @@ def clash(base, over):
     return {type(base), type(over)} == {dict, list}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(base=trees, over=trees)
 def test_merging_plain_data_agrees_with_omegaconf(base, over):
     if not clash(base, over):
-        assert merged(base, over) == OmegaConf.to_container(OmegaConf.merge(base, over))
+        assert merge_values(base, over) == OmegaConf.to_container(OmegaConf.merge(base, over))

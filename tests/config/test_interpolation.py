@@ -4,17 +4,17 @@
 import pytest
 from omegaconf import OmegaConf
 
-from nemo_gym._config.interpolation import interpolation_problems, missing_value_problems, read_values
+from nemo_gym._config.interpolation import check_interpolations, check_missing_values, read_values
 from nemo_gym.errors import ConfigInterpolationError, ConfigMissingValuesError
 
 
 def check_missing(values):
-    missing_value_problems(read_values(OmegaConf.create(values))).raise_if_any()
+    check_missing_values(read_values(OmegaConf.create(values))).raise_if_any()
 
 
-def check_interpolations(values):
+def raise_on_bad_interpolations(values):
     config = OmegaConf.create(values)
-    interpolation_problems(config, read_values(config)).raise_if_any()
+    check_interpolations(config, read_values(config)).raise_if_any()
 
 
 def test_a_complete_config_reads_as_its_resolved_values():
@@ -42,7 +42,7 @@ def test_a_key_that_refers_to_a_missing_value_is_not_reported_besides():
 
 def test_an_interpolation_to_nothing_names_both_keys_the_nearest_and_an_override():
     with pytest.raises(ConfigInterpolationError) as error:
-        check_interpolations({"model": {"url": "${policy_base_ulr}"}, "policy_base_url": "x"})
+        raise_on_bad_interpolations({"model": {"url": "${policy_base_ulr}"}, "policy_base_url": "x"})
     text = str(error.value)
     for part in ("'model.url'", "'policy_base_ulr'", "Did you mean 'policy_base_url'?", "'++policy_base_ulr=<value>'"):
         assert part in text
@@ -50,7 +50,7 @@ def test_an_interpolation_to_nothing_names_both_keys_the_nearest_and_an_override
 
 def test_keys_that_refer_to_the_same_absent_key_are_reported_together():
     with pytest.raises(ConfigInterpolationError) as error:
-        check_interpolations({"a": "${x}", "b": ["${x}"], "c": "${y}"})
+        raise_on_bad_interpolations({"a": "${x}", "b": ["${x}"], "c": "${y}"})
     assert "2 keys refer to `${x}`" in str(error.value)
     assert "'b[0]'" in str(error.value)
     assert "'c' refers to `${y}`" in str(error.value)
@@ -68,29 +68,29 @@ def test_keys_that_refer_to_the_same_absent_key_are_reported_together():
     ],
 )
 def test_a_circle_of_interpolations_is_named(values, circle):
-    with pytest.raises(ConfigInterpolationError, match="round in a circle") as error:
-        check_interpolations(values)
+    with pytest.raises(ConfigInterpolationError, match="form a circle") as error:
+        raise_on_bad_interpolations(values)
     assert circle in str(error.value)
 
 
 def test_a_circle_is_reported_once():
     with pytest.raises(ConfigInterpolationError) as error:
-        check_interpolations({"a": "${b}", "b": "${c}", "c": "${a}"})
-    assert str(error.value).count("round in a circle") == 1
+        raise_on_bad_interpolations({"a": "${b}", "b": "${c}", "c": "${a}"})
+    assert str(error.value).count("form a circle") == 1
 
 
 def test_an_environment_variable_that_is_not_set_is_named(monkeypatch):
     monkeypatch.delenv("SOME_KEY", raising=False)
     with pytest.raises(ConfigInterpolationError, match=r"'a' reads the environment variable 'SOME_KEY'"):
-        check_interpolations({"a": "${oc.env:SOME_KEY}"})
-    check_interpolations({"a": "${oc.env:SOME_KEY,default}"})
+        raise_on_bad_interpolations({"a": "${oc.env:SOME_KEY}"})
+    raise_on_bad_interpolations({"a": "${oc.env:SOME_KEY,default}"})
 
 
 def test_an_unknown_resolver_is_named():
     with pytest.raises(ConfigInterpolationError, match=r"'a' is \$\{nope:1\}, but there is no such resolver"):
-        check_interpolations({"a": "${nope:1}"})
+        raise_on_bad_interpolations({"a": "${nope:1}"})
 
 
 def test_going_into_a_single_value_is_reported():
     with pytest.raises(ConfigInterpolationError, match=r"'a' is \$\{b.c\}, which cannot be resolved"):
-        check_interpolations({"a": "${b.c}", "b": 3})
+        raise_on_bad_interpolations({"a": "${b.c}", "b": 3})

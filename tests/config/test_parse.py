@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole pipeline: what overrides what, what is filled in, and every problem of a config in one report."""
 
+from copy import deepcopy
+
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
 from nemo_gym._config.defaults import Machine
-from nemo_gym._config.parse import Sources, resolve
+from nemo_gym._config.parse import Sources, _merge_layer, resolve
+from nemo_gym._config.problems import Problems
+from nemo_gym._config.provenance import NOWHERE, Layer
 from nemo_gym.errors import (
     AlmostServerError,
     ConfigError,
@@ -90,6 +94,11 @@ def test_a_reference_left_open_in_a_file_is_set_on_the_command_line(write, parse
 def test_a_deletion_on_the_command_line_removes_a_key_of_a_file(write, parse):
     paths = write(first="a: {x: 1, y: 2}\nb: ???\n")
     assert parse("~a.x", "~b", paths=paths).config.a == {"y": 2}
+
+
+def test_a_deletion_finds_a_key_that_yaml_reads_as_a_number(write, parse):
+    paths = write(one="table: {1: first, 2: second}")
+    assert parse("~table.1", paths=paths).config.table == {2: "second"}
 
 
 def test_deleting_a_key_that_is_not_there_is_reported_with_the_nearest(write, parse):
@@ -249,7 +258,10 @@ def test_the_source_of_every_value_is_known(write, parse):
     assert of("w2.resources_servers.weather.domain") == "weather.yaml:6"
     assert of("w2.note") == "weather.yaml:13"
     assert of("weather.resources_servers.weather.port") == "default"
-    assert resolved.provenance.places(("policy_api_key",)) == ["model.yaml:7", "command line"]
+    assert [one.place for one in resolved.provenance.list_given(("policy_api_key",))] == [
+        "model.yaml:7",
+        "command line",
+    ]
 
 
 def test_a_resolved_config_can_be_explained_leaf_by_leaf(write, parse):
@@ -290,3 +302,42 @@ def test_an_unset_variable_that_nothing_reads_does_not_stop_the_parse(parse, wri
 def test_an_unset_variable_that_is_read_is_named(tokens, parse, write):
     with pytest.raises(ConfigInterpolationError, match="reads the environment variable 'NOT_SET_"):
         parse(*tokens, paths=write(world=READS_VARIABLES))
+
+
+# --- one layer over another -------------------------------------------------------------------------------------------
+
+
+KEYS = st.sampled_from(["a", "b", "c"])
+LEAVES = st.one_of(st.none(), st.booleans(), st.integers(0, 3), st.sampled_from(["x", "???", "${a}", ""]))
+VALUES = st.recursive(LEAVES, lambda inner: st.dictionaries(KEYS, inner, max_size=3) | st.lists(inner, max_size=2))
+CONFIGS = st.dictionaries(KEYS, VALUES, max_size=3)
+
+
+def ours(base, over):
+    problems = Problems()
+    merged = _merge_layer(deepcopy(base), Layer("over", over), NOWHERE, problems)
+    return None if problems else merged
+
+
+@given(base=CONFIGS, over=CONFIGS)
+@settings(max_examples=80, deadline=None)
+@example(base={"a": {"b": 1}}, over={"a": "???"})
+@example(base={"a": "???"}, over={"a": {"b": 1}})
+@example(base={"a": {"b": 1}}, over={"a": None})
+@example(base={"a": {"b": 1}}, over={"a": {}})
+def test_a_layer_is_laid_over_another_as_omegaconf_does(base, over):
+    merged = ours(base, over)
+    if merged is not None and "${" not in str(base):
+        assert merged == OmegaConf.to_container(OmegaConf.merge(base, over))
+
+
+def test_a_mapping_over_an_interpolation_extends_what_it_refers_to():
+    base = {"a": "${b}", "b": {"x": 1}}
+    assert ours(base, {"a": {"y": 2}}) == {"a": {"x": 1, "y": 2}, "b": {"x": 1}}
+
+
+def test_what_is_merged_does_not_change_with_its_sources():
+    over = {"a": {"b": [1]}}
+    merged = ours({}, over)
+    merged["a"]["b"].append(2)
+    assert over == {"a": {"b": [1]}}

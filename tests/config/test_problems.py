@@ -55,7 +55,7 @@ def mistakes(data: Any) -> dict[str, str]:
         ({"quiet": "very"}, "quiet", "must be true or false, not 'very'"),
         ({"rate": 3}, "rate", "must be at most 1.0, not 3"),
         ({"files": ["a"]}, "files", "needs at least 2, not ['a']"),
-        ({"inner": {"port": 1, "prot": 2}}, "inner.prot", "is no setting that exists"),
+        ({"inner": {"port": 1, "prot": 2}}, "inner.prot", "is not a known setting"),
         ({"inner": {}}, "inner.port", "is missing"),
         ({"api_key": 12345}, "api_key", "must be text"),
         ({"odd": 2}, "odd", "must be odd, and 2 is even"),

@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nemo_gym._config.interpolation import read_values
-from nemo_gym._config.servers import almost_server_problems, detect, reference_problems, server_instances
+from nemo_gym._config.servers import check_almost_servers, check_references, detect_servers, find_servers
 from nemo_gym.errors import AlmostServerError, ServerRefNotFoundError
 
 
@@ -27,13 +27,13 @@ def model_ref(name):
     return {"type": "responses_api_models", "name": name}
 
 
-def check_references(**values):
+def raise_on_bad_references(**values):
     config = OmegaConf.create(values)
-    reference_problems(detect(config, read_values(config))).raise_if_any()
+    check_references(detect_servers(config, read_values(config))).raise_if_any()
 
 
 def check_almost(**values):
-    almost_server_problems(OmegaConf.create(values)).raise_if_any()
+    check_almost_servers(OmegaConf.create(values)).raise_if_any()
 
 
 def test_servers_are_found_among_settings():
@@ -47,7 +47,7 @@ def test_servers_are_found_among_settings():
             "head_server": resources(),
         }
     )
-    found = [(instance.name, instance.SERVER_TYPE) for instance in server_instances(config)]
+    found = [(instance.name, instance.SERVER_TYPE) for instance in find_servers(config)]
     assert found == [
         ("policy_model", "responses_api_models"),
         ("weather", "resources_servers"),
@@ -57,18 +57,18 @@ def test_servers_are_found_among_settings():
 
 def test_extra_keys_are_allowed_on_every_level():
     block = {"note": 1, "resources_servers": {"weather": {"entrypoint": "app.py", "domain": "agent", "x": {"y": 1}}}}
-    (instance,) = server_instances(OmegaConf.create({"weather": block}))
+    (instance,) = find_servers(OmegaConf.create({"weather": block}))
     assert instance.get_inner_run_server_config_dict().x.y == 1
 
 
 def test_a_resources_server_may_leave_its_domain_open():
-    (instance,) = server_instances(OmegaConf.create({"w": {"resources_servers": {"w": {"entrypoint": "app.py"}}}}))
+    (instance,) = find_servers(OmegaConf.create({"w": {"resources_servers": {"w": {"entrypoint": "app.py"}}}}))
     assert instance.get_inner_run_server_config().domain is None
 
 
 def test_a_block_with_a_server_type_but_no_entrypoint_is_not_even_almost_a_server():
     config = OmegaConf.create({"defaults": {"responses_api_models": {"openai_model": {"extra_body": {}}}}})
-    assert server_instances(config) == []
+    assert find_servers(config) == []
     check_almost(**config)
 
 
@@ -119,12 +119,12 @@ def test_almost_servers_can_be_tolerated(caplog):
 
 
 def test_references_to_defined_servers_are_fine():
-    check_references(policy_model=model(), an_agent=agent(model_server=model_ref("policy_model")))
+    raise_on_bad_references(policy_model=model(), an_agent=agent(model_server=model_ref("policy_model")))
 
 
 def test_an_unknown_reference_names_instance_field_and_the_nearest_names():
     with pytest.raises(ServerRefNotFoundError) as error:
-        check_references(policy_model=model(), an_agent=agent(model_server=model_ref("policy_modl")))
+        raise_on_bad_references(policy_model=model(), an_agent=agent(model_server=model_ref("policy_modl")))
     text = str(error.value)
     for part in ("'an_agent'", "'model_server'", "responses_api_models 'policy_modl'", "Did you mean 'policy_model'?"):
         assert part in text
@@ -136,28 +136,28 @@ def test_an_unknown_reference_names_instance_field_and_the_nearest_names():
 )
 def test_references_nested_in_lists_and_maps_are_checked(field, place):
     with pytest.raises(ServerRefNotFoundError, match="available: 'policy_model'") as error:
-        check_references(policy_model=model(), an_agent=agent(judges=field))
+        raise_on_bad_references(policy_model=model(), an_agent=agent(judges=field))
     assert repr(place) in str(error.value)
 
 
 def test_a_reference_of_the_wrong_type_says_what_the_server_is():
     with pytest.raises(ServerRefNotFoundError, match="There is a server 'weather', but it is one of resources_servers"):
-        check_references(weather=resources(), an_agent=agent(model_server=model_ref("weather")))
+        raise_on_bad_references(weather=resources(), an_agent=agent(model_server=model_ref("weather")))
 
 
 def test_all_unknown_references_are_reported_at_once():
     with pytest.raises(ServerRefNotFoundError) as error:
-        check_references(one=agent(model_server=model_ref("x")), two=agent(model_server=model_ref("y")))
+        raise_on_bad_references(one=agent(model_server=model_ref("x")), two=agent(model_server=model_ref("y")))
     assert "'one'" in str(error.value)
     assert "'two'" in str(error.value)
     assert "No loaded config defines any of responses_api_models." in str(error.value)
 
 
 def test_a_reference_to_an_almost_server_is_not_reported_besides():
-    check_references(
+    raise_on_bad_references(
         weather=resources(domain="x"), a=agent(r={"type": "resources_servers", "name": "weather"}), policy_model=model()
     )
 
 
 def test_a_reference_whose_name_is_missing_is_not_reported_besides():
-    check_references(an_agent=agent(model_server=model_ref("???")))
+    raise_on_bad_references(an_agent=agent(model_server=model_ref("???")))

@@ -3,8 +3,8 @@
 
 import pytest
 
-from nemo_gym._config.server_code import type_problems
-from nemo_gym._config.unread_keys import ServerCode, command_line_problems
+from nemo_gym._config.server_code import ServerCode, check_types
+from nemo_gym._config.unread_keys import check_command_line
 
 SHOP = """
 shop:
@@ -23,9 +23,21 @@ def shop(write, parse):
     return lambda *tokens: parse(*tokens, paths=paths)
 
 
+class Code(ServerCode):
+    """Code that declares `fields` and mentions some keys."""
+
+    def __init__(self, fields, mentioned=()):
+        self.fields, self.mentioned = fields, mentioned
+
+    def find_fields(self, kind, impl, entrypoint):
+        return self.fields
+
+    def mentions(self, kind, impl, key):
+        return key in self.mentioned
+
+
 def unread(resolved, fields=FIELDS, mentioned=(), settings=("mine_too",)) -> list[str]:
-    code = ServerCode(lambda kind, impl, entry: fields, lambda kind, impl, key: key in mentioned)
-    found = command_line_problems(resolved, lambda: settings, code).listed()
+    found = check_command_line(resolved, lambda: settings, Code(fields, mentioned)).listed()
     return [text.split(" ")[0] for _, text in found]
 
 
@@ -93,5 +105,5 @@ def test_servers_that_run_already_have_another_config(shop):
 )
 def test_a_value_must_have_a_type_that_its_field_declares(shop, token, wrong):
     resolved = shop(token)
-    found = type_problems(resolved.servers, resolved.provenance, lambda kind, impl, entry: FIELDS).listed()
+    found = check_types(resolved.servers, resolved.provenance, Code(FIELDS)).listed()
     assert [text.partition("): ")[2] for _, text in found] == wrong

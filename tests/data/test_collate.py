@@ -9,7 +9,7 @@ import os
 import pytest
 
 from nemo_gym._config.dataset_types import BenchmarkDatasetConfig, DatasetConfig
-from nemo_gym._data.collate import MetricsConflict, collate, write_rows_of
+from nemo_gym._data.collate import MetricsConflict, collate, write_source_rows
 from nemo_gym._data.lines import DataFileError
 from nemo_gym._data.rows import OffendingRows
 from nemo_gym._data.sources import Source
@@ -246,7 +246,7 @@ def test_a_row_of_ten_megabytes_is_measured_and_written(tmp_path, out):
 def test_an_input_for_an_evaluation_ends_at_its_limit_and_looks_no_further(tmp_path):
     first = source(write(tmp_path / "a.jsonl", asks("a"), asks("b"), "no row"), num_repeats=2)
     second = source(write(tmp_path / "b.jsonl", "no row"))
-    assert write_rows_of([first, second], tmp_path / "in.jsonl", limit=3) == 3
+    assert write_source_rows([first, second], tmp_path / "in.jsonl", limit=3) == 3
     assert [row["responses_create_params"]["input"] for row in rows_in(tmp_path / "in.jsonl")] == ["a", "a", "b"]
     assert files_below(tmp_path) == ["a.jsonl", "b.jsonl", "in.jsonl"]
 
@@ -254,9 +254,9 @@ def test_an_input_for_an_evaluation_ends_at_its_limit_and_looks_no_further(tmp_p
 def test_an_input_for_an_evaluation_has_only_good_rows(tmp_path):
     path = write(tmp_path / "a.jsonl", asks("a"), {"no": "params"})
     with pytest.raises(OffendingRows, match="row 2: missing"):
-        write_rows_of([source(path)], tmp_path / "in.jsonl")
+        write_source_rows([source(path)], tmp_path / "in.jsonl")
     assert not (tmp_path / "in.jsonl").exists()
-    assert write_rows_of([source(path)], tmp_path / "in.jsonl", check=False) == 2
+    assert write_source_rows([source(path)], tmp_path / "in.jsonl", check=False) == 2
 
 
 @pytest.mark.parametrize("threshold", [700, 90_000, 0])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import create_params, dataset_metrics, distinct
+from nemo_gym._data import create_params, dataset_metrics
 from nemo_gym._data.dataset_metrics import MetricsAccumulator, combine_metrics, measure, round_number
 
 NOTHING = {
@@ -161,7 +161,7 @@ def test_tokens_are_those_of_all_texts_that_a_model_reads():
 @pytest.mark.parametrize("has_numpy", [True, False])
 def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_numpy, monkeypatch):
     if not has_numpy:
-        monkeypatch.setattr(create_params, "text_batches", lambda count_tokens: None)
+        monkeypatch.setattr(create_params, "make_text_batches", lambda count_tokens: None)
     talks = [["", "a b"], ["x y " * 20_000] * 9, [" z"], ["one  two\n three"] * 3]
     rows = [row({"input": [{"role": "user", "content": text} for text in texts]}) for texts in talks]
     metrics = measure(rows, count_tokens=lambda text: len(text.split()))
@@ -173,7 +173,7 @@ def test_long_talks_and_short_ones_are_measured_alike_with_or_without_numpy(has_
 
 @pytest.mark.parametrize("count_tokens", [None, len])
 def test_user_messages_are_packed_while_rows_are_added(count_tokens, monkeypatch):
-    monkeypatch.setattr(distinct, "_MANY", 100)
+    monkeypatch.setattr(create_params, "_MANY", 100)
     monkeypatch.setattr(create_params, "BATCH_CHARACTERS", 500)
     metrics = MetricsAccumulator(count_tokens=count_tokens)
     for number in range(2_000):
@@ -293,14 +293,14 @@ def assert_equal_to_the_last_digit(found, expected):
             assert found[name] == value, name
 
 
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ROWS, st.integers(1, 3))
 def test_metrics_are_those_of_the_plain_rules(rows, repeats):
     repeated = [one for one in rows for _ in range(repeats)]
     assert_equal_to_the_last_digit(measure(rows, repeats=repeats), plain_measure(repeated))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(ROWS, ROWS)
 def test_two_datasets_together_are_measured_as_one(first, second):
     parts = [MetricsAccumulator(repeats=2), MetricsAccumulator()]
@@ -313,7 +313,6 @@ def test_two_datasets_together_are_measured_as_one(first, second):
 def row_by_row(rows, monkeypatch):
     """Measured without the short ways for what most rows are like."""
     with monkeypatch.context() as patched:
-        patched.setattr(dataset_metrics.Fields, "_add_columns", lambda self, rows: False)
         patched.setattr(dataset_metrics, "read_plain_messages", lambda given: None)
         return measure(rows, count_tokens=len)
 
@@ -324,7 +323,7 @@ ALIKE = st.fixed_dictionaries(
 HUGE = st.sampled_from([2**1023 - 1, 2**1023, -(2**1023), -(2**1024), 10**400, 1, True])
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(PARAMS, ALIKE | ALIKE.map(lambda one: {**one, "b": 1.5})), max_size=8)
     | st.lists(st.tuples(PARAMS, st.fixed_dictionaries({"n": st.none(), "h": HUGE}))),

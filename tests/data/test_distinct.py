@@ -5,13 +5,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data import distinct
-from nemo_gym._data.distinct import Distinct
+from nemo_gym._data import create_params
+from nemo_gym._data.create_params import Distinct
 
 
 @pytest.fixture(autouse=True, params=[10, 1 << 18], ids=["packed soon", "packed late"])
 def _many(request, monkeypatch):
-    monkeypatch.setattr(distinct, "_MANY", request.param)
+    monkeypatch.setattr(create_params, "_MANY", request.param)
 
 
 def seen(values, compact_every=1):
@@ -23,7 +23,7 @@ def seen(values, compact_every=1):
     return counter
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.text(max_size=2)), st.lists(st.text(max_size=2)))
 def test_it_counts_as_a_set_does(ours, theirs):
     assert len(seen(ours)) == len(set(ours))
@@ -42,13 +42,13 @@ def test_many_values_are_counted_whether_compacted_or_not():
 
 def test_values_seen_again_and_again_take_no_room():
     counter = seen((str(number % 100) for number in range(400_000)), 2_000)
-    assert sum(map(len, counter._buckets)) + len(counter._new) < distinct._MANY + 10_000
+    assert len(counter._sorted) + len(counter._new) < create_params._MANY + 10_000
 
 
 @pytest.mark.parametrize("has_numpy", [True, False])
 def test_numbers_are_told_apart_alike_with_or_without_numpy(has_numpy, monkeypatch):
     if not has_numpy:
-        monkeypatch.setattr(distinct, "_load_numpy", lambda: None)
+        monkeypatch.setattr(create_params, "_load_numpy", lambda: None)
     counter = Distinct()
     for first in range(0, 3_000, 100):
         counter.add_hashes([(1 << 62) - number * number * 10**12 for number in range(first, first + 150)])

@@ -2,24 +2,35 @@
 """Drafts: whole files or none, even after a process that was killed or interrupted."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
-from nemo_gym._data.draft import Draft
+from nemo_gym._data.collate import Draft
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nemo_gym._data.draft import Draft
+from nemo_gym._data.collate import Draft
 with Draft(Path(sys.argv[1])) as draft:
-    with draft.rewrite() as file:
-        file.write(b"half")
+    draft.file.write(b"half")
+    draft.file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
+"""
+# Control-C after 10,000 rows, when a part of the draft is on the disk.
+INTERRUPTED = """
+import glob, os, signal
+from nemo_gym.cli.dataset import collate
+from nemo_gym.cli.main import main
+
+def interrupt(*_):
+    assert os.path.getsize(*glob.glob(".train_prepare*.tmp"))
+    os.kill(os.getpid(), signal.SIGINT)
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
+collate._progress = interrupt
+raise SystemExit(main())
 """
 CONFIG = """
 game:
@@ -37,16 +48,15 @@ player:
 
 
 def test_a_draft_that_is_not_published_leaves_no_trace(tmp_path):
-    with Draft(tmp_path / "a") as draft, draft.rewrite() as file:
-        file.write(b"x")
+    with Draft(tmp_path / "a") as draft:
+        draft.file.write(b"x")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_draft_that_is_published_takes_the_place_of_the_target(tmp_path):
     (tmp_path / "a").write_text("old")
     with Draft(tmp_path / "a") as draft:
-        with draft.rewrite() as file:
-            file.write(b"new")
+        draft.file.write(b"new")
         assert (tmp_path / "a").read_text() == "old"
         draft.publish()
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "new"}
@@ -63,8 +73,8 @@ def test_the_draft_of_a_killed_process_is_removed_by_the_next(tmp_path):
 
 def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path):
     with Draft(tmp_path / "a") as theirs:
-        with theirs.rewrite() as file:
-            file.write(b"theirs")
+        theirs.file.write(b"theirs")
+        theirs.file.flush()
         with Draft(tmp_path / "a"):
             pass
         theirs.publish()
@@ -72,21 +82,14 @@ def test_a_draft_that_somebody_works_on_is_left_alone(tmp_path):
 
 
 def test_control_c_while_rows_are_collated_leaves_nothing_half_written(tmp_path):
-    row = json.dumps({"responses_create_params": {"input": "x " * 500}, "answer": "y"}) + "\n"
-    (tmp_path / "train.jsonl").write_text(row * 100_000)
+    row = json.dumps({"responses_create_params": {"input": "x " * 100}, "answer": "y"}) + "\n"
+    (tmp_path / "train.jsonl").write_text(row * 10_001)
     (tmp_path / "config.yaml").write_text(CONFIG)
-    command = "from nemo_gym.cli.main import main; raise SystemExit(main())"
     flags = ["dataset", "collate", "--config", "config.yaml", "--output-dir", "out", "--mode", "train_preparation"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", command, *flags], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL
-    )
-    while process.poll() is None and not any(os.path.getsize(path) for path in tmp_path.glob(".train_prepare*.tmp")):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 130, said
-    assert said.decode().splitlines()[-1].startswith("interrupted: no file is half-written; run the same again")
-    assert b"Traceback" not in said
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED, *flags], cwd=tmp_path, capture_output=True, timeout=100)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.decode().splitlines()[-1].startswith("interrupted: no file is half-written; run the same again")
+    assert b"Traceback" not in done.stderr
     left = {path.name for path in tmp_path.rglob("*") if path.is_file()}
     assert left == {"train.jsonl", "config.yaml"}
 

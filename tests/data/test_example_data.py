@@ -11,9 +11,8 @@ from omegaconf import OmegaConf
 from nemo_gym import PARENT_DIR
 from nemo_gym._app.launch import server_folder
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure
-from nemo_gym._data.metrics_file import find_differences
-from nemo_gym._data.text_lengths import openai_tokenizer
+from nemo_gym._data.dataset_metrics import find_differences, measure
+from nemo_gym._data.text_lengths import load_tokenizer
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.base_resources_server import SimpleResourcesServer
@@ -139,7 +138,7 @@ def test_a_dataset_is_shipped_with_its_metrics_or_names_the_script_that_writes_i
     assert rows.stat().st_size < 1_000_000
     if rows.is_relative_to(SERVERS):
         metrics = json.loads(rows.with_name(f"{rows.stem}_metrics.json").read_text())
-        measured = measure(read_rows(rows), repeats=dataset.num_repeats, count_tokens=openai_tokenizer())
+        measured = measure(read_rows(rows), repeats=dataset.num_repeats, count_tokens=load_tokenizer())
         assert find_differences(metrics, measured) == []
 
 

@@ -6,8 +6,14 @@ from dataclasses import replace
 import pytest
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.fetch import CannotFetch, fetch_missing, registry_of
-from nemo_gym._data.sources import MissingDatasets, Source, raise_if_missing
+from nemo_gym._data.sources import (
+    CannotFetch,
+    MissingDatasets,
+    Source,
+    choose_registry,
+    fetch_missing,
+    raise_if_missing,
+)
 from nemo_gym.errors import GymError
 
 HUB = {"repo_id": "org/set", "artifact_fpath": "train.jsonl"}
@@ -34,7 +40,7 @@ def in_hub(path):
     ],
 )
 def test_the_preferred_registry_counts_where_there_is_a_choice(tmp_path, places, preferred, registry):
-    assert registry_of(source(tmp_path / "t.jsonl", **places).dataset, preferred) == registry
+    assert choose_registry(source(tmp_path / "t.jsonl", **places).dataset, preferred) == registry
 
 
 def test_only_what_is_missing_is_fetched_and_each_file_once(tmp_path):

@@ -3,7 +3,7 @@
 
 import pytest
 
-from nemo_gym._data.hub import collection_name, domain_of, repository_name, server_of
+from nemo_gym._data.hub import find_domain, make_collection_name, make_repository_name, name_server
 from nemo_gym.errors import ConfigError
 
 
@@ -16,11 +16,11 @@ from nemo_gym.errors import ConfigError
     ],
 )
 def test_what_is_empty_takes_its_dash_along(prefix, domain, name, repository):
-    assert repository_name("nvidia", prefix, domain, name) == repository
+    assert make_repository_name("nvidia", prefix, domain, name) == repository
 
 
 def test_the_name_of_a_collection_is_its_title_and_slug():
-    assert collection_name("nvidia", "NeMo Gym Sets", "68abc") == "nvidia/nemo-gym-sets-68abc"
+    assert make_collection_name("nvidia", "NeMo Gym Sets", "68abc") == "nvidia/nemo-gym-sets-68abc"
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_name_of_a_collection_is_its_title_and_slug():
     ],
 )
 def test_the_server_is_the_folder_that_the_config_lies_in(path, server):
-    assert server_of(path) == server
+    assert name_server(path) == server
 
 
 def test_the_domain_is_that_of_the_resources_server(tmp_path):
@@ -44,12 +44,12 @@ def test_the_domain_is_that_of_the_resources_server(tmp_path):
         "first: {resources_servers: {a: {entrypoint: app.py}}}\n"
         "second: {resources_servers: {b: {entrypoint: app.py, domain: Math}}}\n"
     )
-    assert domain_of(path) == "math"
+    assert find_domain(path) == "math"
     path.write_text("model: ${other}\n")
-    assert domain_of(path) == ""
+    assert find_domain(path) == ""
 
 
 def test_a_config_that_cannot_be_read_is_an_error(tmp_path):
     (tmp_path / "c.yaml").write_text("a: [")
     with pytest.raises(ConfigError, match=r"c\.yaml:1"):
-        domain_of(tmp_path / "c.yaml")
+        find_domain(tmp_path / "c.yaml")

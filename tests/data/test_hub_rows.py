@@ -17,7 +17,7 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._data.hub_rows import lines_of, write_jsonl
+from nemo_gym._data.hub_rows import iter_json_lines, write_jsonl
 from nemo_gym._data.lines import DataFileError
 from nemo_gym._util.jsonl import JsonlError
 
@@ -25,13 +25,13 @@ from nemo_gym._util.jsonl import JsonlError
 def rows_of(tmp_path, name, content):
     path = tmp_path / "here"  # the name in the repository says what it is, not the name here
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return [orjson.loads(line) for line in lines_of(name, path)]
+    return [orjson.loads(line) for line in iter_json_lines(name, path)]
 
 
 def test_lines_of_jsonl_are_kept_byte_by_byte(tmp_path):
     path = tmp_path / "x"
     path.write_bytes('\ufeff{"a":  1.0, "b": "é"}\r\n\n{"c": 1e3}'.encode())
-    assert list(lines_of("x.jsonl", path)) == ['{"a":  1.0, "b": "é"}'.encode(), b'{"c": 1e3}']
+    assert list(iter_json_lines("x.jsonl", path)) == ['{"a":  1.0, "b": "é"}'.encode(), b'{"c": 1e3}']
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_rows_of_parquet_are_read_with_what_json_lacks_as_text(tmp_path):
     }
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist([row, row]), tmp_path / "x")
     texts = {"when": "2026-01-02T03:04:05", "price": "0.10", "raw": "/w=="}
-    assert [json.loads(line) for line in lines_of("data/x.parquet", tmp_path / "x")] == [{**row, **texts}] * 2
+    assert [json.loads(line) for line in iter_json_lines("data/x.parquet", tmp_path / "x")] == [{**row, **texts}] * 2
 
 
 def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch):

@@ -2,12 +2,13 @@
 """Dataset files as they come: compressed or not, with the marks that editors and other systems leave."""
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
 import zstandard
 
-from nemo_gym._data.lines import DataFileError, read_raw_rows, stem_of
+from nemo_gym._data.lines import DataFileError, read_raw_rows, read_raw_stream, strip_suffixes
 
 ROWS = [b'{"a":1}', b'{"a":2}', b'{"a":3}']
 
@@ -39,6 +40,28 @@ def written(tmp_path, content):
 )
 def test_the_rows_are_the_same_whatever_they_are_wrapped_in(tmp_path, content):
     assert rows_of(written(tmp_path, content)) == list(enumerate(ROWS, 1))
+
+
+class ByteByByte(io.RawIOBase):
+    """A pipe whose writer is slow: every read finds one byte."""
+
+    def __init__(self, content):
+        self._rest = iter(content)
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        for byte in self._rest:
+            buffer[0] = byte
+            return 1
+        return 0
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, zstandard.compress], ids=["plain", "gzip", "zstd"])
+def test_a_pipe_whose_first_read_finds_one_byte_is_still_told_apart(pack):
+    pipe = io.BufferedReader(ByteByByte(pack(b"\n".join(ROWS))))
+    assert list(read_raw_stream(Path("pipe"), pipe)) == list(enumerate(ROWS, 1))
 
 
 def test_blank_lines_are_no_rows_but_count_as_lines(tmp_path):
@@ -74,4 +97,4 @@ def test_damaged_data_is_an_error_that_names_the_file(tmp_path, compress, damage
     [("train.jsonl", "train"), ("train.jsonl.gz", "train"), ("a.b.jsonl.zst", "a.b"), ("train", "train")],
 )
 def test_the_stem_of_a_file_is_its_name_without_suffixes(name, stem):
-    assert stem_of(Path("data") / name) == stem
+    assert strip_suffixes(Path("data") / name) == stem

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure
-from nemo_gym._data.metrics_file import (
+from nemo_gym._data.dataset_metrics import (
     MetricsFileError,
     encode_collated_metrics,
     encode_metrics,
     find_differences,
+    measure,
     read_metrics_file,
 )
 

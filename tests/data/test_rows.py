@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from nemo_gym._data.create_params import KnownSettings, read_plain_messages
 from nemo_gym._data.rows import BadRow, RowChecker, parse_row
-from nemo_gym._wire.params import NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True}
 

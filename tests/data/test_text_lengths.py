@@ -8,11 +8,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._data import text_lengths
-from nemo_gym._data.text_lengths import TextBatches, TextLengths, openai_tokenizer
+from nemo_gym._data.text_lengths import TextBatches, TextLengths, load_tokenizer
 
 pytest.importorskip("rs_bpe")
 numpy = pytest.importorskip("numpy")
-BATCHES = TextBatches(openai_tokenizer(), numpy)
+BATCHES = TextBatches(load_tokenizer(), numpy)
 
 # Whatever may stand beside a space in the patterns of the tokenizer: letters, digits, marks, all kinds of white space.
 PIECES = st.sampled_from(
@@ -53,7 +53,7 @@ TEXTS = st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)
 
 @pytest.fixture(scope="module")
 def lengths():
-    return TextLengths(openai_tokenizer())
+    return TextLengths(load_tokenizer())
 
 
 @pytest.mark.parametrize(
@@ -85,24 +85,24 @@ def test_special_tokens_in_a_text_are_plain_text(lengths):
 @example("a. \n\n  b")
 @example("x \u3000 y")
 def test_word_by_word_is_the_same_as_all_at_once(text):
-    assert TextLengths(openai_tokenizer()).of(text) == (len(json.dumps(text).split()), openai_tokenizer()(text))
+    assert TextLengths(load_tokenizer()).of(text) == (len(json.dumps(text).split()), load_tokenizer()(text))
 
 
 @settings(max_examples=75, deadline=None)
 @given(st.lists(TEXTS.filter(bool), min_size=1, max_size=6))
 def test_texts_measured_together_are_measured_as_each_alone(texts):
-    for measured in (BATCHES, TextBatches(openai_tokenizer(), numpy)):
+    for measured in (BATCHES, TextBatches(load_tokenizer(), numpy)):
         words, counts = measured.of(texts)
         assert words == [len(json.dumps(text).split()) for text in texts]
-        assert counts == [openai_tokenizer()(text) for text in texts]
+        assert counts == [load_tokenizer()(text) for text in texts]
 
 
 @pytest.mark.parametrize("code", range(128))
 def test_every_ascii_character_beside_a_space_is_white_or_not_as_python_says(code):
     text = f"a{chr(code)} b {chr(code)}c"
-    words, counts = TextBatches(openai_tokenizer(), numpy).of([text, "d"])
-    assert (words, counts) == ([len(json.dumps(text).split()), 1], [openai_tokenizer()(text), 1])
-    assert bool(BATCHES._characters_of(chr(code))[2][0]) is not chr(code).isspace()
+    words, counts = TextBatches(load_tokenizer(), numpy).of([text, "d"])
+    assert (words, counts) == ([len(json.dumps(text).split()), 1], [load_tokenizer()(text), 1])
+    assert bool(BATCHES._read_characters(chr(code))[2][0]) is not chr(code).isspace()
 
 
 def test_a_word_is_tokenized_once_however_often_a_batch_has_it():
@@ -114,17 +114,17 @@ def test_a_word_is_tokenized_once_however_often_a_batch_has_it():
 
 def test_a_table_of_words_that_is_too_small_changes_no_number(monkeypatch):
     monkeypatch.setattr(text_lengths, "_SLOT_BITS", 2)
-    measured = TextBatches(openai_tokenizer(), numpy)
+    measured = TextBatches(load_tokenizer(), numpy)
     text = " ".join(f"word{number}" for number in range(50))
     for _ in range(3):
-        assert measured.of([text, text]) == ([50, 50], [openai_tokenizer()(text)] * 2)
+        assert measured.of([text, text]) == ([50, 50], [load_tokenizer()(text)] * 2)
 
 
 def test_words_that_are_forgotten_are_counted_again(monkeypatch):
     monkeypatch.setattr(text_lengths, "_MOST_KEPT", 3)
-    lengths = TextLengths(openai_tokenizer())
+    lengths = TextLengths(load_tokenizer())
     text = " ".join(f"word{number}" for number in range(20))
-    assert lengths.of(text)[1] == lengths.of(text)[1] == openai_tokenizer()(text)
+    assert lengths.of(text)[1] == lengths.of(text)[1] == load_tokenizer()(text)
 
 
 def test_half_of_a_surrogate_pair_counts_as_the_character_that_replaces_it(lengths):
@@ -133,9 +133,9 @@ def test_half_of_a_surrogate_pair_counts_as_the_character_that_replaces_it(lengt
 
 def test_without_the_tokenizer_there_are_words_only(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "rs_bpe.bpe", None)
-    openai_tokenizer.cache_clear()
+    load_tokenizer.cache_clear()
     try:
-        assert openai_tokenizer() is None
+        assert load_tokenizer() is None
         assert TextLengths(None).of("two words") == (2, 0)
     finally:
-        openai_tokenizer.cache_clear()
+        load_tokenizer.cache_clear()

@@ -2,14 +2,18 @@
 """`gym eval reverify`: stored responses are scored again by the verifiers of a config."""
 
 import json
+import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from perf.fake_endpoint import running
 from tests.support import warm_start
+from tests.support.warm_start import WarmProcess
 
 pytestmark = pytest.mark.slow
 
@@ -76,3 +80,52 @@ def test_no_model_is_needed_since_nobody_plays(folder):
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["counts"]["scored"] == 5
     assert "policy_model" not in done.stderr
+
+
+SLOW_APP = """
+import asyncio
+from pathlib import Path
+from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
+
+class Slow(SimpleResourcesServer):
+    async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
+        await asyncio.sleep(0.3 if Path("slow").exists() else 0.0)
+        return BaseVerifyResponse(**body.model_dump(), reward=1.0)
+
+if __name__ == "__main__":
+    Slow.run_webserver()
+"""
+
+
+def test_a_reverification_that_is_interrupted_says_so_and_can_be_resumed(folder):
+    server = folder.path / "resources_servers" / "slow"
+    server.mkdir(parents=True)
+    (server / "app.py").write_text(SLOW_APP)
+    block = {"resources_servers": {"slow": {"entrypoint": "app.py", "domain": "other"}}}
+    agent = "example_single_tool_call_simple_agent"
+    refs = {"resources_server": {"type": "resources_servers", "name": "slow"}}
+    refs["model_server"] = {"type": "responses_api_models", "name": "policy_model"}
+    config = {"slow": block, agent: {"responses_api_agents": {"simple_agent": {"entrypoint": "app.py", **refs}}}}
+    (folder.path / "slow.yaml").write_text(yaml.safe_dump(config))
+    (folder.path / "slow").touch()
+    words = ["eval", "reverify", "--config", "slow.yaml", folder.flags[-1], "--force", "--concurrency", "1"]
+    command = [*words, "--rollouts", "r.jsonl", "-o", "again.jsonl"]
+    process = WarmProcess(command, cwd=folder.path, stderr=subprocess.PIPE)
+    ends = time.monotonic() + 60
+    again = folder.path / "unsafe_again.jsonl"
+    while not again.exists() or not again.stat().st_size:
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < ends
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    with process.stderr:
+        errors = process.stderr.read()
+    assert process.wait(timeout=60) == 130
+    assert "--resume" in errors
+    assert json.loads((folder.path / "unsafe_again_run.json").read_text())["status"] == "interrupted"
+    assert 0 < len(folder.rows(again.name)) < 5
+    (folder.path / "slow").unlink()
+    done = warm_start.run([*command, "--resume"], cwd=folder.path, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert len(folder.rows(again.name)) == 5
+    assert json.loads((folder.path / "unsafe_again_run.json").read_text())["status"] == "finished"

@@ -2,10 +2,7 @@
 """Servers that use `@ray.remote`, with a real cluster: in the collector's process and in processes of their own."""
 
 import json
-import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +11,8 @@ import psutil
 import pytest
 import yaml
 
-from nemo_gym import PARENT_DIR
 from nemo_gym._util.jsonl import read_rows
+from tests.support.ray_clusters import RayEnvironment, ray_environment, wait_until_gone
 from tests.support.small_servers import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.exhaustive, pytest.mark.timeout(900)]
@@ -48,37 +45,19 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def environment(tmp_path_factory) -> Iterator[Path]:
-    """The folder of the programs of an environment that has Ray; others do not need it, and it is large."""
-    place = tmp_path_factory.mktemp("ray") / "venv"
-    uv = Path(sys.executable).with_name("uv")
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, place], check=True)
-    # Compiled once: Ray starts half a dozen processes and gives them half a minute.
-    words = [uv, "pip", "install", "-q", "--compile-bytecode", "--python", place / "bin/python"]
-    words += ["-c", "constraints.txt", "-e", ".[ray]"]
-    installed = subprocess.run(words, cwd=PARENT_DIR, capture_output=True, text=True)
-    if installed.returncode:
-        pytest.skip(f"Ray cannot be installed here: {installed.stderr[-500:]}")
-    # Not below pytest's folder: Ray's sockets lie deep in it, and the path of a socket has little room.
-    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
-        (place / "ray").symlink_to(folder)
-        yield place / "bin"
-
-
-def variables(environment: Path) -> dict[str, str]:
-    """With one home for all, where Ray keeps the token that opens its clusters, and apart from others' clusters."""
-    home = str(environment.parent)
-    return {**os.environ, "HOME": home, "RAY_TMPDIR": os.readlink(f"{home}/ray"), "RAY_USAGE_STATS_ENABLED": "0"}
+def environment(tmp_path_factory) -> Iterator[RayEnvironment]:
+    with ray_environment(tmp_path_factory.mktemp("ray")) as found:
+        yield found
 
 
 @contextmanager
-def ray_cluster(environment: Path):
+def ray_cluster(environment: RayEnvironment):
     """The addresses of a cluster: of its head node and of its client server."""
     head, client = free_port(), free_port()
     words = ["start", "--head", "--block", f"--port={head}", f"--ray-client-server-port={client}", "--num-cpus=2"]
     process = subprocess.Popen(
-        [environment / "ray", *words, "--include-dashboard=false", "--disable-usage-stats"],
-        env=variables(environment),
+        [environment.bin / "ray", *words, "--include-dashboard=false", "--disable-usage-stats"],
+        env=environment.variables,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -104,9 +83,9 @@ def ray_cluster(environment: Path):
 def cluster(environment):
     with ray_cluster(environment) as addresses:
         # A client's server has half a minute to start as well, which the first one on a busy machine does not meet.
-        join = [environment / "python", "-c", f"import ray; ray.init({addresses[1]!r})"]
+        join = [environment.bin / "python", "-c", f"import ray; ray.init({addresses[1]!r})"]
         for _ in range(5):
-            joined = subprocess.run(join, env=variables(environment), capture_output=True, text=True)
+            joined = subprocess.run(join, env=environment.variables, capture_output=True, text=True)
             if joined.returncode == 0:
                 break
         assert joined.returncode == 0, joined.stderr
@@ -139,16 +118,22 @@ def write_servers(root: Path) -> list[str]:
 
 
 def run(
-    environment: Path, root: Path, *overrides: str, mark: Mapping[str, str] | None = None
+    environment: RayEnvironment, root: Path, *overrides: str, mark: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """`gym eval run`, played by both servers."""
+    return run_words(environment, root, [*write_servers(root), *overrides], mark)
+
+
+def run_words(
+    environment: RayEnvironment, root: Path, words: list[str], mark: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [environment / "gym", "eval", "run", *write_servers(root), f"++head_server.port={free_port()}", *overrides],
+        [environment.bin / "gym", "eval", "run", *words, f"++head_server.port={free_port()}"],
         cwd=root,
-        env={**variables(environment), **(mark or {})},
+        env={**environment.variables, **(mark or {})},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
 
 
@@ -183,13 +168,17 @@ def test_without_a_name_all_share_one_new_cluster_which_ends_with_the_run(enviro
     assert ran.returncode == 0, ran.stderr
     assert len(set(clusters_of(tmp_path))) == 1
     assert "starting Ray on this machine for" in ran.stderr
-    left = [process for process in psutil.process_iter() if _has(process, mark)]
-    psutil.wait_procs(left, timeout=30)
-    assert not [process for process in left if process.is_running()]
+    assert wait_until_gone(mark) == []
 
 
-def _has(process: psutil.Process, mark: dict[str, str]) -> bool:
-    try:
-        return mark.items() <= process.environ().items()
-    except psutil.Error:
-        return False
+OWN_APP = APP.replace("    return number * number", "    import cowsay\n\n    return cowsay and number * number")
+
+
+def test_functions_of_a_server_with_its_own_environment_have_what_it_has(environment, tmp_path):
+    words = write_servers(tmp_path)
+    folder = tmp_path / "resources_servers" / "far"
+    (folder / "app.py").write_text(OWN_APP)
+    (folder / "requirements.txt").write_text("cowsay==6.1\n")
+    ran = run_words(environment, tmp_path, [*words, f"++cache_dir={tmp_path / 'cache'}"])
+    assert ran.returncode == 0, ran.stderr
+    assert len(set(clusters_of(tmp_path))) == 1

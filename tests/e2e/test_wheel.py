@@ -73,3 +73,21 @@ def test_servers_of_the_wheel_start_in_an_empty_folder(installed, tmp_path, unus
         check=True,
     )
     assert where.stdout.strip() == str(installed)
+
+
+@pytest.mark.exhaustive
+def test_the_installation_of_a_wheel_can_be_measured(installed, tmp_path):
+    def gym(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "nemo_gym.cli.main", *words],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(installed)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+    assert "usage: gym bench [PART ...]" in gym("bench", "--help").stdout
+    assert "bare POST" in gym("bench", "bare_post", "--output", "bench.json").stdout
+    assert (tmp_path / "bench.json").is_file()
+    assert "constants measured on" in gym("bench", "plan", "--latency", "2s").stderr

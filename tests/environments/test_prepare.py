@@ -34,7 +34,7 @@ def script(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_
     (tmp_path / request.param).mkdir()
     monkeypatch.setattr(module, "__file__", str(tmp_path / request.param / "prepare.py"))
     if request.param == "reasoning_gym":  # with all of its hundred tasks it takes seconds
-        monkeypatch.setattr(module, "task_names", lambda: ["gcd", "chain_sum", "maze"])
+        monkeypatch.setattr(module, "list_tasks", lambda: ["gcd", "chain_sum", "maze"])
     return module
 
 
@@ -82,6 +82,28 @@ def test_validation_is_what_is_written_if_nothing_is_said(script):
 def test_no_row_is_in_two_splits(script):
     lines = [line for split in quick_splits(script) for line in script.prepare(split).read_text().splitlines()]
     assert len(set(lines)) == len(lines)
+
+
+@pytest.mark.parametrize(("name", "size"), [("blackjack", 500), ("calendar", 100), ("workplace_assistant", 100)])
+def test_the_validation_set_has_the_size_that_is_documented(name, size):
+    splits = importlib.import_module(f"environments.{name}.prepare").SPLITS
+    assert len(list(splits["validation"]())) == size
+
+
+@pytest.mark.parametrize(("name", "key"), [("code_gen", "hash_id"), ("instruction_following", "id")])
+def test_every_task_is_in_one_split(name, key):
+    splits = importlib.import_module(f"environments.{name}.prepare").SPLITS
+    every = importlib.import_module(f"resources_servers.{name}.generate_data").all_rows()
+    ids = [row[key] for rows_of_split in splits.values() for row in rows_of_split()]
+    assert len(ids) == len(set(ids)) == len(every)
+
+
+def test_every_task_of_reasoning_gym_has_its_rows_and_they_differ(monkeypatch):
+    prepare = importlib.import_module("environments.reasoning_gym.prepare")
+    monkeypatch.setattr(prepare, "list_tasks", lambda: ["gcd", "chain_sum", "maze"])
+    validation, train = (list(prepare.SPLITS[split]()) for split in ("validation", "train"))
+    assert (len(validation), len(train)) == (6, 30)
+    assert len({row["question"] for row in (*validation, *train)}) > 30
 
 
 def test_a_split_that_is_not_there_is_named(script):

@@ -4,7 +4,7 @@
 from collections import Counter, OrderedDict, deque
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._execution.inside.remote_objects import PlainValues
@@ -33,6 +33,7 @@ def refuse(value):
 
 
 @given(VALUES)
+@settings(max_examples=40)
 async def test_plain_values_come_back_as_they_were(value):
     values = PlainValues({}, refuse, refuse)
     back = values.decode(values.encode(value))

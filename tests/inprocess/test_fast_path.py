@@ -16,7 +16,8 @@ from nemo_gym._inprocess.fast_path import ObjectRequest
 from nemo_gym._inprocess.objects import list_object_fields, list_read_fields
 from nemo_gym._inprocess.registry import find_app
 from nemo_gym._inprocess.response import InProcessResponse, ObjectResponse
-from nemo_gym._transport.http import json_body
+from nemo_gym._serving.session import SessionCookieMiddleware
+from nemo_gym._transport.http import encode_json
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient, get_response_model, lazy_cookies
@@ -138,7 +139,7 @@ class World(SimpleResourcesServer):
 
 async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, Any, str]]:
     """What a call by the fast path and one through the whole stack give: status, JSON or text, content type."""
-    address = client._address_of("world")
+    address = client._find_address("world")
     where = (address.host, address.port)
     hosted = find_app(*where)
     assert hosted is not None
@@ -146,7 +147,7 @@ async def both(client: ServerClient, path: str, json: Any) -> list[tuple[int, An
     answers = (
         await client.post("world", path, json=json),
         await call_asgi(
-            hosted.app, "POST", path, path, address=where, body=json_body(json), headers=headers, timeout_s=10
+            hosted.app, "POST", path, path, address=where, body=encode_json(json), headers=headers, timeout_s=10
         ),
     )
     found = []
@@ -208,6 +209,40 @@ async def test_a_session_goes_on_with_cookies_that_nobody_has_signed():
     assert calls == [1, 2, 2, 3, 1], "each call goes on from the reply whose cookies it brings"
     assert len(ids) == 1
     assert (await stranger.json())["id"] not in ids
+
+
+async def test_a_session_begins_when_somebody_looks_at_it_and_is_the_same_for_all_who_bring_its_cookies(monkeypatch):
+    drawn = list[str]()
+    monkeypatch.setattr(SessionCookieMiddleware, "load", note_calls(SessionCookieMiddleware.load, drawn))
+    async with running(world=World) as client:
+        begun = await client.post("world", "/word", json={})
+        unread = await client.post("world", "/word", json={}, cookies=lazy_cookies(begun, None))
+        lazy = lazy_cookies(unread, None)
+        assert not drawn, "no handler and no caller has looked at a session"
+        replies = [await client.post("world", "/session", json={"n": 1}, cookies=lazy) for _ in range(2)]
+        replies.append(await client.post("world", "/session", json={"n": 1}, cookies=begun.cookies))
+        told = [await reply.json() for reply in replies]
+    assert ([one["calls"] for one in told], len({one["id"] for one in told})) == ([1, 1, 1], 1)
+
+
+def note_calls(method: Any, seen: list[str]) -> Any:
+    def call(*args: Any) -> Any:
+        seen.append(method.__name__)
+        return method(*args)
+
+    return call
+
+
+async def test_a_session_of_unsigned_cookies_stays_what_it_is_when_a_handler_raises():
+    async with running(world=World) as client:
+        lazy = lazy_cookies(await client.post("world", "/session", json={"n": 1}), None)
+        failed = await client.post("world", "/teapot", json={}, cookies=lazy)
+        await client.post("world", "/crash", json={}, cookies=lazy)
+        replies = [
+            await client.post("world", "/session", json={"n": 1}, cookies=cookies) for cookies in (lazy, failed.cookies)
+        ]
+        told = [await reply.json() for reply in replies]
+    assert ([one["calls"] for one in told], len({one["id"] for one in told})) == ([2, 2], 1)
 
 
 async def test_cookies_of_several_servers_have_to_be_signed():

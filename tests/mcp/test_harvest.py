@@ -10,7 +10,7 @@ from fastapi import Body, Cookie, Depends, FastAPI, Form, Header, Request
 from pydantic import BaseModel, Field
 
 from nemo_gym._mcp.harvest import check_tools, harvest_tools
-from nemo_gym._mcp.types import MCPCatchall, MCPTool
+from nemo_gym._mcp.protocol import MCPCatchall, MCPTool
 from nemo_gym.errors import ConfigError
 
 

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_gym._mcp.protocol import PROTOCOL_VERSIONS, ToolResult, ToolSession, answer_message
-from nemo_gym._mcp.types import MCPTool
+from nemo_gym._mcp.protocol import PROTOCOL_VERSIONS, MCPTool, ToolResult, ToolSession, answer_message
 
 ECHO = MCPTool("echo", "/echo", "Say it again.", {"type": "object", "properties": {"text": {"type": "string"}}})
 
@@ -121,7 +120,7 @@ json_values = st.recursive(
 methods = st.sampled_from(["initialize", "ping", "tools/list", "tools/call", "other"]) | json_values
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     request_id=st.integers() | st.text(),
     method=methods,

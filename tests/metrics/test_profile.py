@@ -3,7 +3,8 @@
 
 import pytest
 
-from nemo_gym._metrics.profile import profile, summarize_rewards, without_histograms
+from nemo_gym._metrics.profile import drop_histograms, make_entry, profile, summarize_rewards
+from tests.support.measured import make_rollout
 
 
 def rows(tasks, repeats, agent="a"):
@@ -24,7 +25,7 @@ def results(rewards):
 
 def test_a_task_is_described_by_its_rollouts():
     entry = profile(rows(1, 2), results([[1.0, 0.0]])).tasks[0]
-    assert without_histograms(entry) == {
+    assert drop_histograms(entry) == {
         "_ng_task_index": 0,
         "mean/reward": 0.5,
         "max/reward": 1.0,
@@ -107,4 +108,30 @@ def test_rewards_have_a_pass_rate_only_with_a_threshold():
         "pass_rate_total": 2,
         "pass_rate_passed": 1,
         "pass_threshold": 1.0,
+    }
+
+
+def test_a_task_without_rollouts_has_counts_only():
+    entry = make_entry(3, [], 2, {})
+    assert entry == {
+        "_ng_task_index": 3,
+        "sample": {},
+        "num_rollouts": 0,
+        "expected_num_rollouts": 2,
+        "missing_num_rollouts": 2,
+        "reward_profile_completion_pct": 0.0,
+        "rollout_infos": [],
+    }
+
+
+def test_rollouts_of_different_fields_are_described_by_those_that_have_them():
+    rollouts = [make_rollout((0, 0), {"reward": 1.0}), make_rollout((0, 1), {"reward": 0.0, "turns": 3})]
+    entry = make_entry(0, rollouts, 2, {})
+    assert (entry["mean/reward"], entry["mean/turns"]) == (0.5, 3.0)
+    assert entry["rollout_infos"][1] == {
+        "rollout_id": "0:1",
+        "_ng_task_index": 0,
+        "_ng_rollout_index": 1,
+        "reward": 0.0,
+        "turns": 3,
     }

@@ -95,7 +95,7 @@ def test_the_statistics_of_a_field_are_those_of_its_values(values):
 
 
 @given(lists(lists(NUMBERS, min_size=3, max_size=3), min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_statistics_do_not_depend_on_how_rollouts_name_their_fields(rows):
     shared = ("reward", "b", "c")
     apart = [MeasuredRollout((0, r), row[0], tuple(shared), tuple(row)) for r, row in enumerate(rows)]

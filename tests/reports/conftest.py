@@ -6,25 +6,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from nemo_gym._reports.index import Index, open_index
+from tests.support.jsonl_files import write
 
-Write = Callable[..., Path]
-
-
-@pytest.fixture
-def write(tmp_path) -> Write:
-    """Write rows (objects, or raw bytes for a damaged line) to a file, a line each."""
-
-    def write(name: str, rows: list[Any], end: bytes = b"\n") -> Path:
-        lines = [row if isinstance(row, bytes) else orjson.dumps(row) for row in rows]
-        path = tmp_path / name
-        path.write_bytes(b"\n".join(lines) + (end if lines else b""))
-        return path
-
-    return write
+__all__ = ["write"]
 
 
 @pytest.fixture

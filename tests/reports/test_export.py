@@ -57,11 +57,11 @@ def test_a_rollout_page_leads_to_the_next_and_back(index, tmp_path):
     assert "Task 1 · Rollout 1" in html
 
 
-def test_only_the_chosen_rows_get_a_page(index, tmp_path):
-    export_report([index], tmp_path / "out", rows={0: [5, 2]})
+def test_only_so_many_rows_of_each_file_get_a_page(index, tmp_path):
+    export_report([index], tmp_path / "out", rollouts=2)
     assert sorted(page.name for page in (tmp_path / "out" / "rollouts").iterdir()) == [
-        "1-2.html",
-        "1-5.html",
+        "1-0.html",
+        "1-6.html",
         "2-0.html",
     ]
 
@@ -87,7 +87,7 @@ def test_two_files_are_compared(index, write, opened, rollout, tmp_path):
 def test_an_earlier_report_gives_way_and_anything_else_does_not(index, tmp_path):
     out = tmp_path / "out"
     export_report([index], out)
-    export_report([index], out, rows={0: [0]})
+    export_report([index], out, rollouts=1)
     assert {page.name for page in (out / "rollouts").iterdir()} == {"1-0.html", "2-0.html"}
     mine = tmp_path / "mine"
     mine.mkdir()

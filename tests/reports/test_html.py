@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nemo_gym._reports import tokens
 from nemo_gym._reports.compare import compare_files, compare_rollouts
 from nemo_gym._reports.html_elements import (
     SCRIPT,
@@ -177,7 +178,7 @@ def test_an_overview_shows_markup_as_text(write, opened, rollout, attack):
     for html in (render_overview(report), render_problems(index.problems, 1)):
         Page(html).require_safe()
     assert Page(render_overview(report)).text.count(attack) >= 4
-    compared = Page(render_file_comparison(compare_files(index, index), link=lambda match: f"?task={match.task}"))
+    compared = Page(render_file_comparison(compare_files(index, index), link=lambda match: f"?task={match.task_label}"))
     compared.require_safe()
     assert ("href", "?task=0") in compared.attributes
 
@@ -233,7 +234,7 @@ def test_a_chart_shows_bars_of_zero_and_of_less():
     assert ("class", "bar zero") in Page(draw_row_chart("t", {"none": 0, "some": 4})).attributes
 
 
-def test_tokens_are_coloured_and_the_trained_ones_marked(rollout):
+def test_tokens_are_coloured_and_the_trained_ones_marked(rollout, monkeypatch):
     row = rollout()
     row["response"]["output"][0] |= {
         "prompt_token_ids": list(range(100)),
@@ -244,7 +245,8 @@ def test_tokens_are_coloured_and_the_trained_ones_marked(rollout):
     assert '<i class="l0 on id" title="token 7 · log-prob -0.010 (99.0%) · trained on">7</i>' in html
     assert '<i class="l4 on id" title="token 8 · log-prob -5.000 (0.7%) · trained on">8</i>' in html
     assert "52 tokens of context" in html
-    cut = render_rollout(read_rollout(row), token_limit=10)
+    monkeypatch.setattr(tokens, "TOKEN_LIMIT", 10)
+    cut = render_rollout(read_rollout(row))
     assert "92 more tokens are in the raw JSON" in cut
 
 

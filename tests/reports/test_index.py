@@ -29,7 +29,7 @@ def test_broken_and_torn_lines_are_counted_and_not_fatal(write, opened, rollout)
     assert index.n_rows == 2
     progress = index.progress
     assert (progress.n_problems, progress.torn) == (2, True)
-    assert [(one.line, one.torn) for one in index.problems] == [(2, False), (4, True)]
+    assert [(one.line, "cut off" in one.reason) for one in index.problems] == [(2, False), (4, True)]
 
 
 def test_a_growing_file_is_followed(write, opened, rollout):

@@ -46,7 +46,7 @@ def browser(write, opened, rollout):
 )
 def test_filters_leave_the_rows_that_pass_all_of_them(browser, filters, rows):
     found = browser.find_rows(filters)
-    assert list(found.rows) == rows
+    assert list(found.items) == rows
     assert found.complete
     assert found.total == len(rows)
 
@@ -65,16 +65,16 @@ def test_filters_leave_the_rows_that_pass_all_of_them(browser, filters, rows):
     ],
 )
 def test_rows_are_sorted_and_those_without_a_value_come_last(browser, sort, descending, rows):
-    assert list(browser.find_rows(sort=sort, descending=descending).rows) == rows
+    assert list(browser.find_rows(sort=sort, descending=descending).items) == rows
 
 
 def test_cut_off_rollouts_and_those_with_a_crashed_tool_can_be_picked(write, opened, rollout):
     crashed = {"_ng_tool_errors": [{"tool": "t", "status": 500, "message": "no"}]}
     rows = [rollout(0), rollout(1, **crashed), rollout(2, _ng_cut_off="length"), rollout(3, _ng_cut_off="x", **crashed)]
     browser = Browser(opened(write("r.jsonl", rows)))
-    assert list(browser.find_rows(Filters(tool_error=True)).rows) == [1, 3]
-    assert list(browser.find_rows(Filters(cut_off=True)).rows) == [2, 3]
-    assert list(browser.find_rows(Filters(cut_off=True, tool_error=True)).rows) == [3]
+    assert list(browser.find_rows(Filters(tool_error=True)).items) == [1, 3]
+    assert list(browser.find_rows(Filters(cut_off=True)).items) == [2, 3]
+    assert list(browser.find_rows(Filters(cut_off=True, tool_error=True)).items) == [3]
 
 
 def test_a_column_that_is_not_known_is_refused(browser):
@@ -87,12 +87,12 @@ def test_a_column_that_is_not_known_is_refused(browser):
 def test_a_text_is_found_however_the_file_writes_its_characters(write, opened, rollout):
     line = json.dumps(rollout(0, text="Ärger")).encode()
     assert b"\\u00c4" in line
-    assert list(Browser(opened(write("r.jsonl", [line]))).find_rows(Filters(text="Ärger")).rows) == [0]
+    assert list(Browser(opened(write("r.jsonl", [line]))).find_rows(Filters(text="Ärger")).items) == [0]
 
 
 def test_a_broken_line_between_rows_is_never_a_hit(write, opened, rollout):
     browser = Browser(opened(write("r.jsonl", [rollout(0), b"broken needle", rollout(1, text="needle")])))
-    assert list(browser.find_rows(Filters(text="needle")).rows) == [1]
+    assert list(browser.find_rows(Filters(text="needle")).items) == [1]
 
 
 def test_a_long_search_gives_what_it_found_so_far_and_goes_on(write, opened, rollout, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_long_search_gives_what_it_found_so_far_and_goes_on(write, opened, rol
     while not (found := browser.find_rows(Filters(text="needle"), budget_s=0)).complete:
         asked += 1
     assert asked > 3
-    assert list(found.rows) == list(range(0, 30, 3))
+    assert list(found.items) == list(range(0, 30, 3))
 
 
 def test_rows_that_come_later_are_searched_too(write, opened, rollout):
@@ -117,16 +117,16 @@ def test_rows_that_come_later_are_searched_too(write, opened, rollout):
     with open(path, "ab") as file:
         file.write(json.dumps(rollout(1, text="needle")).encode() + b"\n")
     index.refresh()
-    assert list(browser.find_rows(Filters(text="needle")).rows) == [0, 1]
+    assert list(browser.find_rows(Filters(text="needle")).items) == [0, 1]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(texts=st.lists(st.text(max_size=12), min_size=1, max_size=8), needle=st.text(min_size=1, max_size=3))
 def test_search_finds_every_row_that_holds_the_text(write, opened, texts, needle):
     path = write("r.jsonl", [{"t": text} for text in texts])
     path.unlink()
     browser = Browser(opened(write("r.jsonl", [{"t": text} for text in texts])))
-    found = set(browser.find_rows(Filters(text=needle)).rows)
+    found = set(browser.find_rows(Filters(text=needle)).items)
     assert found >= {row for row, text in enumerate(texts) if needle in text}
 
 
@@ -147,7 +147,7 @@ def test_a_page_beyond_the_end_is_the_last_one(browser):
 
 def test_the_neighbours_of_a_row_are_those_in_the_list(browser):
     results = browser.find_rows(Filters(reward_min=0.5), sort="reward")
-    assert list(results.rows) == [2, 0, 4]
+    assert list(results.items) == [2, 0, 4]
     beside = browser.find_neighbours(results, 0)
     assert (beside.previous, beside.next, beside.position, beside.total) == (2, 4, 1, 3)
     assert browser.find_neighbours(results, 2).previous is None

@@ -109,7 +109,7 @@ def test_an_index_that_is_none_does_not_count(index):
     assert read_facts({"_ng_task_index": index}).task is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(_KEYS, _JSON, max_size=6))
 def test_any_object_has_facts(row):
     facts = read_facts(row)

@@ -13,14 +13,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._metrics.aggregate import aggregate
-from nemo_gym._metrics.pass_at_k import select_means, subset_metrics
+from nemo_gym._metrics.pass_at_k import select_means
 from nemo_gym._reports.export import export_report
 from nemo_gym._reports.index import open_index
 from nemo_gym._reports.overview import ALL_AGENTS, make_overview
 from nemo_gym._reports.run_files import open_failures
-from nemo_gym._results.aggregate import Requested, aggregate_with, write_aggregates
-from nemo_gym._results.summary import table
+from nemo_gym._results.aggregate import Requested, aggregate_with, make_metric_table, write_aggregates
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym.reward_profile import compute_subset_metrics
 
 LEVELS = ("easy", "hard")
 
@@ -55,7 +55,7 @@ async def own_metrics(agent: str, rows: list[dict[str, Any]]) -> dict[str, Any] 
         return None
     computed = aggregate(
         rows,
-        lambda tasks: {**subset_metrics(tasks, "level"), "elo": 1234.5},
+        lambda tasks: {**compute_subset_metrics(tasks, "level"), "elo": 1234.5},
         lambda metrics: {
             **select_means(metrics),
             **{n: v for n, v in metrics.items() if "/pass@1/" in n or n == "elo"},
@@ -135,7 +135,7 @@ def played_by(agent: str, tasks: list[list[tuple[float | None, float | None]]], 
     return [Played(agent, first + t, r, *one) for t, runs in enumerate(tasks) for r, one in enumerate(runs)]
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(RUNS, st.none() | RUNS)
 @example([[(1.0, 0.5), (0.0, 0.25), (None, None)], [(1.0, 1.0)]], [[(1.0, None)], [(0.0, None), (None, None)]])
 @example([[(1.0, None), (1.0, None)], [(1.0, None), (1.0, None)]], None)
@@ -145,14 +145,14 @@ def test_all_places_show_the_same(ours, theirs):
     with TemporaryDirectory() as name:
         folder = Path(name)
         path = write_run(folder, played)
-        requested = Requested.beside([path])
+        requested = Requested.count_beside([path])
         aggregates = asyncio.run(aggregate_with(own_metrics, [path], requested=requested))
         computed, _ = shown_in_viewer(path)
 
         metrics_file = write_aggregates(RunPaths.of(path).aggregate_metrics, aggregates)
-        terminal = table(aggregates)[1:]
+        terminal = make_metric_table(aggregates)[1:]
         viewer, n_failed = shown_in_viewer(path)
-        as_text = [[agent, row.name, row.text, row.interval_text, row.scored_text] for agent, row in viewer]
+        as_text = [[agent, *row.cells] for agent, row in viewer]
 
         assert [row for row in as_text if row in terminal] == terminal
         key_names = {(row[0], row[1]) for row in terminal}
@@ -177,8 +177,8 @@ def test_metrics_of_a_category_say_how_many_rollouts_are_in_it():
     played = played_by("a", [[(1.0, None), (0.0, None)], [(1.0, None), (None, None)], [(1.0, None)]], 0)
     with TemporaryDirectory() as name:
         path = write_run(Path(name), played)
-        aggregates = asyncio.run(aggregate_with(own_metrics, [path], requested=Requested.beside([path])))
-        scored = {row[1]: row[4] for row in table(aggregates)[1:]}
+        aggregates = asyncio.run(aggregate_with(own_metrics, [path], requested=Requested.count_beside([path])))
+        scored = {row[1]: row[4] for row in make_metric_table(aggregates)[1:]}
     assert scored["easy/pass@1/accuracy"] == "3"
     assert scored["hard/pass@1/accuracy"] == "1"
     assert (scored["mean/reward"], scored["elo"]) == ("4 of 5", ""), "what it rests on, only the server knows"

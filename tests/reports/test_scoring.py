@@ -64,7 +64,7 @@ def test_a_list_that_is_not_of_calls_stays_a_target(rollout):
     assert (len(found.targets), found.expected_calls) == (1, [])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(row=st.dictionaries(_NAMES, _JSON), task=st.none() | st.dictionaries(_NAMES, _JSON))
 def test_fields_of_any_shape_are_sorted_and_none_is_lost(row, task):
     found = read_rollout(row, task).scoring

@@ -18,7 +18,7 @@ def test_turns_become_one_sequence_in_which_the_generated_is_trained():
         (6, True),
         (7, True),
     ]
-    assert (view.n_trained, view.n_context, view.breaks) == (3, 4, [])
+    assert (view.n_trained, len(view.tokens), view.breaks) == (3, 7, [])
 
 
 def test_a_prompt_that_does_not_continue_is_a_break():

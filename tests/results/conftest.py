@@ -5,23 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
-Write = Callable[..., Path]
+from tests.support.jsonl_files import write
 
-
-@pytest.fixture
-def write(tmp_path) -> Write:
-    """Write rows (objects, or raw bytes for a damaged line) to a file, a line each."""
-
-    def write(name: str, rows: list[Any], end: bytes = b"\n") -> Path:
-        lines = [row if isinstance(row, bytes) else orjson.dumps(row) for row in rows]
-        path = tmp_path / name
-        path.write_bytes(b"\n".join(lines) + (end if lines else b""))
-        return path
-
-    return write
+__all__ = ["write"]
 
 
 @pytest.fixture

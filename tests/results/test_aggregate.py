@@ -5,13 +5,13 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
-
 from nemo_gym._metrics.aggregate import aggregate as aggregate_responses
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.aggregate import Requested, aggregate_files, aggregate_rollouts, aggregate_with, write_aggregates
-from nemo_gym._results.rows import read_stripped_rows
-from nemo_gym._results.scored_rollouts import AgentRollouts
-from tests.support.measured import make_rollout
+from nemo_gym._results.aggregate import Requested, aggregate_rollouts, aggregate_with, write_aggregates
+from nemo_gym._results.rows import read_results
+from nemo_gym._results.rows import AgentRollouts
+from tests.support.measured import aggregate_files, make_rollout
+from nemo_gym._results.aggregate import list_metric_rows
 
 
 def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
@@ -23,17 +23,16 @@ def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
     assert entry["agent_metrics"]["mean/input_tokens"] == 10.0
     assert entry["key_metrics"] == {"mean/reward": 0.6, "mean/input_tokens": 10.0, "mean/output_tokens": 2.0}
     assert [task["_ng_task_index"] for task in entry["group_level_metrics"]] == [0, 1, 2]
-    theirs = aggregate_responses([row.row for row in read_stripped_rows([rollouts])])
+    theirs = aggregate_responses([line.row for line in read_results(rollouts)])
     assert entry["group_level_metrics"] == theirs.tasks
     assert {name: entry["agent_metrics"][name] for name in theirs.agent} == pytest.approx(theirs.agent)
 
 
-def test_written_and_returned_entries_are_the_same(run, result, write, tmp_path):
-    rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0]])
-    other = write("s.jsonl", [result(7, 0, 1.0, "b")])
-    aggregates = aggregate_files([rollouts, other])
-    path = write_aggregates(tmp_path / "m.json", aggregates)
-    assert orjson.loads(path.read_bytes()) == [aggregate.entry() for aggregate in aggregates]
+def test_every_agent_has_an_entry(run, result, write, tmp_path):
+    rollouts, other = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0]]), write("s.jsonl", [result(7, 0, 1.0, "b")])
+    path = write_aggregates(tmp_path / "m.json", aggregate_files([rollouts, other]))
+    entries = orjson.loads(path.read_bytes())
+    assert [(entry["agent_ref"]["name"], len(entry["group_level_metrics"])) for entry in entries] == [("a", 2), ("b", 1)]
 
 
 def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_path):
@@ -44,7 +43,7 @@ def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_pat
 def test_intervals_are_clustered_by_task_and_say_of_how_many_rollouts(run):
     # Task means 0.5, 1, 0: mean 0.5, standard error sqrt(0.25 / 3), t(2) = 4.3027, kept within 0 and 1.
     rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0], [0.0, None]])
-    [aggregate] = aggregate_files([rollouts], requested=Requested.beside([rollouts]))
+    [aggregate] = aggregate_files([rollouts], requested=Requested.count_beside([rollouts]))
     assert aggregate.confidence["mean/reward"] == {
         "estimate": 0.5,
         "ci95": [0.0, 1.0],
@@ -59,14 +58,14 @@ def test_intervals_are_clustered_by_task_and_say_of_how_many_rollouts(run):
 
 def test_what_was_requested_shows_in_the_tasks(run):
     rollouts = run("r.jsonl", [[1.0, None, None]])
-    [aggregate] = aggregate_files([rollouts], requested=Requested.beside([rollouts]))
-    [task] = aggregate.task_entries()
+    [aggregate] = aggregate_files([rollouts], requested=Requested.count_beside([rollouts]))
+    [task] = map(orjson.loads, aggregate.encoded_tasks())
     assert (task["num_rollouts"], task["expected_num_rollouts"], task["missing_num_rollouts"]) == (1, 3, 2)
 
 
 def test_without_materialized_inputs_nobody_knows_what_was_requested(write, result):
     rollouts = write("alone.jsonl", [result(0, 0, 1.0)])
-    assert Requested.beside([rollouts]) is None
+    assert Requested.count_beside([rollouts]) is None
     [aggregate] = aggregate_files([rollouts])
     assert (aggregate.n_scored, aggregate.n_requested) == (1, None)
 
@@ -90,7 +89,7 @@ async def test_a_server_with_metrics_of_its_own_is_asked(write, result):
     rows = [result(1, 0, 1.0), result(0, 0, 0.0), result(2, 0, 1.0, "b"), result(3, 0, None)]
     a, b = await aggregate_with(post, [write("r.jsonl", rows)])
     assert asked == {"a": [(0, 0), (1, 0)], "b": [(2, 0)]}
-    assert (a.agent_metrics, a.key_metrics, list(a.task_entries())) == ({"own": 1}, {"own": 1}, [{"task": 0}])
+    assert (a.agent_metrics, a.key_metrics, list(a.encoded_tasks())) == ({"own": 1}, {"own": 1}, [b'{"task":0}'])
     assert a.confidence["mean/reward"]["estimate"] == 0.5
     assert b.agent_metrics["mean/reward"] == 1.0
 
@@ -120,3 +119,22 @@ def test_every_interval_contains_its_estimate(rewards):
         if interval["ci95"]:
             low, high = interval["ci95"]
             assert low - 1e-9 <= interval["estimate"] <= high + 1e-9
+
+
+WHOLE = {"estimate": 0.5, "ci95": [0.2, 0.8], "n_scored": 12, "n_requested": 16}
+
+
+def shown(key_metrics, agent_metrics):
+    entry = {"confidence": {"mean/reward": WHOLE}, "key_metrics": key_metrics, "agent_metrics": agent_metrics}
+    return {row.name: row.scored_text for row in list_metric_rows(entry)}
+
+
+def test_a_metric_of_a_category_shows_what_it_rests_on_and_never_the_whole():
+    key_metrics = {"mean/reward": 0.5, "mean/reward/easy": 0.7, "hard/pass@1/accuracy": 20.0, "own": 3.0}
+    agent_metrics = {**key_metrics, "n_scored/mean/reward/easy": 4, "hard/n_scored": 8}
+    assert shown(key_metrics, agent_metrics) == {
+        "mean/reward": "12 of 16",
+        "mean/reward/easy": "4",
+        "hard/pass@1/accuracy": "8",
+        "own": "",
+    }

@@ -5,13 +5,19 @@ from itertools import product
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis.strategies import integers, lists, tuples
 
 from nemo_gym._metrics import comparison as module
-from nemo_gym._metrics.comparison import RunRewards, bootstrap_interval, mcnemar_p
+from nemo_gym._metrics.comparison import RunRewards, compute_bootstrap_interval, compute_mcnemar_p
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.compare import compare, make_comparison_table
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch):
+    """Draw fewer samples: no test is about how fine the interval is."""
+    monkeypatch.setattr(module, "_RESAMPLES", 2000)
 
 
 def by_brute_force(only_first, only_second):
@@ -23,12 +29,12 @@ def by_brute_force(only_first, only_second):
 
 @pytest.mark.parametrize(("b", "c"), [(b, c) for b in range(6) for c in range(6)])
 def test_mcnemar_is_exact(b, c):
-    assert mcnemar_p(b, c) == pytest.approx(by_brute_force(b, c))
+    assert compute_mcnemar_p(b, c) == pytest.approx(by_brute_force(b, c))
 
 
 def test_mcnemar_of_many_tasks():
     # Twice the share of the 2^1000 ways that thousand coins fall with at most 430 heads.
-    assert mcnemar_p(430, 570) == pytest.approx(1.0709e-05, rel=1e-3)
+    assert compute_mcnemar_p(430, 570) == pytest.approx(1.0709e-05, rel=1e-3)
 
 
 def test_runs_are_paired_by_task(run):
@@ -108,8 +114,8 @@ def test_every_run_is_compared_with_the_first(run):
 
 def test_the_bootstrap_repeats_itself_and_agrees_with_the_normal_distribution():
     differences = [((7 * i) % 11 - 5) / 5 for i in range(300)]
-    low, high = bootstrap_interval(differences, 2000, seed=1)
-    assert (low, high) == bootstrap_interval(differences, 2000, seed=1)
+    low, high = compute_bootstrap_interval(differences)
+    assert (low, high) == compute_bootstrap_interval(differences)
     mean = sum(differences) / 300
     reach = 1.96 * (sum((value - mean) ** 2 for value in differences) / 299 / 300) ** 0.5
     assert low == pytest.approx(mean - reach, abs=0.15 * reach)
@@ -125,11 +131,11 @@ def test_many_tasks_are_not_resampled(run, monkeypatch):
 
 
 @given(lists(tuples(integers(0, 1), integers(0, 1)), min_size=2, max_size=20))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_swapping_the_runs_turns_everything_round(pairs):
     runs = [RunRewards(str(i), {t: [pair[i]] for t, pair in enumerate(pairs)}, {}, None) for i in (0, 1)]
-    there = module.compare_rewards(runs[0], runs[1], None, 100, 0)
-    back = module.compare_rewards(runs[1], runs[0], None, 100, 0)
+    there = module.compare_rewards(runs[0], runs[1])
+    back = module.compare_rewards(runs[1], runs[0])
     assert there.n_paired == len(pairs) == there.wins + there.losses + there.ties
     assert (there.wins, there.losses, there.difference) == (back.losses, back.wins, pytest.approx(-back.difference))
     assert there.mcnemar.p_value == back.mcnemar.p_value

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis.strategies import booleans, lists, sampled_from
 
 from nemo_gym._results.aggregate import Requested, aggregate_rollouts
-from nemo_gym._results.scored_rollouts import AgentRollouts
-from nemo_gym._results.summary import table
+from nemo_gym._results.aggregate import make_metric_table
+from nemo_gym._results.rows import AgentRollouts
 from tests.support.measured import make_rollout
 
 STEPS = 4000
@@ -85,7 +85,7 @@ def test_every_interval_is_the_one_of_a_plain_implementation(tasks, whole):
         require_equal(confidence[f"pass@1[avg-of-{k}]/accuracy"], averages, 100.0, binary=binary)
     assert len(confidence) == 1 + 2 * most
 
-    _, *rows = table([aggregate])
+    _, *rows = make_metric_table([aggregate])
     names = ["mean/reward", f"pass@{most}/accuracy", f"pass@1[avg-of-{most}]/accuracy"]
     assert [row[:2] for row in rows] == [["a", name] for name in names]
     for name, (_, _, value, bounds, scored) in zip(names, rows, strict=True):

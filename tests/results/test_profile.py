@@ -4,7 +4,7 @@
 import orjson
 import pytest
 
-from nemo_gym._metrics.profile import profile, without_histograms
+from nemo_gym._metrics.profile import profile, drop_histograms
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._util.jsonl import read_rows
@@ -22,8 +22,8 @@ def test_the_files_hold_what_the_metrics_say(run):
     theirs = profile(read_rows(inputs_of(rollouts)), read_rows(rollouts), pass_threshold=0.5)
     assert files.tasks.name == "r_reward_profiling.jsonl"
     assert files.agents.name == "r_agent_metrics.json"
-    assert list(read_rows(files.tasks)) == [without_histograms(entry) for entry in theirs.tasks]
-    assert orjson.loads(files.agents.read_bytes()) == [without_histograms(entry) for entry in theirs.agents]
+    assert list(read_rows(files.tasks)) == [drop_histograms(entry) for entry in theirs.tasks]
+    assert orjson.loads(files.agents.read_bytes()) == [drop_histograms(entry) for entry in theirs.agents]
     assert (files.n_tasks, files.n_scored, files.n_requested) == (3, 9, 9)
 
 
@@ -67,8 +67,8 @@ def test_a_dataset_is_profiled_with_the_deviation_of_the_population(write, resul
     tasks = write("tasks.jsonl", [{"question": "q0", "keep": [1]}, {"question": "q1"}, {"question": "q2"}])
     rollouts = write("r.jsonl", [result(2, 0, 1.0), result(0, 0, 1.0), result(0, 1, 0.0), result(0, 2, None)])
     profiled = write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl", pass_threshold=1.0)
-    assert (profiled.n_tasks, profiled.n_rollouts) == (2, 4)
-    first, second = read_rows(profiled.output)
+    assert (profiled.n_tasks, profiled.n_scored) == (2, 4)
+    first, second = read_rows(profiled.tasks)
     assert first == {
         "question": "q0",
         "keep": [1],
@@ -87,28 +87,28 @@ def test_a_dataset_is_profiled_with_the_deviation_of_the_population(write, resul
 
 def test_a_dataset_profile_has_pass_rates_only_with_a_threshold(write, result, tmp_path):
     tasks, rollouts = write("tasks.jsonl", [{"q": 0}]), write("r.jsonl", [result(0, 0, 1.0)])
-    [row] = read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").output)
+    [row] = read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").tasks)
     assert list(row) == ["q", "avg_reward", "std_reward", "min_reward", "max_reward", "total_samples"]
 
 
 def test_equal_lines_are_one_task(write, result, tmp_path):
     tasks = write("tasks.jsonl", [{"q": 0}, {"q": 0}, {"q": 1}])
     rollouts = write("r.jsonl", [result(0, 0, 1.0), result(0, 1, 0.0), result(1, 0, 1.0)])
-    rows = list(read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").output))
+    rows = list(read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").tasks))
     assert [(row["q"], row["total_samples"]) for row in rows] == [(0, 2), (1, 1)]
 
 
 def test_lines_count_one_by_one_where_the_indices_say_so(write, result, tmp_path):
     tasks = write("tasks.jsonl", [{"q": 0}, {"q": 0}, {"q": 1}])
     rollouts = write("r.jsonl", [result(1, 0, 0.0), result(2, 0, 1.0)])
-    rows = list(read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").output))
+    rows = list(read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "out.jsonl").tasks))
     assert [(row["q"], row["avg_reward"]) for row in rows] == [(0, 0.0), (1, 1.0)]
 
 
 def test_a_task_is_known_by_the_index_it_carries(write, result, tmp_path):
     tasks = write("tasks.jsonl", [{"q": "x", "_ng_task_index": 7}])
     rollouts = write("r.jsonl", [result(7, 0, 1.0)])
-    assert [row["q"] for row in read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "o.jsonl").output)] == ["x"]
+    assert [row["q"] for row in read_rows(write_dataset_profile(tasks, rollouts, tmp_path / "o.jsonl").tasks)] == ["x"]
 
 
 def test_rollouts_of_another_dataset_are_an_error_and_nothing_is_written(write, result, tmp_path):

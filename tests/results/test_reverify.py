@@ -4,7 +4,7 @@
 import pytest
 
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.reverify import output_for, plan_reverification, require_output
+from nemo_gym._results.reverify import choose_output, plan_reverification, require_output
 
 
 @pytest.fixture
@@ -92,11 +92,11 @@ def test_a_row_without_a_response_is_an_error_with_file_and_line(write, planned,
 
 def test_servers_that_are_not_stateless_take_force_and_show_in_the_name(tmp_path):
     output = tmp_path / "new.jsonl"
-    assert output_for(output, {"rs": "stateless"}, force=True) == output
+    assert choose_output(output, {"rs": "stateless"}, force=True) == output
     with pytest.raises(ResultsError, match=r"'rs' \(unknown\)"):
-        output_for(output, {"rs": "unknown", "other": "stateless"})
-    assert output_for(output, {"rs": "unknown"}, force=True) == tmp_path / "unsafe_new.jsonl"
-    assert output_for(tmp_path / "unsafe_new.jsonl", {"rs": "x"}, force=True) == tmp_path / "unsafe_new.jsonl"
+        choose_output(output, {"rs": "unknown", "other": "stateless"})
+    assert choose_output(output, {"rs": "unknown"}, force=True) == tmp_path / "unsafe_new.jsonl"
+    assert choose_output(tmp_path / "unsafe_new.jsonl", {"rs": "x"}, force=True) == tmp_path / "unsafe_new.jsonl"
 
 
 def test_an_output_that_exists_needs_a_word(write, result, tmp_path):

@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of a run, while it lasts and afterwards."""
 
-from nemo_gym._results.aggregate import Requested, aggregate_files
-from nemo_gym._results.summary import HEADING, RunSummary, table
+from nemo_gym._results.aggregate import Requested
+from nemo_gym._results.aggregate import METRIC_HEADING, make_metric_table
+from nemo_gym._results.summary import RunSummary
+from tests.support.measured import aggregate_files
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from nemo_gym._metrics.describe import are_binary
+from nemo_gym._metrics.intervals import compute_interval_over_tasks
+from nemo_gym._results.summary import RunningMean
 
 
 class Clock:
@@ -68,8 +76,8 @@ def test_what_an_earlier_session_recorded_counts_but_says_nothing_of_the_pace():
 
 def test_every_number_of_the_table_says_how_many_were_scored(run):
     rollouts = run("r.jsonl", [[1.0, 0.0], [1.0, None]])
-    rows = table(aggregate_files([rollouts], requested=Requested.beside([rollouts])))
-    assert rows[0] == HEADING
+    rows = make_metric_table(aggregate_files([rollouts], requested=Requested.count_beside([rollouts])))
+    assert rows[0] == ["agent", *METRIC_HEADING]
     assert {row[-1] for row in rows[1:]} == {"3 of 4"}
     assert [row[:3] for row in rows[1:4]] == [
         ["a", "mean/reward", "0.75"],
@@ -77,3 +85,40 @@ def test_every_number_of_the_table_says_how_many_were_scored(run):
         ["a", "pass@1[avg-of-2]/accuracy", "50"],
     ]
     assert ["a", "mean/input_tokens", "10", "10 … 10", "3 of 4"] in rows
+
+
+REWARDS = st.one_of(st.sampled_from([0.0, 1.0]), st.floats(-1e6, 1e6))
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), REWARDS), min_size=1, max_size=40))
+@settings(max_examples=50, deadline=None)
+def test_it_is_at_every_moment_what_the_aggregate_would_say(rollouts):
+    running, by_task = RunningMean(), dict[int, list[float]]()
+    for task, reward in rollouts:
+        running.add(task, reward)
+        by_task.setdefault(task, []).append(reward)
+        rewards = [*by_task.values()]
+        whole = compute_interval_over_tasks(rewards, binary=all(map(are_binary, rewards)))
+        now = running.interval()
+        assert (now.n_tasks, now.low is None) == (whole.n_tasks, whole.low is None)
+        scale = max(1.0, *(abs(reward) for _, reward in rollouts))
+        for mine, theirs in ((now.estimate, whole.estimate), (now.low, whole.low), (now.high, whole.high)):
+            assert mine == theirs if theirs is None else mine == pytest.approx(theirs, abs=1e-6 * scale)
+
+
+def test_repeats_of_a_task_do_not_look_like_knowing_more():
+    once, often = RunningMean(), RunningMean()
+    for task in range(4):
+        once.add(task, task % 2)
+        for _ in range(100):
+            often.add(task, task % 2)
+    assert often.interval() == once.interval()
+    assert often.scored == 400
+
+
+def test_five_of_five_is_no_proof_of_always():
+    running = RunningMean()
+    for task in range(5):
+        running.add(task, 1.0)
+    assert (running.interval().estimate, running.interval().high) == (1.0, 1.0)
+    assert 0.4 < running.interval().low < 0.5

@@ -137,7 +137,7 @@ def test_all_bad_rows_are_told_at_once_by_file_line_range_and_reason():
     [
         (
             {"temprature": 1},
-            "`responses_create_params.temprature` is no setting that exists. Did you mean 'temperature'?",
+            "`responses_create_params.temprature` is not a known setting. Did you mean 'temperature'?",
         ),
         ({"temperature": "hot"}, "`responses_create_params.temperature` must be a number, not 'hot'"),
     ],

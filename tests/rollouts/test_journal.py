@@ -16,7 +16,7 @@ from nemo_gym._rollouts import journal as journal_module
 from nemo_gym._rollouts.journal import Journal, repair
 from nemo_gym._rollouts.manifest import Counts, InputIdentity, Manifest, read_manifest
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
-from nemo_gym._rollouts.types import Failed, Scored, carried_fields
+from nemo_gym._rollouts.types import Failed, Scored, pick_carried_fields
 from nemo_gym._transport.failures import Failure
 from nemo_gym.errors import GymError
 
@@ -37,7 +37,9 @@ def begun(tmp_path, **options):
 
 
 def scored(result=None):
-    return Scored(row=ROW, result={**(result or {"reward": 1.0}), **carried_fields(ROW)}, attempts=1, elapsed_s=0.5)
+    return Scored(
+        row=ROW, result={**(result or {"reward": 1.0}), **pick_carried_fields(ROW)}, attempts=1, elapsed_s=0.5
+    )
 
 
 def failed(**fields):

@@ -42,7 +42,7 @@ class Answer:
 
 
 def failing(kind, *, retryable=True, message="it broke", **headers):
-    return Answer("broken", 500, **{HEADER: Failure(kind, "somewhere", retryable, message).encoded()}, **headers)
+    return Answer("broken", 500, **{HEADER: Failure(kind, "somewhere", retryable, message).encode()}, **headers)
 
 
 class Script:

@@ -175,13 +175,13 @@ async def test_what_a_provider_does_not_offer_is_said(memory):
             await box.endpoint(81)
         with pytest.raises(NotImplementedError, match="'memory' offers no endpoints"):
             await box.endpoint(80)
-        with pytest.raises(RuntimeError, match="'memory' cannot be handed on"):
+        with pytest.raises(RuntimeError, match="'memory' cannot be passed to another process"):
             await box.serialize()
         with pytest.raises(NotImplementedError, match="'memory' offers no terminals"):
             await box.pty.create()
-        with pytest.raises(NotImplementedError, match="'memory' finds no terminal again"):
+        with pytest.raises(NotImplementedError, match="'memory' cannot find open terminals"):
             await box.pty.attach("1")
-    with pytest.raises(RuntimeError, match="'memory' cannot be taken up"):
+    with pytest.raises(RuntimeError, match="'memory' cannot connect to a running sandbox"):
         await AsyncSandbox.connect({"provider": "memory"}, provider=memory)
     with pytest.raises(SandboxConfigError, match="belongs to provider 'docker', not 'local'"):
         await AsyncSandbox.connect({"provider": "docker"}, provider=LOCAL)
@@ -204,7 +204,7 @@ async def test_a_provider_may_describe_its_sandboxes_for_others(memory, awaited)
 
 async def test_a_scope_that_cannot_be_enforced_is_refused():
     async with await AsyncSandbox(LOCAL, SandboxSpec()).start() as box:
-        with pytest.raises(RuntimeError, match=r"cannot narrow .* scope 'read'(.|\n)*hint"):
+        with pytest.raises(RuntimeError, match=r"cannot limit .* scope 'read'(.|\n)*hint"):
             await box.serialize(scope="read")
 
 

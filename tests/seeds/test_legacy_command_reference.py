@@ -13,7 +13,8 @@ import pytest
 
 from nemo_gym import PARENT_DIR, __version__
 from nemo_gym.cli import legacy
-from nemo_gym.cli.commands import COMMANDS, GROUPS, LEGACY
+from nemo_gym.cli.commands import COMMANDS, GROUPS
+from nemo_gym.cli.legacy import LEGACY
 from tests.seeds.items import item
 from tests.seeds.serving import EXAMPLES, MODEL, SERVER
 

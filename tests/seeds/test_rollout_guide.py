@@ -94,7 +94,7 @@ ITEMS = [
     item("tools with `database` or `operation_type` are refused", "test_a_tool_with_extra_fields_is_refused_by_name"),
     item(
         "the agent answers such a request with 422",
-        "tests/wire/test_params.py::test_a_field_that_tools_do_not_have_is_refused_naming_tool_and_field",
+        "tests/wire/schema/test_requests.py::test_a_field_that_tools_do_not_have_is_refused_naming_tool_and_field",
         "tests/test_server_utils.py::test_a_body_that_is_not_what_the_server_takes_is_a_422",
     ),
     # Commands and files

@@ -9,7 +9,8 @@ import pytest
 
 from nemo_gym import PARENT_DIR
 from nemo_gym.cli import legacy
-from nemo_gym.cli.commands import GROUPS, LEGACY
+from nemo_gym.cli.commands import GROUPS
+from nemo_gym.cli.legacy import LEGACY
 from tests.seeds.items import item
 from tests.seeds.serving import EXAMPLES, MODEL, SERVER, Project
 
@@ -87,11 +88,11 @@ ITEMS = [
     ),
     item(
         "selectors turn a name into its config file",
-        "tests/cli/test_selectors.py::test_a_name_stands_for_a_config_file",
+        "tests/cli/test_flags.py::test_a_name_stands_for_a_config_file",
     ),
     item(
         "a mistyped name gets the closest one",
-        "tests/cli/test_selectors.py::test_a_name_that_is_not_there_names_the_file_the_nearest_name_and_where_it_looked",
+        "tests/cli/test_flags.py::test_a_name_that_is_not_there_names_the_file_the_nearest_name_and_where_it_looked",
         "tests/cli/test_mistakes.py::test_a_mistyped_selector",
     ),
     item("`--config PATH` names a file itself", "test_a_config_is_valid_in_both_languages"),

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 from nemo_gym._inprocess.route import GymRoute
 from nemo_gym._serving import guard
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
-from nemo_gym._transport.errors import ServerResponseError, _request_info
+from nemo_gym._transport.errors import ServerResponseError, build_request_info
 from nemo_gym._util.message_throttle import MessageThrottle
 
 
@@ -37,7 +37,7 @@ def client():
             "value": ValueError("no such city"),
             "http": HTTPException(404, "gone"),
             "inner": ServerResponseError("POST", "http://judge/verify", 503, "Busy", b'{"why":"overloaded"}'),
-            "bare": aiohttp.ClientResponseError(_request_info("GET", "http://x/y"), (), status=502, message="Bad"),
+            "bare": aiohttp.ClientResponseError(build_request_info("GET", "http://x/y"), (), status=502, message="Bad"),
         }[kind]
 
     @app.post("/even")

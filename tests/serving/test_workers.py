@@ -305,4 +305,4 @@ class Stateless(SimpleResourcesServer):
 def test_a_server_without_affinity_answers_every_request_itself(tmp_path):
     worker = ServerWorker(0, 1, str(tmp_path), *(-1,) * 4)
     app = FastAPI()
-    assert build_server(Stateless, session_affinity=False)._with_affinity(app, worker) is app
+    assert build_server(Stateless, session_affinity=False)._add_affinity(app, worker) is app

@@ -80,6 +80,7 @@ class Runner:
 
     def __init__(self, folder: Path, endpoint: Endpoint, head_port: int, output: Path | None = None) -> None:
         self.folder, self.output = folder, output or folder / "r.jsonl"
+        self.agent = AGENT
         self.flags = [
             *("--resources-server", "example_single_tool_call", "--model-type", "openai_model"),
             *("--model", "m", "--model-url", f"{endpoint.url}/v1", "--model-api-key", "sk-secret"),
@@ -87,7 +88,7 @@ class Runner:
         ]
 
     def command(self, *arguments: str) -> list[str]:
-        return ["eval", "run", *self.flags, "-o", str(self.output), "-a", AGENT, *arguments]
+        return ["eval", "run", *self.flags, "-o", str(self.output), "-a", self.agent, *arguments]
 
     def start(self, *arguments: str, **streams: Any) -> WarmProcess:
         return WarmProcess(self.command(*arguments), cwd=self.folder, **streams)

@@ -18,9 +18,8 @@ from omegaconf import OmegaConf
 
 from nemo_gym import ROOT_DIR
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.dataset_metrics import measure
-from nemo_gym._data.metrics_file import encode_metrics
-from nemo_gym._scaffold.plans import class_prefix, render_template, write_missing
+from nemo_gym._data.dataset_metrics import encode_metrics, measure
+from nemo_gym._scaffold.plans import make_class_prefix, render_template, write_missing
 from nemo_gym._util.jsonl import dumps_line, read_rows
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import asked, message, reply, running, scripted_model, tool_call
@@ -35,7 +34,7 @@ def computed_data(template: str, root: Path) -> dict[str, str]:
     folder = root / "resources_servers" / NAME
     (folder / "data").mkdir(exist_ok=True)
     app = _import_module("app", root)
-    server = getattr(app, f"{class_prefix(NAME)}ResourcesServer")
+    server = getattr(app, f"{make_class_prefix(NAME)}ResourcesServer")
     if template == "resources_server":
         rows = list(read_rows(folder / "data" / "example.jsonl"))
         return {
@@ -131,7 +130,9 @@ def _lines(rows: list[Any]) -> str:
 def main() -> None:
     for template in ("resources_server", "worked_example"):
         with tempfile.TemporaryDirectory() as folder:
-            files = render_template(template, f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": class_prefix(NAME)})
+            files = render_template(
+                template, f"resources_servers/{NAME}", {"NAME": NAME, "CLASS": make_class_prefix(NAME)}
+            )
             computed = ("example_metrics.json", "example_rollouts.jsonl")
             write_missing(Path(folder), [file for file in files if file.path.name not in computed])
             for path, text in computed_data(template, Path(folder)).items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Token ids are found in answers of every kind, and an entry holds only what belongs together."""
+"""Token ids are found in answers of every kind, and put into the result rows that they belong to."""
 
 import contextlib
 from typing import Any
@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from nemo_gym.token_id_capture import TokenEntry, extract_token_fields
+from nemo_gym.token_id_capture import (
+    MaskFractionGuard,
+    TokenCaptureSnapshot,
+    TokenEntry,
+    TokenIdCaptureConfig,
+    TooManyMaskedSamples,
+    extract_token_fields,
+    merge_token_capture_into_record,
+)
 from nemo_gym.token_id_capture.records import read_token_entries
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
@@ -78,8 +86,105 @@ json_values = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(body=json_values)
 def test_no_shape_of_body_is_an_error_but_bad_arrays(body: Any):
     with contextlib.suppress(ValidationError):
         assert all(len(entry.generation_token_ids) == len(entry.generation_log_probs) for entry in read(body))
+
+
+# --- in result rows ---------------------------------------------------------------------------------------------------
+
+
+def tokens(start: int) -> dict[str, Any]:
+    return {"prompt_token_ids": [start], "generation_token_ids": [start + 1], "generation_log_probs": [-0.1]}
+
+
+def two_turn_output() -> list[dict[str, Any]]:
+    return [
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "add", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "4"},
+        {"type": "message", "id": "msg_2", "content": [{"type": "output_text", "text": "four"}]},
+    ]
+
+
+def snapshot(*items: dict[str, Any], **fields: Any) -> TokenCaptureSnapshot:
+    """One call for each of `items`."""
+    entries = [
+        entry
+        for start, item in enumerate(items)
+        for entry in read_token_entries({"output": [{**item, **tokens(start)}]}, "1-0", f"mc_{start}")
+    ]
+    return TokenCaptureSnapshot("1-0", entries, **fields)
+
+
+def test_tokens_are_put_back_on_the_items_that_the_model_generated():
+    output = two_turn_output()
+    row = {"reward": 1.0, "response": {"output": output}}
+    merge_token_capture_into_record(row, snapshot(output[1], output[3]))
+    assert row["mask_sample"] is False
+    assert output[1]["generation_token_ids"] == [1]
+    assert output[3]["generation_token_ids"] == [2]
+    assert "generation_token_ids" not in output[0]
+    assert "generation_token_ids" not in output[2]
+
+
+def test_a_rollout_whose_answer_is_not_what_was_captured_is_masked():
+    captured_text = {"type": "message", "content": [{"type": "output_text", "text": "five"}]}
+    row = {"response": {"output": two_turn_output()}}
+    merge_token_capture_into_record(row, snapshot(captured_text))
+    assert row["mask_sample"] is True
+    assert not any("generation_token_ids" in item for item in row["response"]["output"])
+
+
+def test_an_incomplete_rollout_is_masked_and_says_why():
+    output = two_turn_output()
+    row: dict[str, Any] = {"response": {"output": output}}
+    merge_token_capture_into_record(
+        row, snapshot(output[3], incomplete=True, incomplete_reasons=["call mc_1: cancelled"])
+    )
+    assert row["mask_sample"] is True
+    assert row["_ng_token_capture"]["incomplete_reasons"] == ["call mc_1: cancelled"]
+
+
+def test_a_rollout_that_its_source_calls_incomplete_is_masked():
+    row: dict[str, Any] = {"response": {"output": two_turn_output()}}
+    merge_token_capture_into_record(row, snapshot(two_turn_output()[3], incomplete=True))
+    assert (row["mask_sample"], row["_ng_token_capture"]["incomplete_reasons"]) == (True, ["unknown"])
+
+
+@pytest.mark.parametrize("place", [{}, {"output_items": [{"id": "msg_2"}], "token_item_index": 7}])
+def test_an_entry_that_names_no_item_cannot_be_put_back(place: dict[str, Any]):
+    entry = TokenEntry(rollout_id="1-0", model_call_id="mc_0", **tokens(1), **place)
+    row: dict[str, Any] = {"response": {"output": two_turn_output()}}
+    merge_token_capture_into_record(row, TokenCaptureSnapshot("1-0", [entry]))
+    assert row["mask_sample"] is True
+
+
+def test_without_rebuilding_the_response_stays_as_it_was():
+    row: dict[str, Any] = {"response": {"output": two_turn_output()}}
+    merge_token_capture_into_record(row, snapshot(two_turn_output()[3]), rebuild_response=False)
+    assert row["mask_sample"] is False
+    assert row["response"]["output"] == two_turn_output()
+
+
+def test_the_guard_stops_a_run_that_loses_too_many_samples():
+    guard = MaskFractionGuard(TokenIdCaptureConfig(max_mask_fraction=0.5, mask_fraction_min_samples=4))
+    for masked in (True, True, True):
+        guard.observe(masked)
+    with pytest.raises(TooManyMaskedSamples, match="4 of 4 rollouts"):
+        guard.observe(True)
+
+
+def test_the_guard_lets_a_run_go_on_up_to_the_limit():
+    guard = MaskFractionGuard(TokenIdCaptureConfig(max_mask_fraction=0.5, mask_fraction_min_samples=2))
+    for masked in (False, True, False, True):
+        guard.observe(masked)
+    assert (guard.samples, guard.masked) == (4, 2)
+
+
+def test_the_guard_is_off_without_a_limit():
+    guard = MaskFractionGuard(TokenIdCaptureConfig())
+    for _ in range(100):
+        guard.observe(True)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from nemo_gym._transport import deadline
-from nemo_gym._transport.deadline import Deadline, within
+from nemo_gym._transport.deadline import Deadline, await_within
 from nemo_gym._transport.errors import ServerDeadlineExceeded
 
 
@@ -29,33 +29,33 @@ async def timers_during(work):
 
 async def test_a_call_that_takes_too_long_names_itself_and_its_deadline():
     with pytest.raises(ServerDeadlineExceeded, match=r"POST.*/verify.*0\.01 s"):
-        await within(0.01, "POST", "http://a/verify", never())
+        await await_within(0.01, "POST", "http://a/verify", never())
     assert asyncio.current_task().cancelling() == 0, "the task goes on as if nothing had been cancelled"
 
 
 async def test_the_earlier_deadline_ends_it_whichever_is_outside():
     with pytest.raises(ServerDeadlineExceeded, match=r"http://inner"):
-        await within(60, "POST", "http://outer", within(0.01, "POST", "http://inner", never()))
+        await await_within(60, "POST", "http://outer", await_within(0.01, "POST", "http://inner", never()))
     with pytest.raises(ServerDeadlineExceeded, match=r"http://outer"):
-        await within(0.01, "POST", "http://outer", within(60, "POST", "http://inner", never()))
+        await await_within(0.01, "POST", "http://outer", await_within(60, "POST", "http://inner", never()))
 
 
 async def test_a_call_inside_of_an_earlier_deadline_needs_no_timer_of_its_own():
-    inner = within(60, "POST", "http://b", asyncio.sleep(0))
-    assert await timers_during(within(50, "POST", "http://a", inner)) == 1
+    inner = await_within(60, "POST", "http://b", asyncio.sleep(0))
+    assert await timers_during(await_within(50, "POST", "http://a", inner)) == 1
 
 
 async def test_calls_whose_deadlines_are_far_away_share_a_timer():
     async def many():
         for _ in range(100):
-            await within(3600, "POST", "http://a", asyncio.sleep(0))
+            await await_within(3600, "POST", "http://a", asyncio.sleep(0))
 
     assert await timers_during(many()) <= 2  # a second may pass meanwhile
 
 
 async def test_calls_that_have_ended_leave_no_room_behind_until_their_deadlines():
     async def crowd():
-        await asyncio.gather(*(within(3600, "POST", "http://a", asyncio.sleep(0)) for _ in range(1_000)))
+        await asyncio.gather(*(await_within(3600, "POST", "http://a", asyncio.sleep(0)) for _ in range(1_000)))
 
     await crowd()
     held = list(deadline._all_alarms[asyncio.get_running_loop()]._by_second.values())
@@ -65,11 +65,11 @@ async def test_calls_that_have_ended_leave_no_room_behind_until_their_deadlines(
 
 async def test_a_deadline_far_away_ends_its_own_call_and_no_other(monkeypatch):
     monkeypatch.setattr(deadline, "_FAR_S", 0.0)  # all are far away
-    ended = await within(0.01, "POST", "http://quick", asyncio.sleep(0, "in time"))
+    ended = await await_within(0.01, "POST", "http://quick", asyncio.sleep(0, "in time"))
     outcomes = await asyncio.gather(
-        within(0.01, "POST", "http://a/verify", never()),
-        within(0.01, "POST", "http://b/verify", never()),
-        within(60, "POST", "http://c", asyncio.sleep(1.2, "not yet")),
+        await_within(0.01, "POST", "http://a/verify", never()),
+        await_within(0.01, "POST", "http://b/verify", never()),
+        await_within(60, "POST", "http://c", asyncio.sleep(1.2, "not yet")),
         return_exceptions=True,
     )
     assert ended == "in time"
@@ -80,8 +80,8 @@ async def test_a_deadline_far_away_ends_its_own_call_and_no_other(monkeypatch):
 
 async def test_a_deadline_that_has_ended_covers_nothing():
     async def one_after_another():
-        await within(50, "POST", "http://a", asyncio.sleep(0))
-        await within(60, "POST", "http://b", asyncio.sleep(0))
+        await await_within(50, "POST", "http://a", asyncio.sleep(0))
+        await await_within(60, "POST", "http://b", asyncio.sleep(0))
 
     assert await timers_during(one_after_another()) == 2
 
@@ -90,11 +90,11 @@ async def test_a_task_that_outlives_the_call_which_started_it_has_a_deadline_of_
     started = []
 
     async def starts_another():
-        started.append(asyncio.create_task(within(0.05, "POST", "http://detached", never())))
+        started.append(asyncio.create_task(await_within(0.05, "POST", "http://detached", never())))
         await asyncio.sleep(0)
 
     with pytest.raises(ServerDeadlineExceeded, match="http://outer"):
-        await within(0.01, "POST", "http://outer", asyncio.wait_for(_after(starts_another), None))
+        await await_within(0.01, "POST", "http://outer", asyncio.wait_for(_after(starts_another), None))
     with pytest.raises(ServerDeadlineExceeded, match="http://detached"):
         await started[0]
 
@@ -105,7 +105,7 @@ async def _after(begin):
 
 
 async def test_who_cancels_from_outside_is_heard_beside_a_deadline():
-    task = asyncio.create_task(within(60, "POST", "http://a", never()))
+    task = asyncio.create_task(await_within(60, "POST", "http://a", never()))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

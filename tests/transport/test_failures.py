@@ -11,8 +11,8 @@ from nemo_gym._transport.errors import (
     ServerResponseError,
     ServerUnreachable,
 )
-from nemo_gym._transport.failures import HEADER, Failure, decoded, failure_of
-from nemo_gym._wire.errors import InvalidModelReply
+from nemo_gym._transport.failures import HEADER, Failure, build_failure, decode_failure
+from nemo_gym._wire.schema.errors import InvalidModelReply
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import SimpleResponsesAPIModel
 from nemo_gym.errors import JudgeError, RolloutFailure
@@ -44,7 +44,7 @@ MODEL = "http://m:1/v1/responses"
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
 )
 def test_errors_have_kinds(error, kind, retryable):
-    failure = failure_of(error, "agent", "a/run")
+    failure = build_failure(error, "agent", "a/run")
     assert (failure.kind, failure.retryable) == (kind, retryable)
     assert failure.message
 
@@ -52,15 +52,15 @@ def test_errors_have_kinds(error, kind, retryable):
 @given(st.text(), st.text(max_size=500), st.booleans())
 def test_a_failure_survives_its_header(boundary, message, retryable):
     failure = Failure("verifier", boundary, retryable, message)
-    header = failure.encoded()
+    header = failure.encode()
     header.encode("latin-1")
     assert "\n" not in header
-    assert decoded(header) == failure
+    assert decode_failure(header) == failure
 
 
 @pytest.mark.parametrize("junk", [None, "", "x", "[]", '{"kind": 1}'])
 def test_what_is_no_failure_is_none(junk):
-    assert decoded(junk) is None
+    assert decode_failure(junk) is None
 
 
 # --- through real servers --------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ async def failure_with(**servers) -> Failure:
     async with running(agent=AGENT, **servers) as client:
         answer = await client.post("agent", "/run", json={"responses_create_params": asked("go", tools=[TOOL])})
         assert answer.status == 500
-        return decoded(answer.headers[HEADER])
+        return decode_failure(answer.headers[HEADER])
 
 
 async def test_a_model_endpoint_that_is_down_is_named_through_model_server_and_agent():
@@ -119,7 +119,7 @@ async def test_a_bug_in_a_verifier_is_the_verifiers_under_a_rollout_path_too(tmp
     servers = {"agent": AGENT, "world": World, "policy_model": scripted_model("crash")}
     async with running(global_config=capture, **servers) as client:
         answer = await client.post("agent", "/run", json=row)
-    assert decoded(answer.headers[HEADER]).kind == "verifier"
+    assert decode_failure(answer.headers[HEADER]).kind == "verifier"
 
 
 async def test_a_tool_server_that_is_gone_is_named():
@@ -129,5 +129,5 @@ async def test_a_tool_server_that_is_gone_is_named():
     async with running(global_config={"world": dead}, agent=AGENT, policy_model=model) as client:
         client.global_config_dict.world.resources_servers[next(iter(dead.resources_servers))].host = "127.0.0.1"
         answer = await client.post("agent", "/run", json={"responses_create_params": asked("go", tools=[TOOL])})
-    failure = decoded(answer.headers[HEADER])
+    failure = decode_failure(answer.headers[HEADER])
     assert (failure.kind, failure.retryable) == ("tool_server", True)

@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
@@ -51,7 +52,7 @@ class Viewer:
 
 
 @contextmanager
-def gym_view(*arguments: str, cwd: Path, stderr: int | None = None) -> Iterator[Viewer]:
+def gym_view(*arguments: str, cwd: Path, stderr: int | IO[str] | None = None) -> Iterator[Viewer]:
     """`gym view` as a user runs it."""
     process = subprocess.Popen(
         [sys.executable, "-m", "nemo_gym.cli.main", "view", *arguments],
@@ -121,13 +122,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="session")
-def address(files: Files) -> Iterator[str]:
-    """Where the shared viewer is."""
-    with gym_view(*files.names, "--port", "0", cwd=files.folder) as viewer:
-        yield viewer.address
-
-
-@pytest.fixture(scope="session")
 def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Where a browser takes orders that runs for all modules: what it has loaded and compiled, it keeps."""
     if CHROMIUM is None:
@@ -147,6 +141,17 @@ def devtools(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         if reader.ident is not None:
             reader.join(60)
         process.stderr.close()
+
+
+@pytest.fixture(scope="session")
+def address(files: Files, devtools: str) -> Iterator[str]:
+    """Where the shared viewer is. In the end it is stopped as a user stops it, while its page is still open."""
+    notes = files.folder / "notes.txt"
+    with notes.open("w") as stderr, gym_view(*files.names, "--port", "0", cwd=files.folder, stderr=stderr) as viewer:
+        yield viewer.address
+        viewer.process.send_signal(signal.SIGINT)
+        assert viewer.process.wait(60) == 0
+    assert notes.read_text() == "Press Ctrl-C to stop.\n"
 
 
 @pytest.fixture(scope="module")

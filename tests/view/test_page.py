@@ -2,14 +2,11 @@
 """The page as a whole: files that grow, narrow and wide, light and dark, nothing from elsewhere."""
 
 import json
-import signal
-import subprocess
 
 import pytest
 from playwright.sync_api import expect
 
 from tests.view import rows
-from tests.view.conftest import gym_view
 
 TABS = {
     "overview": "?tab=overview",
@@ -24,10 +21,8 @@ TABS = {
 PHONE, DESK = 390, 1280
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_tab_fits_the_screen_and_loads_nothing_from_elsewhere(new_visit, scheme):
-    visit = new_visit
-    visit.prefer(scheme)
+def test_every_tab_fits_the_screen_and_loads_nothing_from_elsewhere(visit):
+    visit.asked.clear()
     for name, query in TABS.items():
         visit.resize(PHONE)
         page = visit.open(query)
@@ -35,15 +30,11 @@ def test_every_tab_fits_the_screen_and_loads_nothing_from_elsewhere(new_visit, s
             expect(page.locator("#ngp-overview figure")).to_have_count(7)
         if name == "tokens":
             page.locator("#ngp-conversation summary", has_text="Tokens").click()
-        see_that_it_fits(visit, f"{name}-{scheme}")
+        see_that_it_fits(visit, name)
     page.locator("#ngp-comparison tbody a").first.click()
     expect(page.locator("#ngv-first-difference")).to_be_visible()
-    see_that_it_fits(visit, f"pair-{scheme}")
+    see_that_it_fits(visit, "pair")
     assert visit.strangers == []
-    ink, paper = (page.evaluate(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
-    light = ("rgb(28, 31, 38)", "rgb(255, 255, 255)")
-    dark = ("rgb(230, 232, 238)", "rgb(16, 18, 22)")
-    assert (ink, paper) == {"light": light, "dark": dark}[scheme]
 
 
 def see_that_it_fits(visit, name):
@@ -53,16 +44,23 @@ def see_that_it_fits(visit, name):
         assert visit.fits(), (name, width)
 
 
-def test_the_theme_can_be_switched_and_stays(new_visit):
+def test_the_theme_is_that_of_the_system_can_be_switched_and_stays(new_visit):
     visit = new_visit
+    visit.prefer("dark")
     page = visit.open("?tab=browse")
+    see_colours(page, ink="rgb(230, 232, 238)", paper="rgb(16, 18, 22)")
     page.get_by_label("Switch between light and dark").click()
-    page.wait_for_function("() => document.body.classList.contains('dark')")
+    see_colours(page, ink="rgb(28, 31, 38)", paper="rgb(255, 255, 255)")
     visit.settle()
     page.locator("#ngp-listing tbody tr").first.click()
     expect(page.locator("#ngp-conversation h1")).to_be_visible()
-    assert "__theme=dark" in visit.place
+    assert "__theme=light" in visit.place
     assert "row=0" in visit.place
+
+
+def see_colours(page, ink, paper):
+    expect(page.locator("#ngp-header h1")).to_have_css("color", ink)
+    expect(page.locator("gradio-app")).to_have_css("background-color", paper)
 
 
 def test_the_page_is_held_to_its_own_server(visit):
@@ -106,18 +104,3 @@ def test_an_empty_file_says_so_on_every_tab(visit, files, tab, said):
     page = visit.open(f"?tab={tab}&file={files.number('empty.jsonl')}")
     expect(page.locator("main")).to_contain_text(said)
     visit.keep(f"empty-{tab.partition('&')[0]}")
-
-
-def test_a_second_viewer_takes_the_next_port_and_ends_at_ctrl_c_with_its_page_open(address, files, chromium):
-    taken = int(address.rpartition(":")[2])
-    with gym_view("run.jsonl", "--port", str(taken), cwd=files.folder, stderr=subprocess.PIPE) as second:
-        assert int(second.address.rpartition(":")[2]) > taken
-        page = chromium.new_page()
-        page.goto(f"{second.address}/?tab=browse")
-        expect(page.locator("#ngp-listing tbody tr")).to_have_count(25)
-        second.process.send_signal(signal.SIGINT)
-        _, said = second.process.communicate(timeout=60)
-        page.close()
-    port = second.address.rpartition(":")[2]
-    assert second.process.returncode == 0
-    assert said == f"Port {taken} is taken; {port} is free.\nPress Ctrl-C to stop.\n"

@@ -7,7 +7,7 @@ import socket
 import pytest
 
 from nemo_gym._util.addresses import reachable_host
-from nemo_gym._view.serve import ViewerUnavailable, listen, require_gradio, url_of
+from nemo_gym._view.serve import ViewerUnavailable, find_url, listen, require_gradio
 
 
 def test_a_taken_port_gives_the_next_free_one():
@@ -19,7 +19,7 @@ def test_a_free_port_is_taken_as_asked():
     with listen("127.0.0.1", 0) as probe:
         port = probe.getsockname()[1]
     with listen("127.0.0.1", port) as found:
-        assert url_of(found) == f"http://127.0.0.1:{port}"
+        assert find_url(found) == f"http://127.0.0.1:{port}"
 
 
 def test_the_socket_listens_at_once_so_that_a_browser_may_wait():
@@ -34,7 +34,7 @@ def test_the_socket_listens_at_once_so_that_a_browser_may_wait():
 def test_every_address_is_shown_as_the_one_that_works_from_elsewhere():
     with listen("0.0.0.0", 0) as listening:
         port = listening.getsockname()[1]
-        assert url_of(listening) == f"http://{reachable_host('0.0.0.0')}:{port}"
+        assert find_url(listening) == f"http://{reachable_host('0.0.0.0')}:{port}"
 
 
 def test_an_address_of_another_machine_is_refused_with_a_way_out():

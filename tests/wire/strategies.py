@@ -249,38 +249,31 @@ text_configs = record({}, {"format": text_formats, "verbosity": st.sampled_from(
 sampling = {"temperature": nullable(numbers), "top_p": nullable(numbers), "top_logprobs": nullable(counts)}
 
 
-def create_params_with(
-    items: st.SearchStrategy[Payload], tools: st.SearchStrategy[Payload] = function_tools | hosted_tools
-) -> st.SearchStrategy[Payload]:
-    return record(
-        {"input": texts | some(items, 5)},
-        {
-            **sampling,
-            "background": nullable(st.booleans()),
-            "include": some(st.just("reasoning.encrypted_content"), 1),
-            "instructions": nullable(texts),
-            "max_output_tokens": nullable(counts),
-            "max_tool_calls": nullable(counts),
-            "metadata": nullable(metadata),
-            "model": names,
-            "parallel_tool_calls": st.booleans(),
-            "previous_response_id": nullable(ids),
-            "prompt": nullable(record({"id": ids}, {"version": nullable(ids)})),
-            "reasoning": nullable(reasoning),
-            "service_tier": nullable(st.sampled_from(["auto", "default", "flex", "scale", "priority"])),
-            "store": nullable(st.booleans()),
-            "stream": nullable(st.just(False)),
-            "text": text_configs,
-            "tool_choice": tool_choices,
-            "tools": some(tools),
-            "truncation": nullable(st.sampled_from(["auto", "disabled"])),
-            "user": ids,
-        },
-    )
-
-
-create_params = create_params_with(input_items)
-core_create_params = create_params_with(core_input_items, function_tools)
+create_params = record(
+    {"input": texts | some(input_items, 5)},
+    {
+        **sampling,
+        "background": nullable(st.booleans()),
+        "include": some(st.just("reasoning.encrypted_content"), 1),
+        "instructions": nullable(texts),
+        "max_output_tokens": nullable(counts),
+        "max_tool_calls": nullable(counts),
+        "metadata": nullable(metadata),
+        "model": names,
+        "parallel_tool_calls": st.booleans(),
+        "previous_response_id": nullable(ids),
+        "prompt": nullable(record({"id": ids}, {"version": nullable(ids)})),
+        "reasoning": nullable(reasoning),
+        "service_tier": nullable(st.sampled_from(["auto", "default", "flex", "scale", "priority"])),
+        "store": nullable(st.booleans()),
+        "stream": nullable(st.just(False)),
+        "text": text_configs,
+        "tool_choice": tool_choices,
+        "tools": some(function_tools | hosted_tools),
+        "truncation": nullable(st.sampled_from(["auto", "disabled"])),
+        "user": ids,
+    },
+)
 
 # --- replies ---------------------------------------------------------------------------------------------------------
 
@@ -295,41 +288,35 @@ usages = record(
 )
 
 
-def responses_with(items: st.SearchStrategy[Payload]) -> st.SearchStrategy[Payload]:
-    return record(
-        {
-            "id": ids,
-            "created_at": st.integers(0, 2_000_000_000).map(float),
-            "model": names,
-            "object": "response",
-            "output": some(items, 4),
-            "parallel_tool_calls": st.booleans(),
-            "tool_choice": tool_choices,
-            "tools": some(function_tools | hosted_tools, 2),
-        },
-        {
-            **sampling,
-            "error": nullable(record({"code": "server_error", "message": texts})),
-            "incomplete_details": nullable(
-                record({"reason": st.sampled_from(["max_output_tokens", "content_filter"])})
-            ),
-            "instructions": nullable(texts | some(easy_messages, 2)),
-            "metadata": nullable(metadata),
-            "max_output_tokens": nullable(counts),
-            "previous_response_id": nullable(ids),
-            "reasoning": nullable(reasoning),
-            "service_tier": nullable(st.sampled_from(["auto", "default"])),
-            "status": st.sampled_from(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
-            "text": text_configs,
-            "truncation": nullable(st.sampled_from(["auto", "disabled"])),
-            "usage": nullable(usages),
-            "user": nullable(ids),
-            "a_field_of_tomorrow": json_values,
-        },
-    )
-
-
-responses = responses_with(output_items)
+responses = record(
+    {
+        "id": ids,
+        "created_at": st.integers(0, 2_000_000_000).map(float),
+        "model": names,
+        "object": "response",
+        "output": some(output_items, 4),
+        "parallel_tool_calls": st.booleans(),
+        "tool_choice": tool_choices,
+        "tools": some(function_tools | hosted_tools, 2),
+    },
+    {
+        **sampling,
+        "error": nullable(record({"code": "server_error", "message": texts})),
+        "incomplete_details": nullable(record({"reason": st.sampled_from(["max_output_tokens", "content_filter"])})),
+        "instructions": nullable(texts | some(easy_messages, 2)),
+        "metadata": nullable(metadata),
+        "max_output_tokens": nullable(counts),
+        "previous_response_id": nullable(ids),
+        "reasoning": nullable(reasoning),
+        "service_tier": nullable(st.sampled_from(["auto", "default"])),
+        "status": st.sampled_from(["completed", "failed", "in_progress", "cancelled", "queued", "incomplete"]),
+        "text": text_configs,
+        "truncation": nullable(st.sampled_from(["auto", "disabled"])),
+        "usage": nullable(usages),
+        "user": nullable(ids),
+        "a_field_of_tomorrow": json_values,
+    },
+)
 
 # --- chat completions ------------------------------------------------------------------------------------------------
 
@@ -361,9 +348,6 @@ assistant_chat_messages = record(
 )
 tool_chat_messages = record({"role": "tool", "content": texts | some(text_parts), "tool_call_id": ids})
 chat_messages = user_chat_messages | system_chat_messages | assistant_chat_messages | tool_chat_messages
-nemo_gym_training_chat_messages = st.tuples(assistant_chat_messages, token_fields).map(
-    lambda pair: {**pair[0], **pair[1]}
-)
 chat_tools = record(
     {
         "type": "function",
@@ -410,25 +394,21 @@ chat_usages = record(
 )
 
 
-def chat_completions_with(messages: st.SearchStrategy[Payload], least: int = 0) -> st.SearchStrategy[Payload]:
-    choices = record(
-        {
-            "index": counts,
-            "finish_reason": st.sampled_from(["stop", "length", "tool_calls", "content_filter"]),
-            "message": messages,
-        },
-        {"logprobs": nullable(chat_logprobs), "token_ids": st.none()},
-    )
-    return record(
-        {
-            "id": ids,
-            "object": "chat.completion",
-            "created": counts,
-            "model": names,
-            "choices": st.lists(choices, min_size=least, max_size=2),
-        },
-        {"usage": nullable(chat_usages), "system_fingerprint": nullable(ids), "a_field_of_tomorrow": json_values},
-    )
-
-
-chat_completions = chat_completions_with(chat_reply_messages)
+chat_choices = record(
+    {
+        "index": counts,
+        "finish_reason": st.sampled_from(["stop", "length", "tool_calls", "content_filter"]),
+        "message": chat_reply_messages,
+    },
+    {"logprobs": nullable(chat_logprobs), "token_ids": st.none()},
+)
+chat_completions = record(
+    {
+        "id": ids,
+        "object": "chat.completion",
+        "created": counts,
+        "model": names,
+        "choices": some(chat_choices, 2),
+    },
+    {"usage": nullable(chat_usages), "system_fingerprint": nullable(ids), "a_field_of_tomorrow": json_values},
+)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that a piece of untrusted code runs under, and how all traces of it are found and removed."""
+"""The rules for untrusted code, and how to find and remove all traces of it."""
 
 import contextlib
 import ctypes
@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from nemo_gym._execution.inside import kernel_rules
 from nemo_gym._execution.inside.kernel_rules import PR_SET_DUMPABLE, FileRules, limit, prctl
 from nemo_gym._execution.inside.process_tree import (
-    descendants,
+    find_descendants,
     find_excess,
     kill_descendants,
+    measure_resident_bytes,
     reap_all,
-    resident_bytes,
     send_signal,
 )
 
@@ -32,18 +32,18 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Rules:
-    """How a sandbox is set up, and what code in it may use."""
+    """How a sandbox is set up, and what its code may use."""
 
     has_own_pids: bool
-    """Whether this is the first process of a PID namespace, so that all others in it are the code's."""
+    """Whether this is the first process of a PID namespace, so that all others in it belong to the code."""
     uid: int | None
-    """The user to become, if we may; nobody else has this number, so limits on it are exact."""
+    """The user to become, if we may; nobody else has this id, so limits on it are exact."""
     other_tasks: int
-    """How many processes and threads the user has already, where the kernel counts them all."""
+    """How many processes and threads of the user exist already, if the kernel counts them too."""
     folders: tuple[str, ...]
     """Where code may write; the first is its working folder."""
     readable: tuple[str, ...]
-    """What else code may see, where the whole machine would be in sight."""
+    """What else code may see, where the whole machine would be visible."""
     memory_bytes: int
     max_processes: int
     max_file_bytes: int
@@ -53,34 +53,34 @@ class Rules:
 
 @dataclass(frozen=True)
 class Baseline:
-    """What the trusted process has ready for its children, and how it was before the first of them."""
+    """What the trusted process prepares for its children, and its own state before the first of them."""
 
     file_rules: FileRules | None
-    """Where bubblewrap does not hide files: the kernel's rules for them, if it knows any."""
+    """The kernel's rules for files, if it has them and bubblewrap does not hide files."""
     resident_bytes: int
-    """Its own memory, of which every child begins with a copy that costs nothing."""
+    """Its own memory: every child begins with a copy, which costs nothing."""
     own_limits: tuple[object, ...]
-    """Its own limits and priority, with which every child begins."""
+    """Its own limits and priority, which every child inherits."""
 
 
 def prepare(rules: Rules) -> Baseline:
-    """In the trusted process: get out of reach of its children, and be ready to adopt what they leave behind."""
+    """In the trusted process: get out of reach of its children, and prepare to adopt what they leave behind."""
     if rules.has_own_pids and os.getpid() != 1:
         raise SystemExit("not the first process of a PID namespace: killing all processes would go too far")
     kernel_rules.guard_against_children()
     _open_folders(rules)
     kernel_rules.prepare_filter()
     file_rules = None if rules.has_own_pids else kernel_rules.make_file_rules(rules.readable, rules.folders)
-    return Baseline(file_rules, resident_bytes(os.getpid()), _read_own_limits())
+    return Baseline(file_rules, measure_resident_bytes(os.getpid()), _read_own_limits())
 
 
 def is_unchanged(baseline: Baseline) -> bool:
-    """Whether the trusted process still has its own limits and priority; the kernel lets its user take them away."""
+    """Return whether the trusted process still has its limits and priority, which its user could have lowered."""
     return _read_own_limits() == baseline.own_limits
 
 
 def confine(rules: Rules, baseline: Baseline) -> None:
-    """In a new child: take limits on and give rights up, for good."""
+    """In a new child: apply limits and give up rights, irrevocably."""
     limit(resource.RLIMIT_MSGQUEUE, 0)
     limit(resource.RLIMIT_NOFILE, rules.max_open_files)
     kernel_rules.confine(
@@ -92,7 +92,7 @@ def confine(rules: Rules, baseline: Baseline) -> None:
     )
     prctl(PR_SET_DUMPABLE, 1)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb", buffering=0) as score:
-        score.write(b"1000")  # should the machine run out of memory, this is what may go
+        score.write(b"1000")  # the first to be killed if the machine runs out of memory
     for number in RESTORED_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -100,12 +100,12 @@ def confine(rules: Rules, baseline: Baseline) -> None:
 
 
 def hide_from_others() -> None:
-    """In a child that is confined: keep other processes of the same user out of our memory and file descriptors."""
+    """In a confined child: keep other processes of the same user out of our memory and file descriptors."""
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def kill_all(rules: Rules) -> bool:
-    """Kill and collect every process of the code; False if some are left."""
+    """Kill and reap every process of the code; return False if some are left."""
     if not rules.has_own_pids:
         return kill_descendants(KILL_PATIENCE_S) == 0
     give_up = time.monotonic() + KILL_PATIENCE_S
@@ -128,7 +128,7 @@ def signal_all(rules: Rules, number: signal.Signals) -> None:
 
 
 def find_exceeded_limit(rules: Rules, baseline: Baseline) -> str | None:
-    """Return how a run ends for what all processes of the code together use, if it must end for that."""
+    """Return the status of a run whose processes together exceed a limit, if they do."""
     excess = find_excess(
         find_processes(rules),
         max_processes=rules.max_processes,
@@ -139,7 +139,7 @@ def find_exceeded_limit(rules: Rules, baseline: Baseline) -> str | None:
 
 
 def measure_waiting(pid: int) -> float:
-    """Return for how many seconds a process was ready to run while others had the processors."""
+    """Return how many seconds a process was ready to run while others had the processor."""
     try:
         with open(f"/proc/{pid}/schedstat", "rb", buffering=0) as schedstat:
             return int(schedstat.read().split()[1]) / 1e9
@@ -148,13 +148,13 @@ def measure_waiting(pid: int) -> float:
 
 
 def wipe(rules: Rules) -> bool:
-    """Empty the folders that code may write to; False if something is left in them."""
+    """Empty the folders that code may write to; return False if something is left in them."""
     _open_folders(rules)  # where code runs as our user, it may have closed them
     if not any(map(os.listdir, rules.folders)):
         return True
     wiper = os.fork()
     if wiper == 0:
-        # As the user who owns the files: without rights over others', we could not remove them ourselves.
+        # As the user who owns the files: we may have no right to remove them ourselves.
         try:
             kernel_rules.become(rules.uid, rules.uid)
             signal.alarm(int(WIPE_PATIENCE_S))
@@ -167,28 +167,28 @@ def wipe(rules: Rules) -> bool:
 
 
 def remove_folders(rules: Rules) -> None:
-    """At the end: remove the folders, unless they are in memory and go by themselves."""
+    """At the end: remove the folders, unless they are in memory and vanish by themselves."""
     if not rules.has_own_pids and wipe(rules):
         for folder in rules.folders:
             os.rmdir(folder)
 
 
 def remove_folder(folder: str) -> None:
-    """Remove a folder in which untrusted code may have written, if it is still there."""
+    """Remove a folder that untrusted code may have written to, if it still exists."""
     with contextlib.suppress(FileNotFoundError):
         empty_folder(folder)
         os.rmdir(folder)
 
 
 def empty_folder(folder: str) -> None:
-    """Remove all that is in a folder, however deep, and whatever rights were taken away."""
+    """Remove everything in a folder, however deep, and whatever its permissions."""
     numbers = itertools.count()
     while entries := list(os.scandir(folder)):
         for entry in entries:
             if not entry.is_dir(follow_symlinks=False):
                 os.unlink(entry.path)
                 continue
-            # What is in it moves up, so that no path grows long.
+            # Its content moves up, so that no path gets too long.
             os.chmod(entry.path, 0o700)
             for child in list(os.scandir(entry.path)):
                 if child.is_dir(follow_symlinks=False):
@@ -202,16 +202,16 @@ def find_processes(rules: Rules) -> list[int]:
     me = os.getpid()
     if rules.has_own_pids:
         return [int(entry) for entry in os.listdir("/proc") if entry.isdigit() and int(entry) != me]
-    return descendants(me)
+    return find_descendants(me)
 
 
 def _open_folders(rules: Rules) -> None:
-    """Let the code's user into its folders, and nobody else who could see them."""
+    """Give the code's user access to its folders, and nobody else who can see them."""
     for folder in rules.folders:
         if rules.uid is None:
             os.chmod(folder, 0o700)
         elif rules.has_own_pids:
-            os.chmod(folder, 0o1777)  # in memory that only this sandbox sees, and without the right to give it away
+            os.chmod(folder, 0o1777)  # in memory that only this sandbox sees; we have no right to change its owner
         else:
             os.chown(folder, rules.uid, rules.uid)
             os.chmod(folder, 0o700)

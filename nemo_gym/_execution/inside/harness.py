@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run the tests of a program: code with names of its own, which takes from the program only what it tests.
+"""Run the tests of a program: a harness with names of its own, which takes from the program only what it tests.
 
-A function, a builtin or a module of the same name in the program never stands in for the harness's own.
+A function, builtin or module of the program never replaces one of the same name in the harness.
 """
 
 import sys
@@ -24,8 +24,8 @@ def run(
 ) -> Any:
     """Return the result of the harness's function.
 
-    `trusted` are names that were there before the program ran, and `program` is what it defined. `share` is told what
-    the harness defines, before its function is called.
+    `trusted` holds the names from before the program ran, and `program` those that it defined. `share` gets the names
+    of the harness before its function is called.
     """
     code = compile(task["harness"], FILE_NAME, "exec", dont_inherit=True)
     tested = choose_tested(code, program.keys(), {*BUILTINS, *trusted}, task["entry_points"])
@@ -44,8 +44,8 @@ def choose_tested(
 ) -> list[str]:
     """Return the names that the harness takes from the program.
 
-    Where the row does not list them, they are those that the harness uses and that are nobody else's: a program's
-    `abs` is taken only if there is nothing else that could be tested.
+    If the row does not list them, they are those that the harness uses and only the program defines: a program's `abs`
+    is taken only if there is nothing else to test.
     """
     if entry_points is None:
         used = sorted(_collect_names(code).intersection(defined))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the kernel takes from a process, and from all that it starts, for good.
+"""What the kernel can take from a process, and from all that it starts, irrevocably.
 
-Limits, another user, fewer capabilities; rules for files (Landlock), for where no bubblewrap hides them; and a filter
-on system calls (seccomp). Linux only; not every kernel knows Landlock, and the filter knows x86-64 and arm64.
+Limits, another user, fewer capabilities, rules for files (Landlock) where bubblewrap does not hide them, and a filter
+on system calls (seccomp). Linux only; not every kernel has Landlock, and the filter is for x86-64 and arm64.
 """
 
 import ctypes
@@ -32,35 +32,35 @@ def prctl(option: int, value: int) -> None:
 
 
 def guard_against_children() -> None:
-    """Adopt every process below this one that loses its parent, and let none of the same user look into our memory."""
+    """Adopt every descendant that loses its parent, and keep processes of the same user out of our memory."""
     prctl(PR_SET_CHILD_SUBREAPER, 1)
     prctl(PR_SET_DUMPABLE, 0)
 
 
 def limit(kind: int, value: int) -> None:
-    """Take a limit on, or the lower one that there is."""
+    """Set a limit, or keep the lower one that exists."""
     hard = resource.getrlimit(kind)[1]
     bound = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (bound, bound))
 
 
 def confine(uid: int | None, gid: int | None, *, memory_bytes: int, max_tasks: int, max_file_bytes: int) -> None:
-    """In a new child: take limits on, become another user, die with the parent, and gain no rights from any program.
+    """In a new child: apply limits, become another user, die with the parent, and gain no rights by executing programs.
 
-    `max_tasks` bounds all processes and threads of the user, because that is what the kernel counts.
+    `max_tasks` limits all processes and threads of the user, because that is what the kernel counts.
     """
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_FSIZE, max_file_bytes)
-    # Not the address space: runtimes reserve far more of that than they ever use. This counts writable memory.
+    # Not the address space, of which runtimes reserve far more than they use: this counts writable memory.
     limit(resource.RLIMIT_DATA, memory_bytes)
     limit(resource.RLIMIT_NPROC, max_tasks)
     become(uid, gid)
-    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which undoes it
+    prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # after the change of user, which resets it
     prctl(PR_SET_NO_NEW_PRIVS, 1)
 
 
 def become(uid: int | None, gid: int | None) -> None:
-    """Become another user, with no group but `gid`; None stays who we are."""
+    """Become another user, with no group but `gid`; None keeps the user."""
     if uid is not None and gid is not None:
         os.setgroups([])
         os.setresgid(gid, gid, gid)
@@ -68,7 +68,7 @@ def become(uid: int | None, gid: int | None) -> None:
 
 
 def drop_capabilities() -> None:
-    """As root: keep the files of root and none of its power over the machine."""
+    """As root: keep access to root's files, but none of its power over the machine."""
     for capability in itertools.count():
         if _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             break
@@ -77,7 +77,7 @@ def drop_capabilities() -> None:
 
 
 def seal(file_rules: "FileRules | None", *, has_own_pids: bool) -> None:
-    """Obey rules for files and a filter on system calls; without PIDs of its own, leave processes of others alone."""
+    """Apply the rules for files and the filter on system calls; without PIDs of our own, allow no signals to others."""
     if file_rules is not None and _libc.syscall(_LANDLOCK_RESTRICT, file_rules.fd, 0) != 0:
         raise OSError(ctypes.get_errno(), "landlock_restrict_self")
     keeps_signals = has_own_pids or (file_rules is not None and file_rules.scope_signals)
@@ -86,8 +86,8 @@ def seal(file_rules: "FileRules | None", *, has_own_pids: bool) -> None:
 
 
 # Rules for files (Landlock)
-# They also keep code from looking into processes that have fewer rules than it has and, where the kernel is new enough,
-# from TCP, and from signals and abstract sockets to others.
+# They also keep code from inspecting processes with fewer rules and, on newer kernels, from TCP and from signals and
+# abstract sockets to other processes.
 
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
 _VERSION_QUESTION, _PATH_BENEATH = 1, 1
@@ -102,15 +102,15 @@ _FIRST_FD = 64
 
 
 class FileRules(NamedTuple):
-    """Rules that are ready to be obeyed."""
+    """Rules that are ready to be applied."""
 
     fd: int
     scope_signals: bool
-    """Whether they keep signals among the processes that obey them."""
+    """Whether processes under these rules can signal only each other."""
 
 
 def make_file_rules(readable: Iterable[str], writable: Iterable[str]) -> FileRules | None:
-    """Make rules by which code reads these paths, or reads and writes them, and no others; None without Landlock."""
+    """Make rules that let code read, or read and write, only these paths; return None without Landlock."""
     version = _libc.syscall(_LANDLOCK_CREATE, None, 0, _VERSION_QUESTION)
     if version < 1:
         return None
@@ -129,7 +129,7 @@ def make_file_rules(readable: Iterable[str], writable: Iterable[str]) -> FileRul
         _allow_path(rules, path, everything & ~(_MAKE_CHARACTER_DEVICE | _MAKE_BLOCK_DEVICE))
     for path in _DEVICES:
         _allow_path(rules, path, (_READ_FILE | _WRITE_FILE | _USE_DEVICE) & everything)
-    # Out of the way of the numbers that children give to their streams.
+    # Above the numbers that children give to their streams.
     fd = fcntl.fcntl(rules, fcntl.F_DUPFD_CLOEXEC, _FIRST_FD)
     os.close(rules)
     return FileRules(fd, scope_signals=version >= _FIRST_WITH_SCOPES)
@@ -149,9 +149,8 @@ def _allow_path(rules: int, path: str, access: int) -> None:
 
 
 # A filter on system calls (seccomp): no sockets, no namespaces, no looking into other processes, no changing them
-# It makes the kernel's surface smaller, and it keeps code from the process that watches it where both have one user:
-# the kernel lets a user lower the limits of all that is theirs. Where there is no bubblewrap it is also what takes the
-# network away.
+# It reduces the attack surface of the kernel, and it protects the watching process where both have the same user, who
+# could lower its limits. Without bubblewrap it is also what takes the network away.
 
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
@@ -160,7 +159,7 @@ _X32_CALLS = 0x40000000
 # NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
 _NAMESPACE_FLAGS = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
-# name: (x86-64, arm64). Those of shared memory and queues would outlive the processes that make them.
+# name: (x86-64, arm64). Shared memory and queues would outlive the processes that make them.
 _DENIED = {
     "socket": (41, 198),
     "connect": (42, 203),
@@ -196,7 +195,7 @@ _DENIED = {
     "msgget": (68, 186),
     "mq_open": (240, 180),
 }
-# Where processes of others can be seen, they can be signalled too.
+# Without a PID namespace, processes of others can be signalled.
 _SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}
 _SIGNALS_TO_ANYONE = {
     "tkill": (200, 130),
@@ -204,7 +203,7 @@ _SIGNALS_TO_ANYONE = {
     "rt_tgsigqueueinfo": (297, 240),
     "pidfd_send_signal": (424, 424),
 }
-# These change a process, which the first argument names; a program may change itself.
+# These change the process that the first argument names; a program may change itself.
 _SCHEDULING = {
     "sched_setparam": (142, 118),
     "sched_setscheduler": (144, 119),
@@ -212,10 +211,10 @@ _SCHEDULING = {
     "sched_setattr": (314, 274),
 }
 _PRLIMIT = (302, 261)
-# Here the second argument names it, and the first says what it is: this value means "all that a user runs".
+# Here the second argument names it, and the first says what it names: this value means "all processes of a user".
 _PRIORITIES = {"setpriority": ((141, 140), 2), "ioprio_set": ((251, 30), 3)}
-# The second argument says what is to be done. With an owner of a file the kernel can be made to send any signal to any
-# process of the user; with a lease, others wait for a file that they open. A terminal could be typed into.
+# The second argument says what to do. Through the owner of a file, the kernel can be made to send any signal to any
+# process of the user; a lease makes others wait for a file that they open; a terminal could be typed into.
 _REQUESTS = {
     "fcntl: F_SETOWN, F_SETSIG, F_SETOWN_EX, F_SETLEASE": ((72, 25), (8, 10, 15, 1024)),
     "ioctl: FIOSETOWN, SIOCSPGRP, TIOCSTI, TIOCLINUX": ((16, 29), (0x8901, 0x8902, 0x5412, 0x541C)),
@@ -229,13 +228,13 @@ class _Program(ctypes.Structure):
 
 
 def prepare_filter() -> None:
-    """Build the part of the filter that is the same for all children, so that they need not."""
+    """Build the part of the filter that all children share, so that they need not."""
     if known := _ARCHITECTURES.get(os.uname().machine):
         _build_common_part(*known)
 
 
 def filter_calls(*, own_signals_only: bool) -> bool:
-    """Take the calls away from this process and all it starts; False where that cannot be done."""
+    """Deny the calls to this process and all it starts; return False where that is impossible."""
     known = _ARCHITECTURES.get(os.uname().machine)
     if known is None:
         return False
@@ -246,14 +245,14 @@ def filter_calls(*, own_signals_only: bool) -> bool:
     return bool(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0) == 0)
 
 
-@functools.cache  # worth it only in the trusted process, of which children have a copy
+@functools.cache  # filled in the trusted process, of which children are copies
 def _build_common_part(column: int, architecture: int) -> bytes:
-    """Build the first part of the program for the kernel; a call that it does not decide about goes on to the next."""
+    """Build the first part of the filter program; a call that it does not decide about goes on to the next part."""
     parts = [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, architecture, 1, 0), _refuse(errno.EPERM)]
     parts += [_step(_LOAD, _NUMBER), _step(_AT_LEAST, _X32_CALLS, 0, 1), _refuse(errno.EPERM)]
     for numbers in _DENIED.values():
         parts += _for_call(numbers[column], [_refuse(errno.EPERM)])
-    # Its flags are in memory, where a filter cannot look; libraries fall back on the older call.
+    # Its flags are in memory, which a filter cannot read; libraries fall back on the older call.
     parts += _for_call(_CLONE3[column], [_refuse(errno.ENOSYS)])
     new_namespace = [_load(0), _step(_ANY_BIT, _NAMESPACE_FLAGS, 0, 1), _refuse(errno.EPERM), _ACCEPT]
     parts += _for_call(_CLONE[column], new_namespace)
@@ -263,7 +262,7 @@ def _build_common_part(column: int, architecture: int) -> bytes:
 
 
 def _build_process_part(column: int, own_pid: int, own_signals_only: bool) -> bytes:
-    """Build the part that lets a process change itself, by its number or by 0, and no other."""
+    """Build the part that lets a process change only itself, named by its number or by 0."""
     itself = (own_pid, 0)
     parts: list[bytes] = []
     for numbers in _SCHEDULING.values():
@@ -271,7 +270,7 @@ def _build_process_part(column: int, own_pid: int, own_signals_only: bool) -> by
     for numbers, all_of_user in _PRIORITIES.values():
         is_of_user = [_load(0), _step(_EQUAL, all_of_user, 0, 1), _refuse(errno.EPERM)]
         parts += _for_call(numbers[column], [*is_of_user, *_if_among(1, itself, _ACCEPT, _refuse(errno.EPERM))])
-    # Without new limits, it only asks for those that there are.
+    # Without new limits, it only reads the current ones.
     asks = [_load(2), _step(_EQUAL, 0, 0, 3), _load(2, upper=True), _step(_EQUAL, 0, 0, 1), _ACCEPT]
     parts += _for_call(_PRLIMIT[column], [*asks, *_if_among(0, itself, _ACCEPT, _refuse(errno.EPERM))])
     if own_signals_only:
@@ -283,12 +282,12 @@ def _build_process_part(column: int, own_pid: int, own_signals_only: bool) -> by
 
 
 def _for_call(number: int, steps: list[bytes]) -> list[bytes]:
-    """Return `steps` for one call; they must decide, because they may load something else than its number."""
+    """Return `steps` for one call; they must decide, because they may load something other than its number."""
     return [_step(_EQUAL, number, 0, len(steps)), *steps]
 
 
 def _if_among(argument: int, values: Sequence[int], then: bytes, otherwise: bytes) -> list[bytes]:
-    """Decide by whether an argument, of which the kernel takes 32 bits, is one of `values`."""
+    """Decide by whether an argument, of which the kernel uses 32 bits, is one of `values`."""
     tests = [_step(_EQUAL, value, len(values) - index, 0) for index, value in enumerate(values)]
     return [_load(argument), *tests, otherwise, then]
 

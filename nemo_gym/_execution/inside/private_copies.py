@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What our part of a child uses after untrusted code ran in its process: builtins, JSON and messages.
+"""What our code in a child uses after untrusted code ran in the same process: builtins, JSON and messages.
 
-They are copies that no assignment reaches: a program that replaces `builtins.len`, `json.dumps` or `os.read` changes
-them for itself only. A message is eight bytes of length, then its content.
+These are private copies: a program that replaces `builtins.len`, `json.dumps` or `os.read` changes them for itself
+only. A message is eight bytes of length, then the content.
 """
 
 import builtins
@@ -22,7 +22,7 @@ _read, _write = os.read, os.write
 
 
 def _load_again(name: str) -> ModuleType:
-    """Return a module that is not the one others get by this name, with builtins of its own."""
+    """Return a second instance of a module, with builtins of its own."""
     spec = importlib.util.find_spec(name)
     if spec is None or spec.loader is None:
         raise ImportError(name)
@@ -49,10 +49,10 @@ def send_message(fd: int, message: bytes) -> None:
 
 
 def receive_message(fd: int) -> bytes:
-    """Return the next message; EOFError if the other side is gone, or sends what cannot be one."""
+    """Return the next message; raise EOFError if the other side is gone or sends something else."""
     (size,) = LENGTH.unpack(_read_exactly(fd, LENGTH.size))
     if size > MAX_MESSAGE_BYTES:
-        raise EOFError  # what follows cannot be told apart
+        raise EOFError  # this is not a length, so the stream is unusable
     return _read_exactly(fd, size)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes below one: find them, weigh them, and kill them all."""
+"""The descendants of a process: find them, measure them, and kill them all."""
 
 import contextlib
 import os
@@ -11,8 +11,8 @@ from typing import Literal
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
-def descendants(pid: int) -> list[int]:
-    """Return every process below `pid`."""
+def find_descendants(pid: int) -> list[int]:
+    """Return all descendants of `pid`."""
     found: list[int] = []
     parents = [pid]
     children_of = _read_children if os.path.exists("/proc/thread-self/children") else _scan_parents()
@@ -26,35 +26,35 @@ def descendants(pid: int) -> list[int]:
 def find_excess(
     pids: Collection[int], *, max_processes: int, memory_bytes: int, shared_bytes: int = 0
 ) -> Literal["processes", "memory"] | None:
-    """Return what all `pids` together have too much of, if anything.
+    """Return which limit all `pids` together exceed, if any.
 
-    `shared_bytes` is what each of them had in memory from the start, as a copy that costs nothing.
+    `shared_bytes` is the memory that each of them began with as a copy, which costs nothing.
     """
     if len(pids) > max_processes:
         return "processes"
-    # Resident pages that processes share are counted once for each; only when that is too much do we look closer.
-    own = sum(max(resident_bytes(pid) - shared_bytes, 0) for pid in pids)
-    if own > memory_bytes and sum(map(_proportional_bytes, pids)) > memory_bytes:
+    # This counts shared pages once per process, so a closer and slower look follows only if it is too much.
+    own = sum(max(measure_resident_bytes(pid) - shared_bytes, 0) for pid in pids)
+    if own > memory_bytes and sum(map(_measure_proportional_bytes, pids)) > memory_bytes:
         return "memory"
     return None
 
 
 def kill_descendants(patience_s: float) -> int:
-    """Kill and collect every process below this one, which must be a subreaper; return how many are left."""
+    """Kill and reap all descendants of this process, which must be a subreaper; return how many are left."""
     give_up = time.monotonic() + patience_s
     while True:
-        _stop_descendants(give_up)  # so that nothing forks while we look
-        for pid in descendants(os.getpid()):
+        _stop_descendants(give_up)  # so that nothing forks meanwhile
+        for pid in find_descendants(os.getpid()):
             send_signal(pid, signal.SIGKILL)
         if reap_all():
             return 0
         if time.monotonic() >= give_up:
-            return len(descendants(os.getpid()))
+            return len(find_descendants(os.getpid()))
         time.sleep(0.001)
 
 
 def reap_all() -> bool:
-    """Collect all that has ended; True if there is nothing left that could end."""
+    """Reap every child that has ended; return whether no child is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0] != 0:
             pass
@@ -65,14 +65,14 @@ def reap_all() -> bool:
 
 def _stop_descendants(give_up: float) -> None:
     stopped: set[int] = set()
-    while (running := set(descendants(os.getpid())) - stopped) and time.monotonic() < give_up:
+    while (running := set(find_descendants(os.getpid())) - stopped) and time.monotonic() < give_up:
         for pid in running:
             send_signal(pid, signal.SIGSTOP)
         stopped |= running
 
 
-def resident_bytes(pid: int) -> int:
-    """Return the memory of a process, with all that it shares."""
+def measure_resident_bytes(pid: int) -> int:
+    """Return the memory of a process, including what it shares."""
     try:
         with open(f"/proc/{pid}/statm", "rb", buffering=0) as statm:
             return int(statm.read().split()[1]) * PAGE_BYTES
@@ -80,13 +80,13 @@ def resident_bytes(pid: int) -> int:
         return 0
 
 
-def _proportional_bytes(pid: int) -> int:
-    """Return the memory of a process with shared pages divided among those that share them."""
+def _measure_proportional_bytes(pid: int) -> int:
+    """Return the memory of a process, with shared pages divided among those that share them."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb") as rollup:
             return next(int(line.split()[1]) * 1024 for line in rollup if line.startswith(b"Pss:"))
     except (OSError, StopIteration):
-        return resident_bytes(pid)
+        return measure_resident_bytes(pid)
 
 
 def count_tasks(uid: int) -> int:
@@ -101,7 +101,7 @@ def count_tasks(uid: int) -> int:
 
 
 def send_signal(pid: int, number: signal.Signals) -> None:
-    """Signal a process that may be gone."""
+    """Send a signal to a process that may be gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
@@ -116,7 +116,7 @@ def _read_children(pid: int) -> list[int]:
 
 
 def _scan_parents() -> Callable[[int], list[int]]:
-    """Return the same from a table of all processes, for kernels that do not list the children of one."""
+    """Return a replacement of `_read_children` for kernels that do not list children: a table of all processes."""
     by_parent: dict[int, list[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():

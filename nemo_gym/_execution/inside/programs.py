@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a child does with the code it was given: run it as a program, call a function of it, or run it cell by cell.
+"""What a child does with its code: run it as a program, call a function of it, or run it cell by cell.
 
-The code shares this process, so nothing here can be trusted once it runs: all a child can do is to report, and the
-report is about nobody but itself. What is to be called, and the number that an answer must carry, are sent only after
-the program came to its end, so that it cannot answer in advance.
+The code shares this process, so nothing here can be trusted once it runs: all a child can do is report, and only about
+itself. What to call, and the nonce that an answer must contain, arrive only after the program has run, so that it
+cannot answer in advance.
 """
 
 import ast
@@ -30,7 +30,7 @@ from nemo_gym._execution.inside.private_copies import (
     write_all,
 )
 
-# The functions below keep to these, whatever the code puts in their place.
+# The functions below use these, whatever the code replaces.
 __builtins__ = BUILTINS  # type: ignore[assignment]
 
 REPORT_FD, PROGRAM_FD = 3, 4
@@ -39,21 +39,21 @@ MEMORY_STATUS = 2
 FILE_NAME = "main.py"
 MAX_VALUE_CHARS = 20_000
 
-# Kept here because the code may put others in their place.
+# Kept here because the code may replace them.
 _exit, _getpid = os._exit, os.getpid
 _TRACERS = (sys.settrace, sys.setprofile)
 
 
 def become_program(request: dict[str, Any], key: str) -> None:
-    """Do what `request` asks for, and end the process. `key` proves that an answer is ours."""
+    """Do what `request` asks for and end the process; `key` proves that an answer is ours."""
     status = 1
     try:
-        _new_streams()
+        _open_streams()
         if request["op"] == "session":
             _run_cells()
             status = 0
         elif request["op"] == "run":
-            names = _new_module("__main__")
+            names = _make_module("__main__")
             exec(request["prelude"], names)
             status = _finish(_run_guarded(lambda: _execute(request["source"], names)))
         elif request["op"] == "test":
@@ -67,9 +67,9 @@ def become_program(request: dict[str, Any], key: str) -> None:
 
 
 def _call_program(request: dict[str, Any], key: str) -> int:
-    """Run the program; then call a function of it, run a harness on it, or let another process use what it defines."""
+    """Run the program, then call a function of it, test it, or let another process use what it defines."""
     own_pid = _getpid()
-    names = _new_module(PROGRAM_MODULE)
+    names = _make_module(PROGRAM_MODULE)
     for code in (request["prelude"], request["given"]):
         exec(compile(code, FILE_NAME, "exec", dont_inherit=True), names)
     given = dict(names)
@@ -81,9 +81,9 @@ def _call_program(request: dict[str, Any], key: str) -> int:
         return status  # a fork that the program made
     own = {name: value for name, value in names.items() if value is not given.get(name)}
     if serves and status == 0:
-        remote_objects.serve(REPORT_FD, own, remote_objects.classes_in(given, PROGRAM_MODULE), _print_error)
+        remote_objects.serve(REPORT_FD, own, remote_objects.find_classes(given, PROGRAM_MODULE), _print_error)
     elif serves:
-        remote_objects.say_failed(REPORT_FD, for_memory=status == MEMORY_STATUS)
+        remote_objects.report_failure(REPORT_FD, for_memory=status == MEMORY_STATUS)
     elif status == 0:
         task = _receive_task(key)
         status = _run_guarded(lambda: _answer(key, task, _perform(task, given, own, names)))
@@ -94,10 +94,10 @@ def _perform(task: dict[str, Any], given: dict[str, Any], own: dict[str, Any], n
     if task["harness"] is None:
         return _call(own, task["function"], task["arguments"])
     for forget in _TRACERS:
-        forget(None)  # which would follow the harness, too
+        forget(None)  # they would trace the harness too
 
     def share(defined: Mapping[str, Any]) -> None:
-        # A row that does not say what is tested may have helpers for the program in its harness.
+        # The harness of a row without entry points may hold helpers for the program.
         for name, value in defined.items() if task["entry_points"] is None else ():
             if name != task["function"]:
                 names.setdefault(name, value)
@@ -108,8 +108,8 @@ def _perform(task: dict[str, Any], given: dict[str, Any], own: dict[str, Any], n
 def _test_program_apart(prelude: str, key: str) -> int:
     """Run a harness on a program that runs in another process."""
     hide_from_others()
-    remote_objects.let_start(PROGRAM_FD)
-    names = _new_module(PROGRAM_MODULE)
+    remote_objects.allow_start(PROGRAM_FD)
+    names = _make_module(PROGRAM_MODULE)
     sys.path.remove(os.getcwd())  # where the program writes
     exec(prelude, names)
 
@@ -122,7 +122,7 @@ def _test_program_apart(prelude: str, key: str) -> int:
 
 
 def _receive_task(key: str) -> dict[str, Any]:
-    """Say that the program came to its end, and return what to do with it."""
+    """Report that the program has run, and return what to do with it."""
     _report({"ran": key})
     task: dict[str, Any] = decode_json(receive_message(REPORT_FD).decode())
     return task
@@ -155,8 +155,8 @@ def _call(names: dict[str, Any], function: str, arguments: list[Any]) -> Any:
 
 
 def _run_cells() -> None:
-    """Run one piece of code after the other in the same names, until nobody sends any more."""
-    names = _new_module("__main__")
+    """Run one piece of code after another with the same variables, until no more come."""
+    names = _make_module("__main__")
     own_pid = os.getpid()
     while True:
         try:
@@ -168,12 +168,12 @@ def _run_cells() -> None:
         for stream in (sys.stdout, sys.stderr):
             _run_guarded(stream.flush)
         if _getpid() != own_pid:
-            _exit(status)  # a fork that the cell made, and that came to its end
+            _exit(status)  # a fork that the cell made
         _report({"status": status, "value": value[0] if value else None})
 
 
 def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
-    """Run a cell; if its last statement is an expression, `value` gets what that gave, unless None."""
+    """Run a cell; if its last statement is an expression, append its `repr` to `value`, unless it is None."""
     _remember(source)
     tree = ast.parse(source, FILE_NAME)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -185,7 +185,7 @@ def _run_cell(source: str, names: dict[str, Any], value: list[str]) -> None:
 
 
 def _run_guarded(action: Callable[[], None], *, reports: bool = True) -> int:
-    """Run code; whatever it raises is printed as Python would, and becomes an exit status."""
+    """Run code and return an exit status; print what it raises as Python would."""
     try:
         action()
     except SystemExit as ending:
@@ -210,9 +210,9 @@ def _read_exit_status(ending: SystemExit) -> int:
 def _print_error(error: BaseException) -> None:
     try:
         shown = "".join(traceback.format_exception(type(error), error, _skip_own_frames(error.__traceback__)))
-    except Exception:  # an error whose text cannot be made, or no memory left to make it in
+    except Exception:  # the text of the error cannot be made, or there is no memory for it
         shown = f"{type(error).__name__}\n"
-    with contextlib.suppress(Exception):  # the code may have closed it, or put anything in its place
+    with contextlib.suppress(Exception):  # the code may have closed or replaced it
         sys.stderr.flush()
     write_all(2, shown.encode(errors="backslashreplace"))
 
@@ -224,7 +224,7 @@ def _skip_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _finish(status: int) -> int:
-    """Wait for the code's threads and run what it wanted at its end, as an interpreter would."""
+    """Wait for the code's threads and run its exit handlers, as an interpreter would."""
     status = _run_guarded(threading._shutdown) or status  # type: ignore[attr-defined]
     status = _run_guarded(atexit._run_exitfuncs) or status
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
@@ -233,8 +233,8 @@ def _finish(status: int) -> int:
     return status
 
 
-def _new_module(name: str) -> dict[str, Any]:
-    """Return the names of a new module for the code, which finds nothing of this package."""
+def _make_module(name: str) -> dict[str, Any]:
+    """Return the namespace of a new module for the code, and hide this package from it."""
     module = ModuleType(name)
     module.__dict__.update(__file__=FILE_NAME, __builtins__=builtins)
     for loaded in [loaded for loaded in sys.modules if loaded.partition(".")[0] == "nemo_gym"]:
@@ -246,7 +246,7 @@ def _new_module(name: str) -> dict[str, Any]:
     return module.__dict__
 
 
-def _new_streams() -> None:
+def _open_streams() -> None:
     stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(0, "r", closefd=False)), encoding="utf-8", errors="replace")
     stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(1, "w", closefd=False)), encoding="utf-8")
     stderr = io.TextIOWrapper(

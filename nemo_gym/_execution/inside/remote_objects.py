@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Use what a program defines from another process, so that nothing of the program runs where its answers are compared.
+"""Use a program from another process, so that the program does not run where its answers are compared.
 
-Plain values pass as copies, and so do objects of classes that the task gives to both sides. Of anything else the tests
-get a `RemoteObject`, which they can call, ask for attributes and hand back; it equals nothing but itself.
+Plain values pass as copies, and so do objects of classes that the task gives to both sides. Anything else becomes a
+`RemoteObject` in the tests, which they can call, ask for attributes and pass back; it equals only itself.
 
-The two processes do not trust each other: what comes out of a message is made here, of known types. Of each type there
-is a pair of functions: one takes a value apart, one makes it of its parts again. A list stands for itself; what else
-JSON has no word for is an object with one key, the name of its type.
+The two processes do not trust each other: the receiver of a message builds only values of known types. Each type has a
+pair of functions, one to take a value apart and one to put it together again. A list is a JSON array; any other value
+that JSON does not have is an object with one key, the name of its type.
 """
 
 import contextlib
@@ -35,9 +35,9 @@ _BASES: tuple[tuple[type, Convert], ...] = (
 
 
 def _make_converters(encode: Convert, decode: Convert) -> list[tuple[type, str, Convert, Convert]]:
-    """Return, for each type, its name, what takes a value apart, and what makes a value of the parts again.
+    """Return, for each type, its name, how to take a value apart, and how to put it together again.
 
-    `encode` and `decode` are for what a value holds.
+    `encode` and `decode` convert the items of a value.
     """
 
     def split(value: Any) -> list[Any]:
@@ -88,7 +88,7 @@ def _make_converters(encode: Convert, decode: Convert) -> list[tuple[type, str, 
 class PlainValues:
     """Encodes and decodes values. Objects of the classes in `shared` pass by name and attributes.
 
-    `refer` returns a number for a value that cannot pass (or raises), and `resolve` what a number stands for.
+    `refer` returns a number for a value that cannot pass, or raises; `resolve` returns the value of a number.
     """
 
     def __init__(self, shared: Mapping[str, type], refer: Callable[[Any], int], resolve: Callable[[int], Any]) -> None:
@@ -103,7 +103,7 @@ class PlainValues:
         return json.dumps(self._encode(value)).encode()
 
     def decode(self, data: bytes) -> Any:
-        """Return the value that `data` stands for."""
+        """Return the value that `data` encodes."""
         return self._decode(json.loads(data))
 
     def _encode(self, value: Any) -> Any:
@@ -119,7 +119,7 @@ class PlainValues:
             return {"object": [kind.__name__, [[name, self._encode(one)] for name, one in vars(value).items()]]}
         if isinstance(value, Iterator):
             return {"iterator": [self._encode(one) for one in value]}
-        # Subclasses pass as what they are derived from, which they equal, unless they were made to deceive.
+        # Subclasses pass as their base class, which they equal unless they were made to deceive.
         for base, copy in _BASES:
             if isinstance(value, base):
                 return self._encode(copy(value))
@@ -140,13 +140,13 @@ class PlainValues:
         return made
 
 
-def classes_in(names: Mapping[str, Any], module_name: str) -> dict[str, type]:
-    """Return the classes that the module has defined itself."""
+def find_classes(names: Mapping[str, Any], module_name: str) -> dict[str, type]:
+    """Return the classes that the module itself defines."""
     return {name: one for name, one in names.items() if isinstance(one, type) and one.__module__ == module_name}
 
 
-def let_start(fd: int) -> None:
-    """In the process of the tests: say that it is out of reach, so that the program may run."""
+def allow_start(fd: int) -> None:
+    """In the process of the tests: let the program run, now that we are out of its reach."""
     send_message(fd, b"")
 
 
@@ -155,15 +155,15 @@ def wait_for_start(fd: int) -> None:
     receive_message(fd)
 
 
-def say_failed(fd: int, *, for_memory: bool = False) -> None:
-    """In the process of the program: say that it failed, and has said why."""
+def report_failure(fd: int, *, for_memory: bool = False) -> None:
+    """In the process of the program: report that it failed; it has printed why."""
     send_message(fd, PlainValues({}, id, id).encode(["failed", for_memory]))
 
 
 def serve(
     fd: int, own: Mapping[str, Any], shared: Mapping[str, type], print_error: Callable[[BaseException], None]
 ) -> None:
-    """In the process of the program: let the other one use the names in `own`, until it hangs up."""
+    """In the process of the program: let the tests use the names in `own` until they hang up."""
     known: list[Any] = []
 
     def refer(value: Any) -> int:
@@ -189,7 +189,7 @@ def serve(
 
 
 class RemoteObject:
-    """In the process of the tests: something in that of the program."""
+    """In the process of the tests: an object in the process of the program."""
 
     def __init__(self, program: "RemoteProgram", number: int) -> None:
         self._program, self._number = program, number
@@ -221,11 +221,11 @@ class RemoteProgram(Mapping[str, Any]):
         return len(self._names)
 
     def share_classes(self, names: Mapping[str, Any]) -> None:
-        """Let objects of the classes that the tests have defined pass in both directions."""
-        self._shared.update(classes_in(names, self._module_name))
+        """Let objects of the classes that the tests define pass in both directions."""
+        self._shared.update(find_classes(names, self._module_name))
 
     def ask(self, *question: Any) -> Any:
-        """Return what the program's process answers; raise what was raised there."""
+        """Return the answer of the program's process; raise what was raised there."""
         send_message(self._fd, self._values.encode(list(question)))
         return self._answer("value")
 

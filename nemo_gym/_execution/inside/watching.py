@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who watches whom: the trusted process follows a child in which untrusted code runs, and a keeper follows the former.
+"""Who watches whom: the trusted process watches a child that runs untrusted code, and a keeper watches both.
 
-Of a child we take what it writes, and say when it must be stopped. The keeper is for where there is no PID namespace: a
-kernel ends the children of a process with it, if they asked for that, but not their children. These come to the keeper,
-which kills them. The other way round, the trusted process ends with its keeper, and takes everything with it.
+We read what a child writes and decide when to stop it. The keeper is for systems without a PID namespace: when the
+trusted process dies, the kernel kills its children, which asked for that, but not their children. The keeper inherits
+those and kills them. If the keeper dies, the trusted process ends too and takes everything with it.
 """
 
 import contextlib
@@ -31,19 +31,19 @@ from nemo_gym._execution.inside.kernel_rules import PR_SET_PDEATHSIG, guard_agai
 CHECK_INTERVAL_S = 0.02
 CHUNK_BYTES = 1 << 16
 STDERR_TAIL_BYTES = 1 << 16
-# Time that went to others does not count against the code, within bounds.
+# Time for which other processes had the processor does not count against the code, within bounds.
 MAX_EXTENSION = 2.0
 KEEPER_DIED = signal.SIGUSR1
 STDERR = 2
 
 
 class ServerGone(Exception):
-    """Nobody waits for an answer any more."""
+    """Nobody waits for an answer."""
 
 
 @dataclass
 class CodeProcess:
-    """A process with code in it, and our ends of its streams."""
+    """A process that runs code, and our ends of its streams."""
 
     pid: int
     pidfd: int
@@ -51,7 +51,7 @@ class CodeProcess:
     stderr: int
     report: int
     key: str
-    """What it was started with, to prove that a report is its own and not the code's."""
+    """A secret that it was started with, which proves that a report comes from us and not from the code."""
     written: dict[int, bytearray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -61,7 +61,7 @@ class CodeProcess:
 
     @property
     def streams(self) -> tuple[int, int, int]:
-        """Return what it writes to."""
+        """The streams it writes to."""
         return self.stdout, self.stderr, self.report
 
     def forget_written(self) -> None:
@@ -69,7 +69,7 @@ class CodeProcess:
         self.written = {fd: bytearray() for fd in self.streams}
 
     def close(self) -> None:
-        """Let go of the file descriptors."""
+        """Close the file descriptors."""
         for fd in (self.pidfd, *self.streams):
             os.close(fd)
 
@@ -77,7 +77,7 @@ class CodeProcess:
 def watch(
     child: CodeProcess, rules: Rules, baseline: Baseline, timeout_s: float, control: int, *, until_report: bool
 ) -> str | None:
-    """Wait until the child ends or, if asked for, reports; None then, else why it has to be stopped."""
+    """Wait until the child ends or, with `until_report`, reports; return why it must be stopped, if it must."""
     begin = time.monotonic()
     waited_before = measure_waiting(child.pid)
     poll = select.poll()
@@ -99,7 +99,7 @@ def watch(
             return "output"
         now = time.monotonic()
         if now >= deadline:
-            # The work may be done in a process that the child has started.
+            # A process that the child started may do the work.
             waited = max(measure_waiting(pid) for pid in (child.pid, *find_processes(rules)))
             extension = min(waited - waited_before, MAX_EXTENSION * timeout_s)
             deadline = begin + timeout_s + extension
@@ -112,19 +112,19 @@ def watch(
 
 
 def read_piece(child: CodeProcess, fd: int) -> bool:
-    """Read one piece of what the child wrote; False at the end of the stream."""
+    """Read a piece of what the child wrote; return False at the end of the stream."""
     try:
         piece = os.read(fd, CHUNK_BYTES)
     except BlockingIOError:
         return True
-    except ConnectionError:  # it closed its end without having read all
+    except ConnectionError:  # it closed its end with unread data
         return False
     child.written[fd] += piece
     return bool(piece)
 
 
 def read_rest(child: CodeProcess, rules: Rules) -> None:
-    """Read what is left in the streams now, as far as the limit allows."""
+    """Read what is left in the streams, up to the limit."""
     for fd in child.streams:
         with contextlib.suppress(BlockingIOError, ConnectionError):
             while count_written(child) <= rules.max_output_bytes and (piece := os.read(fd, CHUNK_BYTES)):
@@ -132,7 +132,7 @@ def read_rest(child: CodeProcess, rules: Rules) -> None:
 
 
 def count_oom_kills() -> int:
-    """Return how many processes of this machine the kernel has killed so far for lack of memory."""
+    """Return how many processes the kernel has killed so far because this machine ran out of memory."""
     with contextlib.suppress(OSError, StopIteration), open("/proc/vmstat", "rb") as counters:
         return next(int(line.split()[1]) for line in counters if line.startswith(b"oom_kill "))
     return 0
@@ -144,7 +144,7 @@ def count_written(child: CodeProcess) -> int:
 
 
 def describe_end(child: CodeProcess, rules: Rules, cause: str | None, exit_code: int | None) -> dict[str, Any]:
-    """Return how a run ended, in the words of the answer."""
+    """Return the answer about how a run ended."""
     report = {name: value for said in read_reports(child) for name, value in said.items()}
     if cause is None and count_written(child) > rules.max_output_bytes:
         cause = "output"
@@ -164,7 +164,7 @@ def describe_end(child: CodeProcess, rules: Rules, cause: str | None, exit_code:
 
 
 def read_reports(child: CodeProcess) -> Iterator[dict[str, Any]]:
-    """Yield all that the child said about itself; what makes no sense is left out, for it may come from anyone."""
+    """Yield the child's reports; skip what is not a report, since the code can write to the stream too."""
     for line in bytes(child.written[child.report]).splitlines():
         with contextlib.suppress(ValueError, RecursionError):
             report = json.loads(line)
@@ -173,7 +173,7 @@ def read_reports(child: CodeProcess) -> Iterator[dict[str, Any]]:
 
 
 def fork_below_keeper(rules: Rules) -> None:
-    """Go on in a new process; this one stays behind as its keeper, and ends when the new one has."""
+    """Continue in a new process; the old one becomes its keeper and ends after it."""
     guard_against_children()
     own_pid = os.getpid()
     below = os.fork()
@@ -186,12 +186,12 @@ def fork_below_keeper(rules: Rules) -> None:
 
 
 def forget_keeper() -> None:
-    """End undisturbed, whatever happens to the keeper."""
+    """Ignore the death of the keeper from here on."""
     signal.signal(KEEPER_DIED, signal.SIG_IGN)
 
 
 def _keep(below: int, rules: Rules) -> None:
-    """Wait for the end of the trusted process, and leave nothing of what it watched over."""
+    """Wait for the end of the trusted process, then kill and remove what it left behind."""
     try:
         os.closerange(0, STDERR)
         os.closerange(STDERR + 1, 1 << 16)
@@ -201,7 +201,7 @@ def _keep(below: int, rules: Rules) -> None:
                 pass
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         kill_all(rules)
-        with contextlib.suppress(FileNotFoundError):  # as a rule the trusted process has removed them
+        with contextlib.suppress(FileNotFoundError):  # usually the trusted process has removed them
             remove_folders(rules)
     finally:
         os._exit(0)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The trusted process of a sandbox: forks a child for every piece of code, watches it, and leaves nothing of it behind.
+"""The trusted process of a sandbox: it forks a child for every piece of code, watches it, and removes its traces.
 
-It has loaded what most programs import, so that a child is ready at once. Its one socket leads to the server; children
-never hold it. Answers say whether all traces of the code are gone: if not, the server replaces the sandbox.
+It has imported what most programs import, so that a child is ready at once. It has one socket, to the server, which
+children never hold. Every answer says whether all traces of the code are gone; if not, the server replaces the sandbox.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def main(control_fd: int) -> None:
     control = socket.socket(fileno=control_fd)
     try:
         settings = _receive(control)
-    except EOFError:  # the server ended before it could say more; our folder may be there already
+    except EOFError:  # the server ended before it sent the rules; our folder may exist already
         with contextlib.suppress(OSError):
             os.rmdir(os.environ["HOME"])
         return
@@ -54,7 +54,7 @@ def main(control_fd: int) -> None:
             importlib.import_module(name)
     import_fds = _open_import_folders() if rules.uid is not None else 0
     for folder in rules.folders:
-        containment.empty_folder(folder)  # of caches that modules wrote while they were loaded
+        containment.empty_folder(folder)  # imported modules may have written caches
     gc.collect()
     gc.freeze()
     baseline = containment.prepare(rules)
@@ -70,14 +70,14 @@ def main(control_fd: int) -> None:
 
 
 class Zygote:
-    """One piece of code at a time, or one session."""
+    """Runs one piece of code at a time, or one session."""
 
     def __init__(self, control: socket.socket, rules: Rules, baseline: Baseline, import_fds: int) -> None:
         self._control, self._rules, self._baseline, self._import_fds = control, rules, baseline, import_fds
         self._session: CodeProcess | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Do what is asked for."""
+        """Do what `request` asks for."""
         begin = time.monotonic()
         if request["op"] == "end_session":
             self._end_session()
@@ -87,7 +87,7 @@ class Zygote:
         else:
             oom_kills = watching.count_oom_kills()
             answer = self._run(request)
-            # The code is what the kernel kills first; whether it was at fault, nobody knows.
+            # The kernel kills the code first when memory runs out, whoever used it up.
             may_be_killed = answer["status"] in ("killed", "error")
             answer["is_lost"] = may_be_killed and watching.count_oom_kills() > oom_kills
         if self._session is None:
@@ -104,9 +104,9 @@ class Zygote:
             child.close()
 
     def _call(self, child: CodeProcess, timeout_s: float) -> dict[str, Any]:
-        """Wait until the program ran, say then what to call and a number, and take no value that comes without it.
+        """Wait until the program has run, then send it the task and a nonce; accept no value without that nonce.
 
-        What to call is the server's second message, which is not read before the program has a process of its own.
+        The task is the server's second message, which is not read before the program has a process of its own.
         """
         begin = time.monotonic()
         cause = self._watch(child, timeout_s, until_report=True)
@@ -117,7 +117,7 @@ class Zygote:
             with contextlib.suppress(OSError):  # it ended since
                 _send_to_child(child, json.dumps({**task, "nonce": nonce}).encode())
         elif child.written[child.report] and {"memory": True} not in said:
-            cause = cause or "killed"  # the code tried to speak for us
+            cause = cause or "killed"  # the code tried to forge a report
         if cause is None:
             used_s = time.monotonic() - begin - containment.measure_waiting(child.pid)
             cause = self._watch(child, max(timeout_s - used_s, 0.0))
@@ -127,7 +127,7 @@ class Zygote:
         return {**answer, "value": next(verdicts, {}).get("value")}
 
     def _run_cell(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Run a cell of the session, which is started if there is none; `state_lost` says whether it survived."""
+        """Run a cell of the session, starting one if needed; `state_lost` says whether its variables are gone."""
         if self._session is None:
             self._session = self._start({"op": "session"}, "")
         child = self._session
@@ -137,20 +137,20 @@ class Zygote:
         watching.read_rest(child, self._rules)
         is_alive = os.waitid(os.P_PIDFD, child.pidfd, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
         if is_alive and cause in (None, "interrupted"):
-            # Nothing of the session runs between two cells.
+            # The session does not run between two cells.
             containment.signal_all(self._rules, signal.SIGSTOP)
             answer = watching.describe_end(child, self._rules, "timeout" if cause else None, None)
             if answer["status"] == "ok" and answer["cell_status"] != 0:
                 answer["status"] = "error"
             if answer["status"] != "memory":
                 return {**answer, "exit_code": answer["cell_status"], "state_lost": False}
-            cause = "memory"  # which its variables would go on to take from the next cells
+            cause = "memory"  # its variables would take it from the next cells too
         answer = self._end_child(child, cause)
         self._end_session()
         return {**answer, "status": "error" if answer["status"] == "ok" else answer["status"], "state_lost": True}
 
     def _send_cell(self, child: CodeProcess, request: dict[str, Any]) -> str | None:
-        """Send a cell and wait for its end; one that takes too long is interrupted before it is killed."""
+        """Send a cell and wait for its end; interrupt a cell that takes too long before killing it."""
         source = request["source"].encode(errors="replace")
         try:
             _send_to_child(child, source)
@@ -168,7 +168,7 @@ class Zygote:
         return watching.watch(child, self._rules, self._baseline, timeout_s, control, until_report=until_report)
 
     def _end_child(self, child: CodeProcess, cause: str | None) -> dict[str, Any]:
-        """Collect a child that ended, or end it; then all else."""
+        """Reap a child that ended, or kill it; then kill all other processes of the code."""
         if cause is not None:
             os.kill(child.pid, signal.SIGKILL)
         status = os.waitpid(child.pid, 0)[1]
@@ -192,7 +192,7 @@ class Zygote:
         os.lseek(stdin_fd, 0, os.SEEK_SET)
         (out, out_theirs), (err, err_theirs) = os.pipe(), os.pipe()
         ours, theirs = socket.socketpair()
-        # A child that does not read must not hold us up.
+        # A child that does not read must not block us.
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_PATIENCE_S, 0))
         report, report_theirs = ours.detach(), theirs.detach()
         child_fds: tuple[int, ...] = (stdin_fd, out_theirs, err_theirs, report_theirs)
@@ -214,9 +214,9 @@ class Zygote:
 
 
 def _fork_program(request: dict[str, Any], fds: tuple[int, ...]) -> tuple[dict[str, Any], tuple[int, ...]]:
-    """In a child that shall test a program: start another process for that, which has a socket to us but not ours.
+    """In a child that tests a program: fork another process for the program, with a socket to the tests only.
 
-    Returns what each of the two is to do, and the file descriptors it needs for that.
+    Each of the two gets what it has to do, and the file descriptors it needs.
     """
     tests, program = (end.detach() for end in socket.socketpair())
     if os.fork() == 0:
@@ -225,7 +225,7 @@ def _fork_program(request: dict[str, Any], fds: tuple[int, ...]) -> tuple[dict[s
 
 
 def _confine_child(fds: tuple[int, ...], rules: Rules, baseline: Baseline, import_fds: int) -> None:
-    """In the child: hold nothing but its own streams and folders to import from, and be confined."""
+    """In the child: keep only its own streams and the import folders, and give up all rights."""
     os.setsid()
     # None of them has one of the first three numbers, so no step overwrites what a later one needs.
     for number, fd in enumerate(fds):
@@ -237,11 +237,11 @@ def _confine_child(fds: tuple[int, ...], rules: Rules, baseline: Baseline, impor
 
 
 def _open_import_folders() -> int:
-    """Open every folder of `sys.path` that other users cannot get to, and import from it that way; return how many.
+    """Open every folder of `sys.path` that other users cannot reach, and import through it; return how many there are.
 
-    Code can then import from folders that its user cannot get to, such as those of an interpreter in the home of root:
-    children keep the file descriptors, which can be read and searched but not written to, and the import system goes by
-    them. The rules for files hold for them as for any path.
+    Code can then import from folders that its user cannot reach, such as those of an interpreter in the home of root:
+    children keep the file descriptors, which can be read and searched but not written to, and the import system uses
+    them. The rules for files apply to them as to any path.
     """
     opened: dict[str, str] = {}
     for folder in dict.fromkeys(filter(os.path.isdir, sys.path)):

@@ -5,6 +5,7 @@
 config classes here are what `+help=true` shows: the keys of both; each storage checks those that it needs.
 """
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Literal
@@ -83,19 +84,14 @@ class DatasetDownloadConfig(BaseNeMoGymCLIConfig):
     json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
 
 
-def upload(overrides: list[str]) -> int:
-    """Upload a file to the storage that is meant."""
-    return _run_in_storage("upload", overrides)
-
-
-def download(overrides: list[str]) -> int:
-    """Download from the storage that is meant."""
-    return _run_in_storage("download", overrides)
-
-
 def _run_in_storage(action: str, overrides: list[str]) -> int:
+    """Upload to or download from the storage that is meant."""
     own, rest = split_off(overrides, _STORAGE)
     storage = str(own.get(_STORAGE, "hf"))
     require_choice(_STORAGE, storage, tuple(STORAGES))
     implementation: Callable[[list[str]], int] = getattr(importlib.import_module(STORAGES[storage]), action)
     return implementation(rest)
+
+
+upload = functools.partial(_run_in_storage, "upload")
+download = functools.partial(_run_in_storage, "download")

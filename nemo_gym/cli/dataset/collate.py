@@ -7,10 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.collate import CollatedDataset, Collation
-from nemo_gym._data.fetch import Registry, place_of, registry_of
-from nemo_gym._data.sources import Source
-from nemo_gym._data.text_lengths import openai_tokenizer
+from nemo_gym._data.collate import Collation
+from nemo_gym._data.sources import Registry, Source, choose_registry, describe_place
+from nemo_gym._data.text_lengths import load_tokenizer
 from nemo_gym.cli import render
 from nemo_gym.cli.settings import CheckedParser, parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
@@ -37,7 +36,7 @@ def collate(overrides: list[str]) -> int:
     say("\n".join([*_describe_scope(scope, config.mode), "", *_describe_files(scope, config)]))
     processor.require(config, scope, render.note)
     say("\n3. Rows: checking and measuring")
-    if openai_tokenizer() is None:
+    if load_tokenizer() is None:
         render.note("input lengths in tokens are left out: pip install 'nemo-gym[data]' for the tokenizer")
     collation = processor.collate(config, scope, _progress)
     _show(collation, as_json=config.json_summary)
@@ -67,9 +66,9 @@ def _describe_files(scope: DatasetScope, config: CollateConfig) -> Iterator[str]
 def _note_unfetched(source: Source, preferred: Registry) -> str:
     """Say that the file is used as it is, although a registry may hold another one."""
     dataset = source.dataset
-    if not isinstance(dataset, DatasetConfig) or (registry := registry_of(dataset, preferred)) is None:
+    if not isinstance(dataset, DatasetConfig) or (registry := choose_registry(dataset, preferred)) is None:
         return ""
-    return f"; used as it is, not fetched from {place_of(dataset, registry)}"
+    return f"; used as it is, not fetched from {describe_place(dataset, registry)}"
 
 
 def _progress(source: Source, rows: int) -> None:
@@ -84,17 +83,14 @@ def _show(collation: Collation, *, as_json: bool) -> None:
     for dataset in collation.datasets:
         render.data("")
         render.table(_metrics_table(dataset.metrics), title=str(dataset.source))
-        render.data(f"metrics: {_name_metrics_file(dataset)}\nrows:    {dataset.targets.prepared}")
+        path = str(dataset.metrics_path)
+        if dataset.conflicts:
+            path = f"{dataset.targets.conflict}, not those of {dataset.targets.existing_metrics}"
+        render.data(f"metrics: {path}\nrows:    {dataset.targets.prepared}")
     render.data("\n4. Collated")
     for one in collation.types:
         count = one.metrics["Number of examples"]
         render.data(f"{one.path}: {count} {'row' if count == 1 else 'rows'}; metrics: {one.metrics_path}")
-
-
-def _name_metrics_file(dataset: CollatedDataset) -> str:
-    if dataset.conflicts:
-        return f"{dataset.targets.conflict}, not those of {dataset.targets.existing_metrics}"
-    return str(dataset.metrics_path)
 
 
 def _metrics_table(metrics: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -109,7 +109,7 @@ def download(overrides: list[str]) -> int:
 def rm(overrides: list[str]) -> int:
     """Delete a dataset once the user agrees; 0 as well if not."""
     config = read_settings(DeleteFromGitlabConfig, parse_config(overrides))
-    is_deleted = delete_jsonl_dataset(config, confirmation(yes=config.yes), config.registry)
+    is_deleted = delete_jsonl_dataset(config, make_confirmation(yes=config.yes), config.registry)
     if config.json_summary:
         render.json_data({"schema": 1, "dataset_name": config.dataset_name, "deleted_from_gitlab": is_deleted})
     else:
@@ -117,7 +117,7 @@ def rm(overrides: list[str]) -> int:
     return 0
 
 
-def confirmation(*, yes: bool) -> Confirm:
+def make_confirmation(*, yes: bool) -> Confirm:
     """Return what asks the user on the terminal, or knows the answer already; UsageError if there is nobody to ask."""
     if yes:
         return lambda question: True
@@ -125,14 +125,14 @@ def confirmation(*, yes: bool) -> Confirm:
         raise UsageError(
             "deleting a dataset asks for confirmation, and there is no terminal to ask on.\nhint: pass --yes"
         )
-    return lambda question: _answer(question).strip().lower() in ("y", "yes")
 
+    def ask(question: str) -> bool:
+        # Not input(): it asks on stdout, which is for results.
+        sys.stderr.write(question)
+        sys.stderr.flush()
+        return sys.stdin.readline().strip().lower() in ("y", "yes")
 
-def _answer(question: str) -> str:
-    # Not input(): it asks on stdout, which is for results.
-    sys.stderr.write(question)
-    sys.stderr.flush()
-    return sys.stdin.readline()
+    return ask
 
 
 @contextmanager

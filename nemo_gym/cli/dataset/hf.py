@@ -2,7 +2,7 @@
 """`gym dataset upload`, `download` and `migrate` with the Hugging Face Hub."""
 
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -11,8 +11,8 @@ from pydantic import Field
 from nemo_gym._data import gitlab
 from nemo_gym._data.hub import require_client
 from nemo_gym.cli import render
-from nemo_gym.cli.dataset.gitlab import PREFIX, confirmation
-from nemo_gym.cli.settings import parse_config, validated
+from nemo_gym.cli.dataset.gitlab import PREFIX, make_confirmation
+from nemo_gym.cli.settings import parse_config, validate_settings
 from nemo_gym.config_types import (
     BaseNeMoGymCLIConfig,
     BaseUploadJsonlDatasetHuggingFaceConfig,
@@ -20,7 +20,7 @@ from nemo_gym.config_types import (
     UploadJsonlDatasetHuggingFaceConfig,
     UploadJsonlDatasetHuggingFaceMaybeDeleteConfig,
 )
-from nemo_gym.gitlab_utils import Confirm, RegistrySettings, registry_settings
+from nemo_gym.gitlab_utils import registry_settings
 from nemo_gym.global_config import HF_TOKEN_KEY_NAME
 from nemo_gym.hf_utils import (
     Destination,
@@ -29,7 +29,7 @@ from nemo_gym.hf_utils import (
     download_jsonl_dataset,
     look_before_upload,
     plain_name,
-    planned_upload,
+    plan_upload,
     upload_jsonl_dataset,
 )
 
@@ -43,33 +43,29 @@ class _Handling(BaseNeMoGymCLIConfig):
     revision: str | None = Field(default=None, description="Branch, tag or commit.")
 
 
-class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig):
+class DatasetMigrateConfig(UploadJsonlDatasetHuggingFaceConfig, _Handling):
     """Upload a JSONL dataset to the Hugging Face Hub, read it back, then delete it from GitLab after a confirmation."""
-
-    yes: bool = Field(default=False, description="Delete without asking.")
-    dry_run: bool = Field(default=False, description="Look at everything and change nothing.")
-    json_summary: bool = Field(default=False, alias="json", description="Print JSON.")
 
 
 def upload(overrides: list[str]) -> int:
     """Upload a file; 1, and nothing changed, if a training row lacks a required field or the Hub refuses."""
     values = _read_values(overrides)
-    config = validated(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _add_login(values))
+    config = validate_settings(UploadJsonlDatasetHuggingFaceMaybeDeleteConfig, _add_login(values))
     return _transfer(config, values, then_delete=config.delete_from_gitlab)
 
 
 def migrate(overrides: list[str]) -> int:
     """Upload a file, read it back, and only then delete the dataset of that name from GitLab."""
     values = _read_values(overrides)
-    config = validated(UploadJsonlDatasetHuggingFaceConfig, _add_login(values))
+    config = validate_settings(UploadJsonlDatasetHuggingFaceConfig, _add_login(values))
     return _transfer(config, values, then_delete=True)
 
 
 def download(overrides: list[str]) -> int:
     """Download a raw file, a split or all splits; what is written is whole."""
     values = _read_values(overrides)
-    config = validated(DownloadJsonlDatasetHuggingFaceConfig, values)
-    handling = validated(_Handling, values)
+    config = validate_settings(DownloadJsonlDatasetHuggingFaceConfig, values)
+    handling = validate_settings(_Handling, values)
     written = download_jsonl_dataset(config, render.note, revision=handling.revision)
     if handling.json_summary:
         render.json_data({"schema": 1, "files": [{"path": path, "rows": rows} for path, rows in written.items()]})
@@ -80,38 +76,24 @@ def download(overrides: list[str]) -> int:
 
 
 def _transfer(config: BaseUploadJsonlDatasetHuggingFaceConfig, values: dict[str, Any], *, then_delete: bool) -> int:
-    handling, wanted = validated(_Handling, values), planned_upload(config)
-    deletion = _Deletion(plain_name(config), registry_settings(values)) if then_delete else None
-    if deletion is not None:
-        deletion.require()
+    handling, wanted, name = validate_settings(_Handling, values), plan_upload(config), plain_name(config)
+    registry = registry_settings(values) if then_delete else None
+    if registry is not None:
+        # It must exist in GitLab, under this very name, before anything is uploaded.
+        gitlab.delete(name, registry, lambda _: False)
     if handling.dry_run:
-        _show_plan(wanted, look_before_upload(config), deletion, as_json=handling.json_summary)
+        _show_plan(wanted, look_before_upload(config), name if then_delete else None, as_json=handling.json_summary)
         return 0
-    confirm = confirmation(yes=handling.yes) if deletion is not None else None
+    confirm = make_confirmation(yes=handling.yes) if then_delete else None
     done = upload_jsonl_dataset(config, render.note, show_progress=sys.stderr.isatty(), read_back=then_delete)
     if not handling.json_summary:
         _show(done, wanted)
-    is_deleted = deletion is not None and confirm is not None and deletion(confirm)
+    is_deleted = registry is not None and confirm is not None and gitlab.delete(name, registry, confirm)
     if handling.json_summary:
         render.json_data({"schema": 1, **asdict(done), "deleted_from_gitlab": is_deleted})
-    elif deletion is not None:
-        render.data(f"{PREFIX}{deletion.name!r} is {'deleted from' if is_deleted else 'kept in'} GitLab")
+    elif then_delete:
+        render.data(f"{PREFIX}{name!r} is {'deleted from' if is_deleted else 'kept in'} GitLab")
     return 0
-
-
-@dataclass(frozen=True)
-class _Deletion:
-    """The dataset that is deleted from GitLab once it is on the Hub."""
-
-    name: str
-    registry: RegistrySettings
-
-    def require(self) -> None:
-        """It must be there, under this very name, before anything is uploaded; GitlabError if it is not."""
-        gitlab.delete(self.name, self.registry, lambda _: False)
-
-    def __call__(self, confirm: Confirm) -> bool:
-        return gitlab.delete(self.name, self.registry, confirm)
 
 
 def _show(done: Uploaded, wanted: Upload) -> None:
@@ -130,13 +112,17 @@ def _show(done: Uploaded, wanted: Upload) -> None:
         )
 
 
-def _show_plan(wanted: Upload, there: Destination, deletion: _Deletion | None, *, as_json: bool) -> None:
+def _show_plan(wanted: Upload, there: Destination, deleted: str | None, *, as_json: bool) -> None:
+    found = "which is new"
+    if there.file is not None:
+        other = f"in the place of another of {there.file.size:,} bytes"
+        found = "which is there already" if there.is_same else other
     plan = {
         "repository": f"{wanted.repo_id}, {'which exists' if there.exists else 'to be made, private'}",
-        "file": f"{wanted.path} as {wanted.path_in_repo}, {_describe_file(there)}",
+        "file": f"{wanted.path} as {wanted.path_in_repo}, {found}",
         "branch": f"a pull request against {there.branch}" if wanted.create_pr else there.branch,
         "collection": f"{wanted.collection}, {'which has it' if there.in_collection else 'to be added to'}",
-        "gitlab": f"{deletion.name} is to be deleted" if deletion else "not touched",
+        "gitlab": f"{deleted} is to be deleted" if deleted else "not touched",
     }
     if as_json:
         render.json_data({"schema": 1, "dry_run": True, **plan})
@@ -144,12 +130,6 @@ def _show_plan(wanted: Upload, there: Destination, deletion: _Deletion | None, *
     for remark in there.remarks:
         render.note(remark)
     render.data("\n".join(["nothing was changed; the upload would go to", *(f"{key}: {plan[key]}" for key in plan)]))
-
-
-def _describe_file(there: Destination) -> str:
-    if there.file is None:
-        return "which is new"
-    return "which is there already" if there.is_same else f"in the place of another of {there.file.size:,} bytes"
 
 
 def _read_values(overrides: list[str]) -> dict[str, Any]:

@@ -5,35 +5,46 @@ Without a name, all resources servers of the search roots are checked, one after
 """
 
 import asyncio
+import json
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from pydantic import Field
 
-from nemo_gym import component_search_roots
-from nemo_gym._checks.contract import Check, check
+from nemo_gym import _resolve_under_cwd_or_install, component_search_roots
+from nemo_gym._app.plan import server_folder, venv_settings
+from nemo_gym._catalog.configs import list_visible_servers
+from nemo_gym._checks.contract import Check, Subject, check, list_tools
+from nemo_gym._checks.play import Answer, Table, Turn, parse_turns
+from nemo_gym._data.create_params import KnownSettings
+from nemo_gym._data.rows import BadRow, Offending, RowChecker
+from nemo_gym._scaffold.manifest import Reward, read_manifest
 from nemo_gym._serving.event_loop import run_beside_servers
+from nemo_gym._serving.venvs import plan_venv
+from nemo_gym._util.jsonl import JsonlError, read_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.env.check_subject import Shipped, StoodIn, find_resources_servers, prepare_config, stand_in_of
-from nemo_gym.cli.env.config import Kind, named_config, put_config_first
+from nemo_gym.cli.default_model import find_models
+from nemo_gym.cli.env.config import Kind, find_named_config, put_config_first
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import parse_config, split_off, validated
-from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.cli.settings import parse_config, split_off, validate_settings
+from nemo_gym.config_types import BaseNeMoGymCLIConfig, BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
     NEMO_GYM_LOG_DIR_KEY_NAME,
     VERBOSE_KEY_NAME,
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
+    find_open_port,
     set_global_config_dict,
 )
+from nemo_gym.server_utils import ServerClient
 
 _MARKS = {"passed": "✓", "failed": "✗", "warned": "!", "skipped": "–"}
-_OWN_KEYS = ("component_name", "json")
 _KINDS: tuple[Kind, ...] = ("resources-server", "environment", "benchmark")
 
 
@@ -60,18 +71,19 @@ class Checked:
 
 
 def check_env(overrides: list[str]) -> int:
-    """Check; 1 if a promise is broken."""
-    own, rest = split_off(overrides, *_OWN_KEYS)
-    settings = validated(CheckConfig, own)
+    """Check; return 1 if a server breaks the contract."""
+    own, rest = split_off(overrides, "component_name", "json")
+    settings = validate_settings(CheckConfig, own)
     given, _ = split_off(rest, "config_paths")
     if settings.component_name is not None:
-        checked = _check_config(rest, named_config(settings.component_name, _KINDS))
+        checked = _check_config(rest, find_named_config(settings.component_name, _KINDS))
     elif given:
         checked = _check_config(rest, None)
     else:
         checked = [one for path in _list_configs() for one in _check_config(rest, path)]
     if settings.as_json:
-        render.json_data([_as_json(one) for one in checked])
+        told = [{"server": one.name, "passed": one.is_fine, **asdict(one)} for one in checked]
+        render.json_data([{key: value for key, value in one.items() if key != "name"} for one in told])
     else:
         for one in checked:
             _show(one)
@@ -81,15 +93,11 @@ def check_env(overrides: list[str]) -> int:
 
 
 def _list_configs() -> list[str]:
-    found = {
-        f"resources_servers/{folder.parents[1].name}/configs/{folder.name}"
-        for root in component_search_roots()
-        for folder in (root / "resources_servers").glob("*/configs/*.yaml")
-        if folder.stem == folder.parents[1].name
-    }
-    if not found:
+    servers = list_visible_servers("resources_servers", component_search_roots())
+    names = sorted({server.folder.name for server in servers if server.folder.name in server.names})
+    if not names:
         raise UsageError("there is no resources server to check here.\nhint: gym env init --resources-server NAME")
-    return sorted(found)
+    return [f"resources_servers/{name}/configs/{name}.yaml" for name in names]
 
 
 def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
@@ -97,18 +105,16 @@ def _check_config(overrides: list[str], path: str | None) -> list[Checked]:
     config = parse_config(put_config_first(overrides, path) if path else overrides, needs_model=False)
     shipped = find_resources_servers(config)
     if not shipped:
-        paths = ", ".join(config.config_paths)
-        raise UsageError(f"{paths}: no resources server is defined there, so there is nothing to check")
-    missing_model = stand_in_of(config)
-    return [_check_logged(prepare_config(config, one), one, missing_model) for one in shipped]
+        raise UsageError(f"{', '.join(config.config_paths)}: there is no resources server to check")
+    missing_model = find_stand_in(config)
+    return [_check_logged(reduce_config(config, one), one, missing_model) for one in shipped]
 
 
-def _check_logged(config: DictConfig, shipped: Shipped, missing_model: StoodIn | None) -> Checked:
+def _check_logged(config: DictConfig, shipped: "Shipped", missing_model: str | None) -> Checked:
     """Check one server; what it prints is of interest only where something is wrong."""
-    if config.get(NEMO_GYM_LOG_DIR_KEY_NAME) or config.get(VERBOSE_KEY_NAME):
-        return run_beside_servers(_check_server(config, shipped, missing_model), asyncio.new_event_loop)
     with tempfile.TemporaryDirectory() as folder:
-        config[NEMO_GYM_LOG_DIR_KEY_NAME] = folder
+        if not (config.get(NEMO_GYM_LOG_DIR_KEY_NAME) or config.get(VERBOSE_KEY_NAME)):
+            config[NEMO_GYM_LOG_DIR_KEY_NAME] = folder
         checked = run_beside_servers(_check_server(config, shipped, missing_model), asyncio.new_event_loop)
         log = Path(folder) / f"{shipped.name}.log"
         text = log.read_text(encoding="utf-8") if log.is_file() and not checked.is_fine else ""
@@ -117,32 +123,25 @@ def _check_logged(config: DictConfig, shipped: Shipped, missing_model: StoodIn |
     return checked
 
 
-async def _check_server(config: DictConfig, shipped: Shipped, missing_model: StoodIn | None) -> Checked:
+async def _check_server(config: DictConfig, shipped: "Shipped", missing_model: str | None) -> Checked:
     """Start one server and make all checks; a server that does not start fails the first of them."""
     from nemo_gym._app.launch import serve_config  # loads the web server
 
-    set_global_config_dict(None, _wrap_in_parser(config))
+    class FixedConfigParser(GlobalConfigDictParser):  # servers ask their process for the config
+        def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
+            return config
+
+    set_global_config_dict(None, FixedConfigParser)
     checks = list[Check]()
-    loop = asyncio.get_running_loop()
+    started = time.monotonic()
     try:
-        started = loop.time()
         async with serve_config(config):
-            checks.append(Check("starts", "passed", f"ready after {loop.time() - started:.1f} s"))
-            async for one in check(await shipped.subject(config, missing_model)):
+            checks.append(Check("starts", "passed", f"ready after {time.monotonic() - started:.1f} s"))
+            async for one in check(await shipped.describe(config, missing_model)):
                 checks.append(one)
     except GymError as error:
         checks.append(Check("starts" if not checks else "runs", "failed", str(error)))
     return Checked(shipped.name, checks)
-
-
-def _wrap_in_parser(config: DictConfig) -> type[GlobalConfigDictParser]:
-    """Return a parser that has done its work already: servers look the config of their process up."""
-
-    class FixedConfigParser(GlobalConfigDictParser):
-        def parse(self, parse_config: GlobalConfigDictParserConfig | None = None) -> DictConfig:
-            return config
-
-    return FixedConfigParser
 
 
 def _show(checked: Checked) -> None:
@@ -157,6 +156,178 @@ def _show(checked: Checked) -> None:
         render.note(f"what {checked.name} printed last:\n{checked.log}")
 
 
-def _as_json(checked: Checked) -> Mapping[str, Any]:
-    checks = [{"name": one.name, "status": one.status, "about": one.about} for one in checked.checks]
-    return {"server": checked.name, "passed": checked.is_fine, "checks": checks, "log": checked.log}
+# --- what is known of a server: its config, its rows, its gold answers, its routes ------------------------------------
+
+
+_STAND_IN = "dummy_model"
+_NO_TOOL = "/no_tool_of_any_server"
+"""Where only a server that takes calls of any name has a route."""
+_SOLUTIONS_TIMEOUT_S = 300.0
+
+
+async def _find_routes(server: Table, tools: Sequence[str]) -> dict[str, Any]:
+    """Ask the server for each route; look into its OpenAPI document where the answers leave a doubt."""
+    takes_any_tool = await server.takes_posts(_NO_TOOL)
+    has_steps = await server.takes_posts("/reset") and await server.takes_posts("/step")
+    there = frozenset([tool for tool in tools if await server.takes_posts(f"/{tool}")])
+    if len(there) < len(tools) or takes_any_tool or not (has_steps or await server.takes_posts("/verify")):
+        document = (await server.get("/openapi.json")).body
+        paths = document.get("paths") if isinstance(document, dict) else None
+        listed = frozenset(path for path, methods in (paths or {}).items() if "post" in methods)
+        has_steps = {"/reset", "/step"} <= listed  # one that takes any call has taken these two as well
+        there |= {tool for tool in tools if f"/{tool}" in listed}
+        takes_any_tool = takes_any_tool or any("{" in route for route in listed)
+    return {"has_steps": has_steps, "tools_there": there, "takes_any_tool": takes_any_tool}
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A resources server of a config, and what comes with it."""
+
+    name: str
+    folder: Path
+    block: Mapping[str, Any]
+    rows_path: Path
+    reward: Reward
+
+    async def describe(self, config: DictConfig, missing_model: str | None) -> Subject:
+        """Return what the checks need to know of the running server."""
+        client = ServerClient(
+            head_server_config=BaseServerConfig.model_validate(OmegaConf.to_container(config.head_server)),
+            global_config_dict=config,
+        )
+        rows, problems = _read_rows(self.rows_path)
+
+        async def call(method: str, path: str, body: bytes, cookies: Mapping[str, str]) -> Answer:
+            more = {"data": body, "headers": {"content-type": "application/json"}} if method == "POST" else {}
+            reply = await client.request(self.name, path, method, cookies=dict(cookies), **more)
+            text = (await reply.read()).decode(errors="replace")
+            set_cookies = {name: morsel.value for name, morsel in reply.cookies.items()}
+            allowed = frozenset(reply.headers.get("allow", "").replace(",", " ").split())
+            return Answer(reply.status, text, set_cookies, allowed)
+
+        plain = Table(call)
+        routes = await _find_routes(plain, list_tools(rows))
+        mode = (await plain.get("/reverify_mode")).body
+        return Subject(
+            table=Table(call, steps=routes["has_steps"]),
+            rows=rows,
+            rows_from=str(self.rows_path),
+            **routes,
+            solutions=await self._ask_for_solutions(config, rows),
+            cases=_read_optional_rows(self.folder / "tests" / "verifier_cases.jsonl"),
+            rollouts=_read_optional_rows(self.folder / "data" / "example_rollouts.jsonl"),
+            reverify_mode=str(mode),
+            full_reward=self.reward.full,
+            no_reward=self.reward.none,
+            needs_model=missing_model if missing_model in find_models(self.block) else None,
+            waived=self.block.get("checks_waived") or {},
+            row_problems=problems,
+        )
+
+    async def _ask_for_solutions(
+        self, config: DictConfig, rows: Sequence[Mapping[str, Any]]
+    ) -> list[list[Turn]] | None:
+        """Return what the server's own generator says that a model should do; None if it says nothing."""
+        if not rows or not (self.folder / "generate_data.py").is_file():
+            return None
+        plan = plan_venv(self.folder, venv_settings(config))
+        with tempfile.TemporaryDirectory() as place:
+            given, out = Path(place) / "rows.json", Path(place) / "solutions.json"
+            given.write_text(json.dumps(list(rows)), encoding="utf-8")
+            module = f"{self.folder.parent.name}.{self.folder.name}.generate_data"
+            process = await asyncio.create_subprocess_exec(
+                *(str(plan.python), "-m", "nemo_gym._checks.solutions", module, str(given), str(out)),
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+            )
+            try:
+                said, _ = await asyncio.wait_for(process.communicate(), _SOLUTIONS_TIMEOUT_S)
+            except TimeoutError as error:
+                process.kill()
+                raise GymError(f"solution() of {module} took more than {_SOLUTIONS_TIMEOUT_S:g} s") from error
+            if process.returncode != 0:
+                last = "\n".join(said.decode(errors="replace").strip().splitlines()[-5:])
+                raise GymError(f"solution() of {module} cannot be asked:\n{last}")
+            found = json.loads(out.read_text(encoding="utf-8"))
+        return None if found is None else [parse_turns(solution) for solution in found]
+
+
+def find_resources_servers(config: DictConfig) -> list[Shipped]:
+    """Return the resources servers of `config`."""
+    plain: Any = OmegaConf.to_container(config, resolve=True)
+    found = []
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        if instance.SERVER_TYPE == "resources_servers":
+            impl, block = next(iter(plain[instance.name]["resources_servers"].items()))
+            folder = server_folder("resources_servers", str(impl))
+            path = _find_example_rows(plain, instance.name) or folder / "data" / "example.jsonl"
+            found.append(Shipped(instance.name, folder, block, path, _read_reward(plain.get("config_paths"))))
+    return found
+
+
+def find_stand_in(config: DictConfig) -> str | None:
+    """Return the name of the model that stands in for a missing one, if the config names none."""
+    instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
+    found = (one for one in instances if _STAND_IN in one.server_type_config_dict.get("responses_api_models", {}))
+    return next((one.name for one in found), None)
+
+
+def reduce_config(config: DictConfig, shipped: Shipped) -> DictConfig:
+    """Reduce `config` to what the server needs: itself and the models it asks, each with a port of its own."""
+    prepared = config.copy()
+    wanted = {shipped.name, *find_models(shipped.block)}
+    taken = list[int]()
+    for instance in GlobalConfigDictParser().filter_for_server_instance_configs(config):
+        is_stand_in = _STAND_IN in instance.server_type_config_dict[instance.SERVER_TYPE]
+        if instance.name not in wanted or is_stand_in:
+            del prepared[instance.name]
+            continue
+        block = next(iter(prepared[instance.name][instance.SERVER_TYPE].values()))
+        if block.port < 0:
+            block.port = find_open_port(taken)
+            taken.append(block.port)
+    prepared.head_server.port = find_open_port(taken)
+    return prepared
+
+
+def _find_example_rows(plain: Mapping[str, Any], server: str) -> Path | None:
+    """Return the example dataset of an agent that plays in `server`."""
+    for block in plain.values():
+        agents = block.get("responses_api_agents") if isinstance(block, Mapping) else None
+        for agent in (agents or {}).values():
+            plays_in = (agent.get("resources_server") or {}).get("name")
+            for dataset in agent.get("datasets") or ():
+                if plays_in == server and dataset.get("type") == "example":
+                    return _resolve_under_cwd_or_install(str(dataset["jsonl_fpath"]))
+    return None
+
+
+def _read_reward(config_paths: Sequence[str] | None) -> Reward:
+    """Return what rewards there are, by the manifest beside a config file, else from 0 to 1."""
+    for path in config_paths or ():
+        manifest, _ = read_manifest(_resolve_under_cwd_or_install(path).with_name("manifest.yaml"))
+        if manifest is not None:
+            return manifest.reward
+    return Reward()
+
+
+def _read_rows(path: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """Read the example rows, or say why there are none."""
+    if not path.is_file():
+        return [], []
+    try:
+        rows = list(read_rows(path))
+    except (JsonlError, OSError) as error:
+        return [], [str(error)]
+    checker, offending = RowChecker(KnownSettings()), Offending(path)
+    for number, row in enumerate(rows, 1):
+        try:
+            checker.check(row)
+        except BadRow as bad:
+            offending.add(number, bad)
+    return ([] if offending else rows), offending.describe()
+
+
+def _read_optional_rows(path: Path) -> list[dict[str, Any]]:
+    return list(read_rows(path)) if path.is_file() else []

@@ -6,7 +6,6 @@ Neither starts a server or looks for a port, so both are done in a moment.
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,23 +13,23 @@ from omegaconf import OmegaConf
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._catalog.files import hidden_folders, visible_roots
+from nemo_gym._catalog.configs import describe_hidden_folders, visible_roots
 from nemo_gym._config.interpolation import read_values
 from nemo_gym._config.overrides import override_token
 from nemo_gym._config.parse import Resolved, examine
-from nemo_gym._config.paths import KeyPath, join_path, nearest_paths, split_path
+from nemo_gym._config.paths import KeyPath, find_similar_paths, get_value, join_path, split_path
 from nemo_gym._config.problems import Problems
 from nemo_gym._config.provenance import DEFAULT, Given
 from nemo_gym._config.reserved_keys import ALLOW_UNKNOWN_KEYS_KEY_NAME
-from nemo_gym._config.secrets import hide_secrets, secret_values
-from nemo_gym._config.server_code import declared_fields, implementation_problems
-from nemo_gym._config.unread_keys import typo_problems
+from nemo_gym._config.secrets import find_secrets, hide_secrets
+from nemo_gym._config.server_code import ServerCode, check_implementations
+from nemo_gym._config.unread_keys import find_typos
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import offer, suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import with_default_model
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import command_problems, split_off, validated
+from nemo_gym.cli.settings import check_command, split_off, validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError, NoServerInstancesError
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig
 
@@ -65,10 +64,10 @@ class ResolveConfig(BaseNeMoGymCLIConfig):
 def validate(overrides: list[str]) -> int:
     """Report everything that is wrong; a stand-in fills the place of a missing model."""
     own, rest = split_off(overrides, *_OWN_KEYS)
-    settings = validated(ValidateConfig, own)
+    settings = validate_settings(ValidateConfig, own)
     kinds = [settings.catalog_kind] if settings.catalog_kind else ALL_KINDS
     if settings.component_name:
-        rest = put_config_first(rest, named_config(settings.component_name, kinds))
+        rest = put_config_first(rest, find_named_config(settings.component_name, kinds))
     problems, resolved = examine(
         GlobalConfigDictParser().sources(
             GlobalConfigDictParserConfig(
@@ -106,7 +105,7 @@ def validate(overrides: list[str]) -> int:
 def resolve(overrides: list[str]) -> int:
     """Print the merged config, or explain one of its keys."""
     own, rest = split_off(overrides, *_OWN_KEYS)
-    settings = validated(ResolveConfig, own)
+    settings = validate_settings(ResolveConfig, own)
     source = GlobalConfigDictParserConfig(overrides=with_default_model(rest), offline=True, hide_secrets=True)
     if settings.explain is not None:
         return _explain(settings.explain, source, settings.as_json)
@@ -132,10 +131,10 @@ def _lint(resolved: Resolved) -> Problems:
     """Report what is wrong beyond the shape of a config: missing code, keys that nobody reads, no server."""
     roots = component_search_roots()
     servers, provenance = resolved.servers, resolved.provenance
-    problems = implementation_problems(servers, provenance, roots)
-    problems.extend(command_problems(resolved))
+    problems = check_implementations(servers, provenance, roots)
+    problems.extend(check_command(resolved))
     if not servers.values.plain.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):
-        problems.extend(typo_problems(servers, provenance, partial(declared_fields, roots=roots)))
+        problems.extend(find_typos(servers, provenance, ServerCode(roots)))
     own = [one for one in servers.instances if "dummy_model" not in one.server_type_config_dict.get(one.SERVER_TYPE)]
     if not own and not servers.almost and not problems:
         try:
@@ -152,13 +151,13 @@ def _note_hidden_servers(resolved: Resolved) -> list[str]:
         names = used.setdefault(instance.SERVER_TYPE, [])
         names += map(str, instance.server_type_config_dict.get(instance.SERVER_TYPE))
     roots = component_search_roots()
-    return [note for server_type, names in used.items() for note in hidden_folders(server_type, names, roots)]
+    return [note for server_type, names in used.items() for note in describe_hidden_folders(server_type, names, roots)]
 
 
 _FILES = ["config_paths"]
 
 
-def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
+def find_named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
     """Find the config file of the environment, benchmark or resources server called `name`, in this order of kinds."""
     roots = component_search_roots()
     places = [_PLACES[kind].format(name=name) for kind in kinds]
@@ -170,8 +169,7 @@ def named_config(name: str, kinds: Sequence[Kind] = ALL_KINDS) -> str:
     if found:
         return found[0]
     folders = [root / place.partition("/")[0] for root in roots for place in places]
-    close = nearest(name, [entry.name for folder in folders for entry in folder.glob("[!._]*/")], limit=1)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
+    guess = suggest(name, [entry.name for folder in folders for entry in folder.glob("[!._]*/")])
     listed = "".join(f"\n  {place}" for place in places)
     raise UsageError(f"there is no {name!r}.{guess} Looked for{listed}\nin {', '.join(map(str, roots))}")
 
@@ -185,14 +183,12 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
     if resolved is None:
         problems.raise_if_any()
         raise AssertionError("a config without problems is resolved")
-    KNOWN_SECRETS.add(secret_values(resolved.config))
+    KNOWN_SECRETS.add(find_secrets(resolved.config))
     hide_secrets(resolved.config)
     plain = read_values(resolved.config).plain
     leaves = _find_leaves(plain, split_path(key))
     if not leaves:
-        close = nearest_paths(plain, split_path(key))
-        guess = f"\nDid you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise ConfigError(f"no source gives {key!r} a value.{guess}")
+        raise ConfigError(f"no source gives {key!r} a value.{offer(find_similar_paths(plain, split_path(key)))}")
     explained = [_explain_leaf(resolved, path, value) for path, value in leaves]
     if as_json:
         render.json_data(explained)
@@ -203,21 +199,17 @@ def _explain(key: str, source: GlobalConfigDictParserConfig, as_json: bool) -> i
 
 def _find_leaves(plain: Any, path: KeyPath) -> list[tuple[KeyPath, Any]]:
     """Find the values at or below `path`, each by itself, since each can come from somewhere else."""
-    value = plain
-    for key in path:
-        if isinstance(value, dict) and key in value:
-            value = value[key]
-        elif isinstance(value, list) and key.isdigit() and int(key) < len(value):
-            value = value[int(key)]
-        else:
-            return []
+    try:
+        value = get_value(plain, path)
+    except KeyError:
+        return []
     if isinstance(value, dict) and value:
         return [leaf for key in value for leaf in _find_leaves(plain, (*path, str(key)))]
     return [(path, value)]
 
 
 def _explain_leaf(resolved: Resolved, path: KeyPath, value: Any) -> dict[str, Any]:
-    given = resolved.provenance.given(path)
+    given = resolved.provenance.list_given(path)
     return {
         "key": join_path(path),
         "value": value,

@@ -10,9 +10,9 @@ from typing import Any
 from pydantic import Field
 
 from nemo_gym import component_search_roots
-from nemo_gym._config.files import first_existing, load_file
+from nemo_gym._config.files import find_first, load_file
 from nemo_gym._config.overrides import parse_overrides
-from nemo_gym._config.server_types import server_types_in
+from nemo_gym._config.server_types import list_server_types
 from nemo_gym._scaffold.manifest import Profile, Reward
 from nemo_gym._scaffold.plans import (
     BadName,
@@ -20,16 +20,16 @@ from nemo_gym._scaffold.plans import (
     Kind,
     Verifier,
     check_name,
-    collection_files,
-    new_verifier,
-    resources_server_files,
+    plan_collection,
+    plan_new_verifier,
+    plan_resources_server,
     write_missing,
 )
 from nemo_gym._util.jsonl import read_rows
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import suggest
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
-from nemo_gym.cli.settings import validated
+from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig, ConfigError
 
 _SERVERS = "resources_servers"
@@ -50,7 +50,7 @@ class InitConfig(BaseNeMoGymCLIConfig):
 
 def init(overrides: list[str]) -> int:
     """Write a scaffold; 0 also if it is there already, since then nothing is left to do."""
-    config = validated(InitConfig, parse_overrides(overrides).values)
+    config = validate_settings(InitConfig, parse_overrides(overrides).values)
     asked = [name for name in ("entrypoint", "environment", "benchmark") if getattr(config, name) is not None]
     if len(asked) != 1:
         raise UsageError(
@@ -86,8 +86,10 @@ def _init_server(config: InitConfig, name: str) -> int:
         return 0
     if folder.exists() and not folder.is_dir():
         raise ConfigError(f"{folder} is a file, so that no server can be made there")
-    _warn_of_namesakes(folder)
-    written = write_missing(Path(), resources_server_files(name))
+    for root in component_search_roots():
+        if root.resolve() != Path.cwd().resolve() and (other := root / folder).is_dir():
+            render.note(f"note: there is another server of this name, {other}; which one counts depends on the order")
+    written = write_missing(Path(), plan_resources_server(name))
     render.data(f"{folder}: {len(written)} files to start from; its tools and its verifier are in app.py")
     for path in written:
         render.data(f"  {path.relative_to(folder)}")
@@ -100,19 +102,11 @@ def _init_server(config: InitConfig, name: str) -> int:
     return 0
 
 
-def _warn_of_namesakes(folder: Path) -> None:
-    here = Path.cwd().resolve()
-    others = [root / folder for root in component_search_roots() if root.resolve() != here]
-    for other in others:
-        if other.is_dir():
-            render.note(f"note: there is another server of this name, {other}; which one counts depends on the order")
-
-
 def _init_collection(config: InitConfig, kind: Kind, name: str) -> int:
-    reward = validated(Reward, {"range": config.reward_range, "higher_is_better": config.higher_is_better})
-    verifier = _find_verifier(config.reuse_verifier) if config.reuse_verifier else new_verifier(name)
+    reward = validate_settings(Reward, {"range": config.reward_range, "higher_is_better": config.higher_is_better})
+    verifier = _find_verifier(config.reuse_verifier) if config.reuse_verifier else plan_new_verifier(name)
     asked = Collection(kind, name, config.profile, reward)
-    written = write_missing(Path(), collection_files(asked, verifier))
+    written = write_missing(Path(), plan_collection(asked, verifier))
     if not written:
         render.note(f"{asked.folder} is there already, and complete; nothing was written.")
         return 0
@@ -131,19 +125,17 @@ def _find_verifier(name: str) -> Verifier:
     """Return a resources server of the search roots, with the agent and the rows of its config."""
     relative = f"{_SERVERS}/{name}/configs/{name}.yaml"
     roots = component_search_roots()
-    path = first_existing(relative, roots)
+    path = find_first(relative, roots)
     if path is None:
         there = {found.parents[1].name for root in roots for found in (root / _SERVERS).glob("*/configs/*.yaml")}
-        close = nearest(name, there)
-        guess = f" Did you mean {close[0]!r}?" if close else ""
-        raise UsageError(f"--reuse-verifier {name}: there is no {relative}.{guess}")
+        raise UsageError(f"--reuse-verifier {name}: there is no {relative}.{suggest(name, there)}")
     blocks: dict[str, Any] = load_file(path, relative).config  # type: ignore[assignment]  # read like a dict
-    instances = {kind: str(key) for key, block in blocks.items() for kind in server_types_in(block)}
+    instances = {kind: str(key) for key, block in blocks.items() for kind in list_server_types(block)}
     agent = instances.get("responses_api_agents")
     if _SERVERS not in instances or agent is None:
         raise ConfigError(f"{relative} defines no resources server with an agent, so that it cannot be reused")
     server = next(iter(blocks[instances[_SERVERS]][_SERVERS].values()))
-    example = first_existing(f"{_SERVERS}/{name}/data/example.jsonl", roots)
+    example = find_first(f"{_SERVERS}/{name}/data/example.jsonl", roots)
     return Verifier(
         name=name,
         instance=instances[_SERVERS],

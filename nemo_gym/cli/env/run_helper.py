@@ -48,7 +48,7 @@ class RunHelper:
     """Starts the servers of a config in a thread of its own."""
 
     def __init__(self) -> None:
-        self._run: _Run | None = None
+        self._run: _ServingThread | None = None
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Parse the config unless this process has one, start its servers, return when all are ready."""
@@ -64,7 +64,7 @@ class RunHelper:
             show_plan(config)
             return
         try:
-            self._run = _Run(config)
+            self._run = _ServingThread(config)
             self._run.begin()
             self.wait_for_spinup()
         except BaseException:  # also Ctrl-C: nothing may be left behind by a start that did not succeed
@@ -129,7 +129,7 @@ class RunHelper:
         return self._run is not None and self._run.thread.is_alive()
 
 
-class _Run:
+class _ServingThread:
     """The servers of one config, from start to end, in a thread with its own event loop."""
 
     def __init__(self, config: DictConfig) -> None:
@@ -215,7 +215,15 @@ def show_plan(config: DictConfig) -> None:
     """
     try:
         plans = plan_launch(config)
-        _print_plan(plans)
+        width = max(len(plan.name) for plan in plans)
+        for plan in plans:
+            unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is built first"
+            where = plan.url if plan.ray is None else f"{plan.ray.num_replicas} replicas on a Ray cluster"
+            render.data(f"{plan.name:{width}}  {plan.placement:8}  {where}  {plan.why}{unbuilt}")
+        here, own = (sum(plan.placement == one for plan in plans) for one in ("inline", "process"))
+        render.data(
+            f"{len(plans)} servers: {here} in one process with the head server, {own} in processes of their own"
+        )
         failures = _run(_rehearse(config, plans))
     finally:
         release_ports(config)
@@ -239,38 +247,18 @@ async def _rehearse(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str
         await build_environments(config, plans, render.note)
     except VenvBuildError as error:
         failures.append(str(error))
-    failures += _check_inline(config, plans)
-    return [*failures, *await _check_processes(config, plan_launch(config))]
-
-
-def _print_plan(plans: Sequence[ServerPlan]) -> None:
-    width = max(len(plan.name) for plan in plans)
-    for plan in plans:
-        unbuilt = "" if plan.venv is None or plan.venv.built else "; its environment is built first"
-        render.data(f"{plan.name:{width}}  {plan.placement:8}  {plan.url}  {plan.why}{unbuilt}")
-    here = sum(plan.placement == "inline" for plan in plans)
-    own = sum(plan.placement == "process" for plan in plans)
-    render.data(f"{len(plans)} servers: {here} in one process with the head server, {own} in processes of their own")
-
-
-def _check_inline(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
-    failures = []
     for plan in plans:
         if plan.placement == "inline":
             try:
                 build(inline_spec(config, plan))
             except GymError as error:
                 failures.append(str(error))
-    return failures
-
-
-async def _check_processes(config: DictConfig, plans: Sequence[ServerPlan]) -> list[str]:
-    """Return what servers say that have a process of their own; those without an environment cannot be asked."""
-    ready = [plan for plan in plans if plan.placement == "process" and plan.venv is not None and plan.venv.built]
+    # Planned again, now that environments are built: a server whose environment is missing cannot be started.
+    apart = [plan for plan in plan_launch(config) if plan.placement == "process" and plan.venv and plan.venv.built]
     with share_config(config) as environment:
-        specs = [child_spec(plan, environment) for plan in ready]
+        specs = [child_spec(plan, environment) for plan in apart]
         outcomes = await asyncio.gather(*(_check(spec, startup_timeout_s(config)) for spec in specs))
-    return [outcome for outcome in outcomes if outcome is not None]
+    return [*failures, *filter(None, outcomes)]
 
 
 async def _check(spec: ChildSpec, timeout_s: float) -> str | None:

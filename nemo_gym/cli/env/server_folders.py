@@ -12,7 +12,7 @@ from nemo_gym import component_search_roots
 from nemo_gym._app.plan import venv_settings
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venvs import plan_venv
-from nemo_gym._util.nearest import nearest
+from nemo_gym._util.nearest import suggest
 from nemo_gym._util.server_imports import COLLECTIONS, SERVER_TYPES, holds_code
 from nemo_gym.cli import render
 from nemo_gym.cli.flags import UsageError
@@ -42,13 +42,14 @@ class ServerFolder:
         return self.kind == "resources_servers" and (self.folder / "app.py").is_file()
 
 
-def all_server_folders() -> list[ServerFolder]:
+def list_server_folders() -> list[ServerFolder]:
     """Return every server of every root; of two with one name, the one that is found first."""
     found: dict[str, ServerFolder] = {}
     for root in component_search_roots():
         for kind in SERVER_TYPES:
             for folder in sorted((root / kind).glob("*/")):
-                if not folder.name.startswith((".", "_")) and _is_server(folder):
+                is_server = any((folder / name).exists() for name in ("app.py", "README.md", "configs", "tests"))
+                if is_server and not folder.name.startswith((".", "_")):
                     server = ServerFolder(root, kind, folder.name)
                     first = found.setdefault(server.entrypoint, server)
                     if not holds_code(first.folder) and holds_code(folder):
@@ -56,7 +57,7 @@ def all_server_folders() -> list[ServerFolder]:
     return [found[entrypoint] for entrypoint in sorted(found)]
 
 
-def named_folder(asked: str) -> ServerFolder:
+def choose_server_folder(asked: str) -> ServerFolder:
     """Return the server called `asked`: `<type>/<name>`, or its name alone."""
     parts = Path(asked).parts
     if Path(asked).is_absolute() or len(parts) > 2 or ".." in parts or not parts:
@@ -70,16 +71,9 @@ def named_folder(asked: str) -> ServerFolder:
     for is_it in (holds_code, Path.is_dir):
         if found := next((place for place in places if is_it(place.folder)), None):
             return found
-    there = [server.entrypoint if len(parts) == 2 else server.name for server in all_server_folders()]
-    close = nearest(asked, there)
-    guess = f" Did you mean {close[0]!r}?" if close else ""
-    raise UsageError(
-        f"there is no server {asked!r}.{guess}\nlooked in: {', '.join(map(str, component_search_roots()))}"
-    )
-
-
-def _is_server(folder: Path) -> bool:
-    return any((folder / name).exists() for name in ("app.py", "README.md", "configs", "tests"))
+    there = [server.entrypoint if len(parts) == 2 else server.name for server in list_server_folders()]
+    looked_in = ", ".join(map(str, component_search_roots()))
+    raise UsageError(f"there is no server {asked!r}.{suggest(asked, there)}\nlooked in: {looked_in}")
 
 
 # --- gym env packages -------------------------------------------------------------------------------------------------
@@ -99,7 +93,7 @@ def packages(overrides: list[str]) -> int:
     """Print the packages; the exit code is that of `uv pip list`."""
     config = parse_config(overrides)
     settings = read_settings(PipListConfig, config)
-    server = named_folder(settings.entrypoint)
+    server = choose_server_folder(settings.entrypoint)
     plan = plan_venv(server.folder, venv_settings(config))
     if not plan.built:
         render.error(

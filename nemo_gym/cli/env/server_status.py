@@ -87,6 +87,7 @@ def _format_servers(servers: Sequence[ServerInstanceDisplayConfig]) -> str:
             "name": server.name,
             "port": server.port,
             "pid": server.pid,
+            **({"replica": server.replica, "node": server.node, "url": server.url} if server.replica else {}),
             "uptime_seconds": None if server.uptime_seconds is None else _format_duration(server.uptime_seconds),
         }
         lines += ["{", *(f"    {key!r}: {value!r}," for key, value in shown.items()), "}"]

@@ -19,10 +19,10 @@ from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nemo_gym import NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME, component_search_roots
 from nemo_gym._app.plan import venv_settings
-from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, data_problems, run_suite, run_suites
+from nemo_gym._checks.suites import NOT_RUN, Suite, SuiteResult, Verdict, find_data_problems, run_suite, run_suites
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.cli import render
-from nemo_gym.cli.env.server_folders import ServerFolder, all_server_folders, named_folder
+from nemo_gym.cli.env.server_folders import ServerFolder, choose_server_folder, list_server_folders
 from nemo_gym.cli.flags import UsageError
 from nemo_gym.cli.settings import parse_config, read_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
@@ -103,7 +103,7 @@ def test(overrides: list[str]) -> int:
             "hint: give the name alone, or `--resources-server` alone"
         )
     if asked := settings.entrypoint or settings.component_name:
-        return asyncio.run(_test_one(config, settings, named_folder(asked)))
+        return asyncio.run(_test_one(config, settings, choose_server_folder(asked)))
     return asyncio.run(_test_all(config, settings))
 
 
@@ -116,7 +116,7 @@ async def _test_one(config: DictConfig, settings: TestConfig, server: ServerFold
         raise GymError(suite.output)
     tested = Tested(server, await run_suite(suite, capture=settings.as_json))
     if settings.should_validate_data:
-        tested = replace(tested, data=_data_problems(server))
+        tested = replace(tested, data=_find_data_problems(server))
     if settings.as_json:
         render.json_data({**tested.as_json(), "output": tested.result.output})
     else:
@@ -131,7 +131,7 @@ async def _test_one(config: DictConfig, settings: TestConfig, server: ServerFold
 
 
 async def _test_all(config: DictConfig, settings: TestConfig) -> int:
-    folders = all_server_folders()
+    folders = list_server_folders()
     testable = [server for server in folders if (server.folder / "README.md").is_file()]
     mine = testable[settings.shard_index :: settings.num_shards]
     if not mine:
@@ -144,7 +144,7 @@ async def _test_all(config: DictConfig, settings: TestConfig) -> int:
     results = run_suites(suites, parallel)
     async for result in results:
         server = mine[len(tested)]
-        tested.append(Tested(server, result, _data_problems(server)))
+        tested.append(Tested(server, result, _find_data_problems(server)))
         if not settings.as_json:
             _show_one(tested[-1])
     total_s = asyncio.get_running_loop().time() - started
@@ -210,8 +210,8 @@ def _show_data_problems(tested: Sequence[Tested]) -> None:
             render.error(f"{one.server.entrypoint}: {problem}")
 
 
-def _data_problems(server: ServerFolder) -> list[str]:
-    return data_problems(server.folder) if server.has_data else []
+def _find_data_problems(server: ServerFolder) -> list[str]:
+    return find_data_problems(server.folder) if server.has_data else []
 
 
 # --- what a suite runs with -------------------------------------------------------------------------------------------
@@ -236,7 +236,12 @@ async def _plan_suites(
         elif not plan.python.exists():
             suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, failure))
         elif not _has_pytest(plan.python):
-            suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, _explain_missing_pytest(server, plan)))
+            lacks = f"the tests of {server.entrypoint} need pytest, which is not installed in its environment"
+            install = "pip install 'nemo-gym[dev]'"
+            if plan.recipe is not None:
+                install = f"ask for it in {server.folder / 'requirements.txt'}, with the line `nemo-gym[dev]`"
+            text = f"{lacks} ({plan.python}).\nhint: {install}"
+            suites.append(SuiteResult(server.entrypoint, NOT_RUN, 0.0, text))
         else:
             suites.append(_plan_suite(server, plan, settings))
     if len(ours) == 1 and ours[0].recipe is not None and not failure:
@@ -263,13 +268,6 @@ def _has_pytest(python: Path) -> bool:
     return any(python.parents[1].glob("lib/python*/site-packages/pytest/__init__.py"))
 
 
-def _explain_missing_pytest(server: ServerFolder, plan: VenvPlan) -> str:
-    what = f"the tests of {server.entrypoint} need pytest, which is not installed in its environment ({plan.python}).\n"
-    if plan.recipe is None:
-        return f"{what}hint: pip install 'nemo-gym[dev]'"
-    return f"{what}hint: ask for it in {server.folder / 'requirements.txt'}, with the line `nemo-gym[dev]`"
-
-
 def _tell(progress: VenvProgress) -> None:
     if progress.stage in ("building", "waiting", "failed"):
         servers = ", ".join(folder.name for folder in progress.servers)
@@ -285,17 +283,6 @@ def _plan_suite(server: ServerFolder, plan: VenvPlan, settings: TestConfig) -> S
         # The suite works in its own folder, so that this one's current folder has to be named.
         NEMO_GYM_EXTRA_ROOTS_ENV_VAR_NAME: os.pathsep.join(roots),
     }
-    return Suite(
-        name=server.entrypoint,
-        folder=server.folder,
-        python=plan.python,
-        environment=environment,
-        arguments=_build_arguments(server),
-        timeout_s=settings.test_timeout_seconds,
-    )
-
-
-def _build_arguments(server: ServerFolder) -> list[str]:
     arguments = ["--color=yes"] if sys.stdout.isatty() else []
     if not _has_pytest_config(server.folder):
         # What a suite that was written inside the project could rely on.
@@ -303,7 +290,14 @@ def _build_arguments(server: ServerFolder) -> list[str]:
     if folder := os.environ.get("GYM_CI_JUNIT_DIR"):
         report = Path(folder).absolute() / f"{server.entrypoint.replace('/', '__')}.xml"
         arguments.append(f"--junitxml={report}")
-    return arguments
+    return Suite(
+        name=server.entrypoint,
+        folder=server.folder,
+        python=plan.python,
+        environment=environment,
+        arguments=arguments,
+        timeout_s=settings.test_timeout_seconds,
+    )
 
 
 def _has_pytest_config(folder: Path) -> bool:

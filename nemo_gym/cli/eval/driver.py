@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._results.rows import read_stripped_rows, reward_of
+from nemo_gym._results.rows import read_results, read_reward
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.manifest import Counts
@@ -75,12 +75,12 @@ def count_driven(paths: RunPaths, driver: str) -> Counts:
             "hint: a driver writes its rollouts to `output_jsonl_fpath` of the config that it is given"
         )
     scored, failed = KeySet(), KeySet()
-    for result in read_stripped_rows([paths.output]):
-        (failed if reward_of(result.row) is None else scored).add(result.key)
-    for result in read_stripped_rows([paths.failures] if paths.failures.is_file() else []):
+    for result in read_results(paths.output):
+        (failed if read_reward(result.row) is None else scored).add(result.key)
+    for result in read_results(paths.failures) if paths.failures.is_file() else ():
         if result.key not in scored:
             failed.add(result.key)
     ended = len(scored) + len(failed)
-    planned = sum(1 for _ in read_stripped_rows([paths.materialized])) if paths.materialized.is_file() else ended
+    planned = sum(1 for _ in read_results(paths.materialized)) if paths.materialized.is_file() else ended
     requested = max(planned, ended)
     return Counts(requested=requested, scored=len(scored), failed=len(failed), not_played=requested - ended)

@@ -7,20 +7,19 @@ from typing import Any, TypeVar
 from omegaconf import OmegaConf
 from pydantic import BaseModel, Field
 
-from nemo_gym._reports.task_ranking import TaskRanking, rank_tasks
+from nemo_gym._reports.task_ranking import rank_tasks
 from nemo_gym._results.aggregate import Requested, aggregate_rollouts, write_aggregates
 from nemo_gym._results.compare import compare as compare_runs
 from nemo_gym._results.compare import make_comparison_table
-from nemo_gym._results.merge import merge_and_read, warn_of_shards
+from nemo_gym._results.merge import merge_shards, warn_of_shards
 from nemo_gym._results.profile import write_dataset_profile, write_profile
-from nemo_gym._results.rows import expand_globs
-from nemo_gym._results.scored_rollouts import read_rollouts
+from nemo_gym._results.rows import expand_globs, read_rollouts
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunFileError, RunPaths
 from nemo_gym._util.garbage import pause_collections
 from nemo_gym.cli import render
 from nemo_gym.cli.eval.results import show, summarise
-from nemo_gym.cli.settings import CheckedParser, validated
+from nemo_gym.cli.settings import CheckedParser, validate_settings
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.global_config import GlobalConfigDictParserConfig
 
@@ -67,8 +66,8 @@ def aggregate(overrides: list[str]) -> int:
     for warning in warn_of_shards(shards):
         render.note(f"warning: {warning}")
     paths = RunPaths.of(config.output_jsonl_fpath)
-    agents = merge_and_read(shards, paths.output) if config.merge_shards else read_rollouts(shards)
-    requested = Requested.beside(shards)
+    agents = merge_shards(shards, paths.output) if config.merge_shards else read_rollouts(shards)
+    requested = Requested.count_beside(shards)
     aggregates = aggregate_rollouts(agents, requested=requested)
     write_aggregates(paths.aggregate_metrics, aggregates)
     scored = sum(one.n_scored for one in aggregates)
@@ -97,43 +96,38 @@ def profile(overrides: list[str]) -> int:
             config.output_jsonl_fpath,
             pass_threshold=config.pass_threshold,
         )
-        ranking = rank_tasks(written.rewards, written.read_samples, config.pass_threshold)
-        if config.json_summary:
-            facts = {"tasks": written.n_tasks, "rollouts": written.n_rollouts, "output": str(written.output)}
-            render.json_data({"schema": 1, **facts, "ranking": ranking.as_json()})
-            return 0
-        render.data(f"Profiled {written.n_tasks} tasks from {written.n_rollouts} rollouts: {written.output}")
-        _show_ranking(ranking)
-        return 0
-    inputs = config.materialized_inputs_jsonl_fpath or RunPaths.of(config.rollouts_jsonl_fpath).materialized
-    files = write_profile(
-        Path(inputs),
-        config.rollouts_jsonl_fpath,
-        allow_partial=config.allow_partial_rollouts,
-        pass_threshold=config.pass_threshold,
-    )
-    ranking = rank_tasks(files.rewards, files.read_samples, config.pass_threshold)
+        facts: dict[str, Any] = {"tasks": written.n_tasks, "rollouts": written.n_scored, "output": str(written.tasks)}
+        first = f"Profiled {written.n_tasks} tasks from {written.n_scored} rollouts: {written.tasks}"
+        last = None
+    else:
+        inputs = config.materialized_inputs_jsonl_fpath or RunPaths.of(config.rollouts_jsonl_fpath).materialized
+        written = write_profile(
+            Path(inputs),
+            config.rollouts_jsonl_fpath,
+            allow_partial=config.allow_partial_rollouts,
+            pass_threshold=config.pass_threshold,
+        )
+        counts = {"scored": written.n_scored, "requested": written.n_requested, "tasks": written.n_tasks}
+        facts = {"counts": counts, "task_statistics": str(written.tasks), "agent_metrics": str(written.agents)}
+        first = f"{written.n_scored} scored of {written.n_requested} requested rollouts, {written.n_tasks} tasks"
+        last = f"\ntasks:  {written.tasks}\nagents: {written.agents}"
+    ranking = rank_tasks(written.rewards, written.read_samples, config.pass_threshold)
     if config.json_summary:
-        counts = {"scored": files.n_scored, "requested": files.n_requested, "tasks": files.n_tasks}
-        paths = {"task_statistics": str(files.tasks), "agent_metrics": str(files.agents)}
-        render.json_data({"schema": 1, "counts": counts, **paths, "ranking": ranking.as_json()})
+        render.json_data({"schema": 1, **facts, "ranking": ranking.as_json()})
         return 0
-    render.data(f"{files.n_scored} scored of {files.n_requested} requested rollouts, {files.n_tasks} tasks")
-    _show_ranking(ranking)
-    render.data(f"\ntasks:  {files.tasks}\nagents: {files.agents}")
-    return 0
-
-
-def _show_ranking(ranking: TaskRanking) -> None:
+    render.data(first)
     for title, rows in ranking.tables():
         render.data("")
         render.table(rows, title=title)
+    if last:
+        render.data(last)
+    return 0
 
 
 def _read_settings(kind: type[ConfigT], overrides: list[str]) -> ConfigT:
     config = CheckedParser().parse(GlobalConfigDictParserConfig(overrides=overrides, offline=True))
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    return validated(kind, plain)
+    return validate_settings(kind, plain)
 
 
 @pause_collections()

@@ -56,8 +56,8 @@ class RunInterrupts:
         self.explain_lateness = self._watch.explain_lateness
 
     @contextmanager
-    def heed(self) -> Iterator["RunInterrupts"]:
-        """Heed signals and watch the event loop while the context lasts."""
+    def catch(self) -> Iterator["RunInterrupts"]:
+        """Catch signals and watch the event loop while the context lasts."""
         numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         # What is ignored stays ignored: `nohup` means it.
         with self._watch.watching(tuple(n for n in numbers if signal.getsignal(n) is not signal.SIG_IGN)):

@@ -11,23 +11,18 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, TextIO
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
-from nemo_gym.cli.eval.standing import Standing
+from nemo_gym._results.summary import Standing
 
 _GAP = 3
 _WIDEST_BAR, _NARROWEST_BAR = 40, 8
 _VARYING = re.compile(r"[0-9a-f]*\d[0-9a-f]*")
-
-
-class Field(NamedTuple):
-    text: str
-    style: str = ""
 
 
 class Frame:
@@ -42,37 +37,29 @@ class Frame:
         standing = self._standing
         head = Text(standing.count, style="bold", end="")
         bar_width = min(_WIDEST_BAR, width - head.cell_len - _GAP - len(" 100%"))
-        fields = [*map(Field, standing.pace), *_details(standing)]
+        styled = {
+            "green": standing.reward,
+            "cyan": standing.tokens,
+            "yellow": standing.retrying,
+            "red": standing.failures,
+        }
+        fields = [*((text, "") for text in standing.pace), *((text, style) for style, text in styled.items() if text)]
         if standing.is_over or standing.total is None or bar_width < _NARROWEST_BAR:
-            fields.insert(0, Field(standing.count, "bold"))
+            fields.insert(0, (standing.count, "bold"))
         else:
             total = max(standing.total, 1)
             yield ProgressBar(total=total, completed=standing.done, width=bar_width)
             yield Text(f" {standing.done / total:4.0%}", end=" " * _GAP)
             yield head
             yield Text("")
-        yield from _lay_out(fields, width)
-
-
-def _details(standing: Standing) -> Iterator[Field]:
-    styled = (
-        (standing.reward, "green"),
-        (standing.tokens, "cyan"),
-        (standing.retrying, "yellow"),
-        (standing.failures, "red"),
-    )
-    return (Field(text, style) for text, style in styled if text)
-
-
-def _lay_out(fields: list[Field], width: int) -> Iterator[Text]:
-    """Put as many fields on a line as fit; rich folds one that is longer than a line."""
-    line = Text()
-    for field in fields:
-        if line.cell_len and line.cell_len + _GAP + len(field.text) > width:
-            yield line
-            line = Text()
-        line.append(" " * _GAP if line.cell_len else "").append(field.text, field.style)
-    yield line
+        # As many fields on a line as fit; rich folds one that is longer than a line.
+        line = Text()
+        for text, style in fields:
+            if line.cell_len and line.cell_len + _GAP + len(text) > width:
+                yield line
+                line = Text()
+            line.append(" " * _GAP if line.cell_len else "").append(text, style)
+        yield line
 
 
 class Display:
@@ -142,7 +129,7 @@ def _merge_alike(lines: Iterable[str]) -> Iterator[str]:
         yield f"{line} (and {more} more like it)" if more and line.strip() else line
 
 
-class _Through:
+class _DisplayStream:
     """Stands in for a stream of the terminal: what is written to it goes through the display."""
 
     def __init__(self, stream: TextIO, display: Display) -> None:
@@ -165,12 +152,12 @@ def open_terminal(every_s: float) -> Iterator[Display]:
     """Make a display of the terminal behind stderr, through which both streams of this process go meanwhile."""
     before = sys.stdout, sys.stderr
     display = Display(sys.stderr, every_s)
-    through = tuple(_Through(stream, display) if stream.isatty() else stream for stream in before)
+    through = tuple(_DisplayStream(stream, display) if stream.isatty() else stream for stream in before)
     sys.stdout, sys.stderr = through
     try:
         yield display
     finally:
         display.release()
-        # Whoever has replaced them meanwhile keeps what he put there.
+        # Whoever has replaced them meanwhile keeps the replacement.
         sys.stdout = before[0] if sys.stdout is through[0] else sys.stdout
         sys.stderr = before[1] if sys.stderr is through[1] else sys.stderr

@@ -9,15 +9,14 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Protocol
 
-from nemo_gym._results.summary import RunSummary
+from nemo_gym._results.summary import RunSummary, Standing
 from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.types import Outcome
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym.cli import render
-from nemo_gym.cli.eval.standing import Standing
 
 _LINE_EVERY_S = 10.0
 _REDRAW_EVERY_S = 0.25
@@ -79,18 +78,12 @@ def show_progress(
     """Count outcomes into `summary` and show how it stands, and in the end what it came to."""
     standing = Standing(summary, limiter, before)
     summary.begin()
-    with ExitStack() as stack:
-        if on is not None:
-            stack.enter_context(_keep_refreshing(on, standing))
-            stack.enter_context(RETRIES.show())
+    if on is None:
         try:
             yield summary.add
         finally:
             summary.finish()
-
-
-@contextmanager
-def _keep_refreshing(on: Screen, standing: Standing) -> Iterator[None]:
+        return
     over = threading.Event()
 
     def refresh() -> None:
@@ -101,8 +94,10 @@ def _keep_refreshing(on: Screen, standing: Standing) -> Iterator[None]:
     on.begin(standing)
     thread.start()
     try:
-        yield
+        with RETRIES.show():
+            yield summary.add
     finally:
+        summary.finish()
         over.set()
         thread.join()
         on.end(standing)

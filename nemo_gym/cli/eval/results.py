@@ -10,10 +10,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, write_aggregates
-from nemo_gym._results.incidents import Incidents
-from nemo_gym._results.rows import strip_row
-from nemo_gym._results.summary import table
+from nemo_gym._results.aggregate import AgentAggregate, Requested, aggregate_with, make_metric_table, write_aggregates
+from nemo_gym._results.rows import Incidents, strip_row
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths, write_error
 from nemo_gym._rollouts.types import Outcome, Scored
@@ -55,7 +53,7 @@ async def report(
     from nemo_gym._app.rollout_calls import metrics_from_servers
 
     if requested is None:
-        requested = Requested.in_files([paths.materialized] if paths.materialized.is_file() else [])
+        requested = Requested.count_in_files([paths.materialized] if paths.materialized.is_file() else [])
     ask = metrics_from_servers(client, render.note)
     aggregates = await aggregate_with(ask, [rollouts or paths.output], requested=requested, ask_for=ask_for)
     try:
@@ -86,12 +84,12 @@ def show(paths: RunPaths, counts: Counts, aggregates: Sequence[AgentAggregate]) 
     """Print a run as a table, and where its files are."""
     if aggregates:
         render.data("")
-        render.table(table(aggregates))
+        render.table(make_metric_table(aggregates))
     render.data(f"\n{counts.scored} scored of {counts.requested} requested, {counts.failed} failed")
     for kind, count in sorted(counts.by_kind.items()):
         render.data(f"  {kind}: {count}")
     n_scored = sum(aggregate.n_scored for aggregate in aggregates)
-    for line in Incidents.together(aggregate.incidents for aggregate in aggregates).lines(n_scored):
+    for line in Incidents.sum(aggregate.incidents for aggregate in aggregates).describe(n_scored):
         render.data(line)
     render.data(f"rollouts: {paths.output}")
     render.data(f"metrics:  {paths.aggregate_metrics}")

@@ -8,22 +8,25 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._results.reverify import Reverification, output_for, plan_reverification, require_output
+from nemo_gym._results.reverify import Reverification, choose_output, plan_reverification, require_output
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.dispatch import Play
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.paths import RunPaths, lock_run
+from nemo_gym._rollouts.play import Player
 from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
-from nemo_gym._rollouts.types import Row, Scored, key_of
+from nemo_gym._rollouts.types import OnRetry, Row, Scored, key_of
 from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.cli import render
-from nemo_gym.cli.env.check_subject import ANY_MODEL, models_of, stand_in_of
+from nemo_gym.cli.default_model import find_models
+from nemo_gym.cli.env.check import find_stand_in
 from nemo_gym.cli.eval.interrupts import RunInterrupts, abort_on_server_death
 from nemo_gym.cli.eval.progress import open_screen, show_progress
 from nemo_gym.cli.eval.results import INTERRUPTED, report
-from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validated
+from nemo_gym.cli.settings import CheckedParser, reserve_head_port, validate_settings
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import (
     GlobalConfigDictParser,
@@ -40,13 +43,14 @@ _DEFAULT_PARALLEL = 64
 def reverify(overrides: list[str]) -> int:
     """Score again; 0 only if everything was scored."""
     # Nobody plays: a config that names no model to play with will do.
-    start = GlobalConfigDictParserConfig(initial_global_config_dict=ANY_MODEL, overrides=overrides)
+    any_model = GlobalConfigDictParserConfig.NO_MODEL_GLOBAL_CONFIG_DICT
+    start = GlobalConfigDictParserConfig(initial_global_config_dict=any_model, overrides=overrides)
     set_global_config_dict(start, CheckedParser)
     config = get_global_config_dict()
     GlobalConfigDictParser().raise_on_no_server_instances(config)
     leave_out_players(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    settings = validated(RolloutReverificationConfig, plain)
+    settings = validate_settings(RolloutReverificationConfig, plain)
     with interrupt_on_signals():
         try:
             return run_beside_servers(_reverify(config, settings))
@@ -59,11 +63,11 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
 
     reserve_head_port(config)
     verifiers, control = find_verifiers(config), RunControl()
-    with open_screen(quiet=settings.quiet) as screen, RunInterrupts(control, screen).heed() as interrupts:
+    with open_screen(quiet=settings.quiet) as screen, RunInterrupts(control, screen).catch() as interrupts:
         async with serve_config(config, render.note, render.count) as served:
             client = ServerClient.load_from_global_config()
             modes = await _ask_for_modes(client, verifiers)
-            output = output_for(settings.output_jsonl_fpath, modes, force=settings.force)
+            output = choose_output(settings.output_jsonl_fpath, modes, force=settings.force)
             keep = settings.resume_from_cache or settings.append
             require_output(output, overwrite=settings.overwrite, resume=keep)
             paths = RunPaths.of(output)
@@ -91,7 +95,11 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
                         journal.record(Scored(row, row, 0, 0.0))
                     bounds = CollectSettings(hold_failures_s=hold_failures_s)
                     verify = _verify_with(client, verifiers)
-                    counts = await collect(run.rows, verify, journal, limiter, control, bounds, count)
+
+                    def play_with(on_retry: OnRetry) -> Play:
+                        return Player(verify, on_retry=on_retry).play
+
+                    counts = await collect(run.rows, play_with, journal, limiter, control, bounds, count)
             ask_for = frozenset[str]() if served.has_lost_one else None
             await report(paths, counts, client, settings, ask_for=ask_for)
     if counts.scored == counts.requested:
@@ -137,10 +145,10 @@ def leave_out_players(config: DictConfig) -> None:
     instances = GlobalConfigDictParser().filter_for_server_instance_configs(config)
     plain: Any = OmegaConf.to_container(config, resolve=True)
     verifiers = [plain[one.name] for one in instances if one.SERVER_TYPE == "resources_servers"]
-    asked, missing = models_of(verifiers), stand_in_of(config)
-    if missing is not None and missing.name in asked:
+    asked, missing = find_models(verifiers), find_stand_in(config)
+    if missing is not None and missing in asked:
         raise ConfigError(
-            f"a verifier asks the model {missing.name!r}, which the config does not define\n"
+            f"a verifier asks the model {missing!r}, which the config does not define\n"
             "hint: add its config, as for `gym eval run` (`--model-type`, `--model`, `--model-url`)"
         )
     for instance in instances:

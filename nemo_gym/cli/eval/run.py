@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._app.rollout_calls import find_observer, post_with
+from nemo_gym._app.rollout_calls import find_observer
 from nemo_gym._results.aggregate import Requested
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.control import RunControl
@@ -31,6 +31,7 @@ from nemo_gym.cli.eval.servers import (
     choose_agents_to_ask,
     find_agents,
     find_running,
+    open_play,
     reach_servers,
 )
 from nemo_gym.cli.eval.settings import EvalRunConfig, choose_input, read_settings
@@ -42,11 +43,9 @@ from nemo_gym.global_config import (
     get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.rollout_collection import _attach_trajectory_record, _get_max_rollout_attempts
+from nemo_gym.rollout_collection import _get_max_rollout_attempts
 from nemo_gym.secret_utils import recursively_hide_secrets
 from nemo_gym.server_utils import ServerClient
-
-_LONGEST_ROLLOUT_S = 24 * 3600.0
 
 
 def run(overrides: list[str]) -> int:
@@ -114,49 +113,38 @@ async def _evaluate(
     limiter: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
     with (
         open_screen(quiet=settings.quiet) as screen,
-        RunInterrupts(control, screen).heed() as interrupts,
+        RunInterrupts(control, screen).catch() as interrupts,
         collect_rarely(),
         keep_scores(todo.paths, complete=not todo.is_resumed) as scores,
     ):
         async with reach_servers(config, settings, running) as (client, served):
-            with todo.open_journal() as journal:
-                if not settings.quiet:
-                    await tell_duration(client, todo)
-                with (
-                    show_progress(summary, limiter, screen, before=todo.before) as count,
-                    abort_on_server_death(served, control) as hold_failures_s,
-                    interrupts.guard_play(settings.rollout_timeout_seconds),
-                ):
+            witness = find_observer(client)
+            async with open_play(config, settings, client, witness, control, interrupts) as play_with:
+                with todo.open_journal() as journal:
+                    if not settings.quiet:
+                        await tell_duration(client, todo)
+                    with (
+                        show_progress(summary, limiter, screen, before=todo.before) as count,
+                        abort_on_server_death(served, control) as hold_failures_s,
+                        interrupts.guard_play(settings.rollout_timeout_seconds),
+                    ):
 
-                    def note(outcome: Outcome) -> None:
-                        scores.add(outcome)
-                        count(outcome)
+                        def note(outcome: Outcome) -> None:
+                            scores.add(outcome)
+                            count(outcome)
 
-                    counts = await collect(
-                        todo.rows,
-                        post_with(client, timeout=_LONGEST_ROLLOUT_S),
-                        journal,
-                        limiter,
-                        control,
-                        CollectSettings(
-                            settings.rollout_timeout_seconds,
+                        bounds = CollectSettings(
                             settings.max_failure_rate,
-                            settings.fail_on_tool_error,
                             give_up_on_endpoint=True,
                             endpoint_must_be_there=settings.no_serve and not settings.wait_for_model,
-                            explain_lateness=interrupts.explain_lateness,
                             hold_failures_s=hold_failures_s,
-                        ),
-                        note,
-                        find_observer(client),
-                        _attach_trajectory_record,
-                    )
+                        )
+                        counts = await collect(todo.rows, play_with, journal, limiter, control, bounds, note, witness)
             # What a run was given up for is said at the very end.
             for kind, number, example in summary.failure_table()[1:] if control.abort_reason is None else ():
                 render.note(f"{number} × {kind}, for example: {example}")
-            requested = None
-            if (plan := todo.plan) is not None:
-                requested = Requested(dict[str | None, int](plan.agents.items()), plan.per_task)
+            plan = todo.plan
+            requested = None if plan is None else Requested(dict[str | None, int](plan.agents.items()), plan.per_task)
             aggregates = await report(
                 todo.paths,
                 counts,

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The servers that an evaluation plays with: its own, started from the config, or those that somebody else runs."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from omegaconf import DictConfig
 
+from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, play_with_agents, post_with
+from nemo_gym._rollouts.control import RunControl
+from nemo_gym._rollouts.dispatch import Play
+from nemo_gym._rollouts.play import Witness
+from nemo_gym._rollouts.types import OnRetry
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym._util.open_files import allow_open_files
 from nemo_gym.cli import render
@@ -18,6 +23,7 @@ from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
     from nemo_gym._app.launch import Served
+    from nemo_gym.cli.eval.interrupts import RunInterrupts
 
 _OTHER_FILES = 512
 _FEWEST_CONNECTIONS, _MOST_CONNECTIONS = 64, 100 * 1024
@@ -61,6 +67,40 @@ async def reach_servers(
     within_s = settings.seconds_for_models(config)
     async with serve_config(config, render.note, render.count, models_within_s=within_s) as served:
         yield ServerClient.load_from_global_config(), served
+
+
+@asynccontextmanager
+async def open_play(
+    config: DictConfig,
+    settings: EvalRunConfig,
+    client: ServerClient,
+    witness: Witness | None,
+    control: RunControl,
+    interrupts: "RunInterrupts",
+) -> AsyncIterator[Callable[[OnRetry], Play]]:
+    """Yield what plays rows: this process, or as many workers as `settings` asks for, while the context lasts."""
+    count, on = settings.count_workers(), settings.rollout_workers_on
+    if count == 1 and on == "machine":
+        yield play_with_agents(
+            post_with(client, timeout=LONGEST_ROLLOUT_S),
+            timeout_s=settings.rollout_timeout_seconds,
+            fail_on_tool_error=settings.fail_on_tool_error,
+            witness=witness,
+            explain_lateness=interrupts.explain_lateness,
+        )
+        return
+    from nemo_gym._app.rollout_worker import WorkerOrders
+    from nemo_gym._app.workers import list_hosted, open_workers
+
+    orders = WorkerOrders(
+        hosted=list_hosted(config),
+        timeout_s=settings.rollout_timeout_seconds,
+        fail_on_tool_error=settings.fail_on_tool_error,
+        shows_retries=not settings.quiet,
+    )
+    cpus_on_ray = settings.rollout_worker_cpus if on == "ray" else None
+    async with open_workers(config, count, orders, control, render.note, cpus_on_ray=cpus_on_ray) as pool:
+        yield pool.play_with
 
 
 def choose_agents_to_ask(client: ServerClient, served: "Served | None") -> frozenset[str] | None:

@@ -4,14 +4,15 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from omegaconf import DictConfig, OmegaConf
-from pydantic import Field, NonNegativeFloat, PositiveFloat, field_validator
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, field_validator, model_validator
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._config.defaults import MODEL_READINESS_TIMEOUT_S
-from nemo_gym.cli.settings import validated
+from nemo_gym._util.usable_cores import count_usable_cores
+from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import ConfigError
 from nemo_gym.global_config import MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME
 from nemo_gym.rollout_collection import RolloutCollectionConfig
@@ -41,6 +42,15 @@ class EvalRunConfig(RolloutCollectionConfig):
         default=None,
         description="Seconds to wait for a model that does not answer yet; without it, such a run ends at once.",
     )
+    num_rollout_workers: PositiveInt | Literal["auto"] = Field(
+        default=1, description="Processes that play rollouts side by side; `auto` is one for each usable core."
+    )
+    rollout_workers_on: Literal["machine", "ray"] = Field(
+        default="machine", description="Where workers run: on this machine, or as Ray actors on any node of a cluster."
+    )
+    rollout_worker_cpus: NonNegativeFloat = Field(
+        default=1.0, description="How many CPUs of a Ray cluster a worker takes."
+    )
     quiet: bool = Field(default=False, description="Show no progress.")
     json_summary: bool = Field(default=False, alias="json", description="Print the summary as JSON.")
 
@@ -52,6 +62,23 @@ class EvalRunConfig(RolloutCollectionConfig):
         if not number.replace(".", "", 1).isdigit():
             raise ValueError(f"must be a number or a percentage, not {text!r}")
         return text
+
+    @model_validator(mode="after")
+    def _check_workers(self) -> Self:
+        wants_workers = self.num_rollout_workers != 1 or self.rollout_workers_on != "machine"
+        if wants_workers and (self.no_serve or self.rollout_collection_driver):
+            other = "no_serve" if self.no_serve else "rollout_collection_driver"
+            raise ValueError(
+                f"workers host servers of their own, which cannot be combined with `{other}`; "
+                "servers that run elsewhere have `num_workers` in their config instead"
+            )
+        return self
+
+    def count_workers(self) -> int | None:
+        """Return how many workers play; None for as many as a Ray cluster has room for."""
+        if self.num_rollout_workers != "auto":
+            return self.num_rollout_workers
+        return None if self.rollout_workers_on == "ray" else count_usable_cores()
 
     def count_allowed_failures(self, requested: int) -> int:
         """Return how many of `requested` rollouts may fail."""
@@ -70,7 +97,7 @@ class EvalRunConfig(RolloutCollectionConfig):
 def read_settings(config: DictConfig) -> EvalRunConfig:
     """Read the settings of a run from a whole config."""
     plain: Any = OmegaConf.to_container(config, resolve=True)
-    return validated(EvalRunConfig, plain)
+    return validate_settings(EvalRunConfig, plain)
 
 
 def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]) -> str:

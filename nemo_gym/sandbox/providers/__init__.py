@@ -1,66 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sandbox providers, one package each, and the registry that finds them by name."""
 
-from nemo_gym.sandbox.providers.base import (
-    ConnectableProvider,
-    ExecResult,
-    SandboxConfigError,
-    SandboxConfigTypeError,
-    SandboxCreateError,
-    SandboxCreateVerificationError,
-    SandboxEndpoint,
-    SandboxError,
-    SandboxExecResult,
-    SandboxHandle,
-    SandboxNotRunningError,
-    SandboxProvider,
-    SandboxPtyError,
-    SandboxPtySession,
-    SandboxPtySpec,
-    SandboxResources,
-    SandboxSpec,
-    SandboxStatus,
-    SandboxTransferError,
-    SandboxUnsupportedError,
-    SupportsSandboxEndpoint,
-    SupportsSandboxPty,
-    SupportsSandboxPtyAttach,
-    UnknownProviderError,
-)
-from nemo_gym.sandbox.providers.registry import (
-    create_provider,
-    get_provider_class,
-    list_providers,
-    register_provider,
-)
+from nemo_gym.sandbox.providers import base as _base
+from nemo_gym.sandbox.providers import registry as _registry
+from nemo_gym.sandbox.providers.base import *  # noqa: F403  its `__all__` is the list of names
+from nemo_gym.sandbox.providers.registry import *  # noqa: F403
 
-__all__ = [
-    "ConnectableProvider",
-    "ExecResult",
-    "SandboxConfigError",
-    "SandboxConfigTypeError",
-    "SandboxCreateError",
-    "SandboxCreateVerificationError",
-    "SandboxEndpoint",
-    "SandboxError",
-    "SandboxExecResult",
-    "SandboxHandle",
-    "SandboxNotRunningError",
-    "SandboxProvider",
-    "SandboxPtyError",
-    "SandboxPtySession",
-    "SandboxPtySpec",
-    "SandboxResources",
-    "SandboxSpec",
-    "SandboxStatus",
-    "SandboxTransferError",
-    "SandboxUnsupportedError",
-    "SupportsSandboxEndpoint",
-    "SupportsSandboxPty",
-    "SupportsSandboxPtyAttach",
-    "UnknownProviderError",
-    "create_provider",
-    "get_provider_class",
-    "list_providers",
-    "register_provider",
-]
+__all__ = [*_base.__all__, *_registry.__all__]  # noqa: PLE0604

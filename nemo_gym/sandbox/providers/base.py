@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a sandbox is: its description, its results, its errors, and what a provider has to offer.
+"""What a sandbox is: its spec, its results, its errors, and what a provider has to offer.
 
-These are plain values and protocols; nothing here starts a process. How a sandbox is really made is left to the
-providers beside this module.
+These are plain values and protocols; the providers beside this module start the processes.
 
     GymError
     └── SandboxError (RuntimeError)                anything that went wrong with a sandbox itself, not with a command
@@ -25,6 +24,33 @@ from typing import Any, Protocol, Self, runtime_checkable
 from urllib.parse import urlsplit
 
 from nemo_gym.errors import GymError
+
+__all__ = [
+    "ConnectableProvider",
+    "ExecResult",
+    "SandboxConfigError",
+    "SandboxConfigTypeError",
+    "SandboxCreateError",
+    "SandboxCreateVerificationError",
+    "SandboxEndpoint",
+    "SandboxError",
+    "SandboxExecResult",
+    "SandboxHandle",
+    "SandboxNotRunningError",
+    "SandboxProvider",
+    "SandboxPtyError",
+    "SandboxPtySession",
+    "SandboxPtySpec",
+    "SandboxResources",
+    "SandboxSpec",
+    "SandboxStatus",
+    "SandboxTransferError",
+    "SandboxUnsupportedError",
+    "SupportsSandboxEndpoint",
+    "SupportsSandboxPty",
+    "SupportsSandboxPtyAttach",
+    "UnknownProviderError",
+]
 
 DEFAULT_EXEC_TIMEOUT_S = 180.0
 FAILED_RETURN_CODE = 125
@@ -113,28 +139,28 @@ class SandboxResources:
 
 @dataclass(frozen=True)
 class SandboxSpec:
-    """The sandbox one wants."""
+    """The sandbox to make."""
 
     image: str | None = None
-    """Container image; providers without images leave it aside."""
+    """Container image; providers without images ignore it."""
     ttl_s: float | None = None
-    """The sandbox ends by itself after this time, whatever becomes of its owner."""
+    """The sandbox ends by itself after this time, whatever happens to its owner."""
     ready_timeout_s: float | None = None
     """How long making it may take, image download included; None is the provider's default."""
     workdir: str | None = None
-    """Where commands run unless they say otherwise; made if it is not there."""
+    """Where commands run by default; created if it does not exist."""
     env: Mapping[str, Any] = field(default_factory=dict)
-    """Environment of every command; a provider turns values into text."""
+    """Environment of every command; providers turn the values into text."""
     files: Mapping[str, str | bytes | Path] = field(default_factory=dict)
     """Path in the sandbox -> its content (text or bytes), or the local file to copy (a `Path`)."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Labels, so that the sandbox can be found again in the provider's own tools."""
+    """Labels by which the provider's own tools can find the sandbox."""
     resources: SandboxResources = field(default_factory=SandboxResources)
     """Also as a mapping, see `SandboxResources.from_mapping`."""
     entrypoint: str | Sequence[str] | None = None
-    """Main process, in place of one that only keeps the sandbox alive; a string goes through a shell."""
+    """Main process, instead of one that only keeps the sandbox alive; a string goes through a shell."""
     provider_options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that only this provider knows; they override its `create` settings for this sandbox."""
+    """Settings of this provider; they override its `create` settings for this sandbox."""
     ports: Sequence[int] = ()
     """Ports inside the sandbox that `endpoint` must be able to reach."""
 
@@ -160,8 +186,8 @@ def _check_ports(ports: object) -> tuple[int, ...]:
 class SandboxExecResult:
     """How a command ended.
 
-    `error_type` says what cut it short: "timeout", "sandbox" (the sandbox failed, not the command), "oom",
-    "output_limit", ..., or None. A text is None where there is nothing to show.
+    `error_type` says what cut it short, if anything did: "timeout", "sandbox" (the sandbox failed, not the command),
+    "oom", "output_limit" and so on. `stdout` and `stderr` are None where there is nothing to show.
     """
 
     stdout: str | None
@@ -180,7 +206,7 @@ class SandboxEndpoint:
     endpoint: str
     """An absolute URL."""
     headers: Mapping[str, str] = field(default_factory=dict)
-    """What a request has to carry."""
+    """The headers that every request needs."""
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.endpoint) if isinstance(self.endpoint, str) else None
@@ -193,7 +219,7 @@ class SandboxEndpoint:
 
 @dataclass
 class SandboxHandle:
-    """A sandbox as its provider knows it; `raw` is the provider's own affair."""
+    """A sandbox as its provider knows it; only the provider looks at `raw`."""
 
     sandbox_id: str
     provider_name: str = ""
@@ -202,26 +228,26 @@ class SandboxHandle:
 
 @dataclass(frozen=True)
 class SandboxPtySpec:
-    """The terminal that one wants in a sandbox."""
+    """The terminal to open in a sandbox."""
 
     command: str | Sequence[str] | None = None
-    """What runs in it; None is a shell."""
+    """What runs in it; None for a shell."""
     cwd: str | None = None
     env: Mapping[str, Any] | None = None
     rows: int = 24
     cols: int = 80
     user: str | int | None = None
     pty: bool = True
-    """Whether there is a terminal at all; otherwise input and output are plain streams."""
+    """False for plain streams instead of a terminal."""
 
 
 class SandboxPtySession(Protocol):
-    """A program in a sandbox that one talks to while it runs."""
+    """An interactive program in a sandbox."""
 
     pty_id: str
 
     async def read(self, timeout_s: float | None = None) -> bytes:
-        """Return output as soon as there is some; empty when the program has ended, `TimeoutError` if none comes."""
+        """Return output as soon as there is some, or nothing at the end; raise `TimeoutError` if none comes."""
 
     async def write(self, data: str | bytes) -> None:
         """Type `data`."""
@@ -233,13 +259,13 @@ class SandboxPtySession(Protocol):
         """Wait for the program to end and return its return code."""
 
     async def close(self) -> None:
-        """End the program and all that it started; more than once does no harm."""
+        """End the program and all that it started; idempotent."""
 
 
 class SandboxProvider(Protocol):
     """Makes sandboxes and runs commands in them.
 
-    A command that fails, times out or is killed is a result. So is one that the sandbox could not run: its
+    A command that fails, times out or is killed gives a result. So does one that the sandbox could not run: its
     `error_type` is "sandbox", so that nobody mistakes a broken engine for a wrong answer of the model.
     """
 
@@ -261,7 +287,7 @@ class SandboxProvider(Protocol):
         """Run a command (a string goes through a shell); after `timeout_s` it is killed inside the sandbox."""
 
     async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
-        """Copy a local file or folder to `target_path`, making the folders above it."""
+        """Copy a local file or folder to `target_path`, and create the folders above it."""
 
     async def download_file(self, handle: SandboxHandle, source_path: str, target_path: Path) -> None:
         """Copy a file or folder of the sandbox to the local `target_path`, complete or not at all."""
@@ -270,12 +296,12 @@ class SandboxProvider(Protocol):
         """Return where the sandbox is in its life."""
 
     async def close(self, handle: SandboxHandle) -> None:
-        """End the sandbox and all it holds; ending it twice is not an error."""
+        """End the sandbox and all it holds; idempotent."""
 
     async def aclose(self) -> None:
-        """Release what the provider itself holds (connections and the like), not its sandboxes.
+        """Release what the provider itself holds, such as connections, but not its sandboxes.
 
-        Every sandbox that stops calls this, also while others of the same provider run.
+        Every sandbox that stops calls this, even while others of the same provider run.
         """
 
 
@@ -297,7 +323,7 @@ class SupportsSandboxPty(Protocol):
 
 @runtime_checkable
 class SupportsSandboxPtyAttach(Protocol):
-    """A provider that finds a terminal again."""
+    """A provider that can find an open terminal again."""
 
     async def attach_pty(self, handle: SandboxHandle, pty_id: str) -> SandboxPtySession:
         """Return the terminal that `create_pty` opened."""
@@ -305,7 +331,7 @@ class SupportsSandboxPtyAttach(Protocol):
 
 @runtime_checkable
 class ConnectableProvider(Protocol):
-    """A provider whose sandboxes another process can take up."""
+    """A provider whose sandboxes another process can connect to."""
 
     async def serialize_handle(self, handle: SandboxHandle, *, scope: str | None = None) -> Mapping[str, Any]:
         """Describe the sandbox for `connect`, as JSON values and without secrets.
@@ -318,7 +344,7 @@ class ConnectableProvider(Protocol):
 
 
 def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return `env` with its values as text, or refuse what no process environment can hold."""
+    """Return `env` with its values as text; refuse what no process environment can hold."""
     given = dict(env or {})
     bad = [name for name in given if not isinstance(name, str) or not name or "=" in name or "\0" in name]
     if bad:
@@ -333,7 +359,7 @@ def stringify_env(env: Mapping[str, Any] | None) -> dict[str, str]:
 
 
 def make_timeout_result(stdout: bytes, stderr: bytes = b"") -> SandboxExecResult:
-    """Return the result of a command that was killed at its deadline; what it had written stands in `stderr`."""
+    """Return the result of a command that was killed at its deadline; `stderr` holds all it had written."""
     written = (output.decode("utf-8", errors="replace") for output in (stderr, stdout))
     before, until_then = (text if not text or text.endswith("\n") else f"{text}\n" for text in written)
     notice = "[sandbox] the command was killed at its deadline"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What providers share that can do one thing: run a program inside a sandbox.
+"""Commands and file transfer for every provider that can run a program inside a sandbox.
 
-Commands, uploads and downloads are all built on that one ability, so they see the same files with the same rights: a
-symbolic link that model-written code left in a sandbox leads nowhere outside it.
+Commands, uploads and downloads all run inside, so they see the same files with the same rights: a symbolic link that
+model-written code left in a sandbox cannot lead outside it.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from nemo_gym.sandbox.providers.processes import Completed
 from nemo_gym.sandbox.providers.terminals import TerminalSession
 
 SHELL = "/bin/sh"
-# Bash where there is one, because commands are written for it; the command itself is one argument, never re-quoted.
+# Bash if there is one, because commands are written for it; the command is one argument, never quoted again.
 RUN_COMMAND = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$1"; fi; exec /bin/sh -c "$1"'
 RECEIVE_FILE = 'mkdir -p -- "$(dirname -- "$1")" && cat > "$1" && chmod "$2" "$1"'
 RECEIVE_FOLDER = 'mkdir -p -- "$1" && exec tar -C "$1" -xf -'
@@ -77,28 +77,28 @@ class CommandProvider(ABC):
 
     @abstractmethod
     async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
-        """Run a command in the sandbox; return also what cut it short, if something did."""
+        """Run a command in the sandbox; return how it ended, and what cut it short if anything did."""
 
     @abstractmethod
     async def _open_terminal(
         self, handle: SandboxHandle, argv: Sequence[str], spec: SandboxPtySpec, env: Mapping[str, str]
     ) -> TerminalSession:
-        """Start `argv` in the sandbox, in a terminal as `spec` wants it."""
+        """Start `argv` in the sandbox, in the terminal that `spec` describes."""
 
     @abstractmethod
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
-        """Return what `_reconnect` needs beside the id, as JSON values and without secrets."""
+        """Return what `_reconnect` needs besides the id, as JSON values and without secrets."""
 
     @abstractmethod
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """Return the handle of a running sandbox that `_dump` described."""
+        """Return the handle of a running sandbox that `_describe` described."""
 
     def _translate_path(self, handle: SandboxHandle, path: str) -> str:
         """Return `path` as programs in the sandbox see it."""
         return path
 
     def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
-        """Return the words that go before a command."""
+        """Return the arguments that go before a command."""
         return (SHELL, "-c", RUN_COMMAND, "sandbox")
 
     async def exec(
@@ -176,12 +176,12 @@ class CommandProvider(ABC):
         return session
 
     async def attach_pty(self, handle: SandboxHandle, pty_id: str) -> TerminalSession:
-        """Return a terminal that this provider opened and that still runs."""
+        """Return a terminal that this provider opened and that is still open."""
         session = self._terminals.get((handle.sandbox_id, pty_id))
         if session is None or session.has_ended:
             raise SandboxPtyError(
                 f"sandbox {handle.sandbox_id!r} has no open terminal {pty_id!r} here\n"
-                "hint: a terminal is found again by the provider that opened it, until it is closed"
+                "hint: only the provider object that opened a terminal can find it, until it is closed"
             )
         return session
 
@@ -194,13 +194,13 @@ class CommandProvider(ABC):
         """Describe the sandbox; see `ConnectableProvider.serialize_handle`."""
         if scope is not None:
             raise SandboxUnsupportedError(
-                f"sandbox provider {self.name!r} cannot narrow a description to scope {scope!r}: who takes the sandbox "
-                "up may do everything\nhint: leave `scope` unset"
+                f"sandbox provider {self.name!r} cannot limit a description to scope {scope!r}: whoever connects may "
+                "do everything\nhint: leave `scope` unset"
             )
         return {"schema": 1, "provider": self.name, "sandbox_id": handle.sandbox_id, "state": self._describe(handle)}
 
     async def connect(self, descriptor: Mapping[str, Any]) -> SandboxHandle:
-        """Take up a running sandbox; see `ConnectableProvider.connect`."""
+        """Connect to a running sandbox; see `ConnectableProvider.connect`."""
         if descriptor.get("provider") != self.name:
             raise SandboxConfigError(
                 f"the sandbox belongs to provider {descriptor.get('provider')!r}, not {self.name!r}\n"
@@ -237,7 +237,7 @@ def _open_source(source: Path) -> tuple[IO[bytes], str, str]:
 
 
 def pack_folder(source: Path) -> IO[bytes]:
-    """Return an archive of all that is in a folder, ready to be read."""
+    """Return an archive of everything in a folder, ready to be read."""
     with contextlib.ExitStack() as on_failure:
         archive = on_failure.enter_context(tempfile.TemporaryFile())
         with tarfile.open(fileobj=archive, mode="w") as tar:
@@ -248,10 +248,10 @@ def pack_folder(source: Path) -> IO[bytes]:
 
 
 def unpack_folder(archive: IO[bytes], target: Path) -> None:
-    """Bring what is in `archive` to the folder `target`, all of it or nothing; what else is there stays.
+    """Unpack `archive` into the folder `target`, all of it or nothing, and keep what else is there.
 
-    The archive was made by untrusted code, so nothing in it may be written, or point, outside the folder it is unpacked
-    to. Owners, times and special files are left out.
+    Untrusted code made the archive, so nothing in it may be written, or point, outside the folder it is unpacked to.
+    Owners, times and special files are left out.
     """
     archive.seek(0)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as name:
@@ -273,7 +273,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
             links[path] = member.linkname.partition("\0")[0]
         else:
             _write_member(tar, member, path, folder)
-    # Links come last, so that nothing is written through one, and are judged together, as one may lead over others.
+    # Links come last, so that nothing is written through one, and are checked together, as one may lead to another.
     for path, linked in links.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.symlink_to(linked)
@@ -283,7 +283,7 @@ def _extract(tar: tarfile.TarFile, folder: Path) -> None:
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, path: Path, folder: Path) -> None:
-    """Write a file. A hard link is a copy of a file that came before it; the library would follow links in circles."""
+    """Write a file. A hard link becomes a copy of an earlier file; the library would follow circles of links."""
     content: IO[bytes] | None = None
     if member.isreg():
         content = tar.extractfile(member)
@@ -306,7 +306,7 @@ def _resolve_inside(folder: Path, name: str) -> Path:
 
 
 def _merge(source: Path, target: Path) -> None:
-    """Move `source` to `target`; folders that are there already keep what the source does not name."""
+    """Move `source` to `target`; existing folders keep what the source does not have."""
     if source.is_dir() and not source.is_symlink() and target.is_dir() and not target.is_symlink():
         for entry in source.iterdir():
             _merge(entry, target / entry.name)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the container engines share: one client program that enters a running container to run something in it.
+"""What the container engines share: a client program that makes containers and runs commands inside them.
 
-Ending the client does not end what it started inside. So every command carries a mark in its environment, and whoever
-ends it early looks for the mark inside the container and kills what bears it.
+Ending the client does not end what it started inside. So every command has a mark in its environment, and ending a
+command early means to find and kill the processes with that mark inside the container.
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import shutil
@@ -21,8 +22,12 @@ from nemo_gym.sandbox.providers.base import (
     SandboxConfigTypeError,
     SandboxCreateError,
     SandboxCreateVerificationError,
+    SandboxError,
     SandboxHandle,
+    SandboxNotRunningError,
     SandboxPtySpec,
+    SandboxSpec,
+    SandboxStatus,
 )
 from nemo_gym.sandbox.providers.commands import SHELL, CommandProvider, SandboxCommand
 from nemo_gym.sandbox.providers.processes import DEVNULL, Completed, run_program
@@ -31,7 +36,7 @@ from nemo_gym.sandbox.providers.terminals import TerminalSession, open_terminal
 LOG = logging.getLogger(__name__)
 
 EXEC_MARK = "NEMO_GYM_EXEC_ID"
-# Killing can race with forking: look again until a pass finds nothing. 127 without grep: nothing could be looked for.
+# Killing can race with forking: look again until a pass finds nothing. Exit code 127: there is no grep to look with.
 KILL_MARKED = f"""
 command -v grep >/dev/null 2>&1 || exit 127
 passes=0
@@ -57,24 +62,24 @@ Settings = TypeVar("Settings")
 
 @dataclass(frozen=True)
 class ProbeConfig:
-    """How a new sandbox shows that it works before anybody gets it."""
+    """The command that shows whether a new sandbox works, before anybody gets it."""
 
     command: str = "echo ready"
     """Must end with return code 0."""
     expected_stdout: str = "ready"
-    """Must be part of what the command prints."""
+    """Must be part of the output."""
     timeout_s: float = 30
     """How long one try may take."""
     deadline_s: float | None = None
-    """How long to try again after failures; None for one failure to be the end."""
+    """How long to retry after a failure; None gives up at once."""
     stable_count: int = 1
     """How many tries in a row must succeed."""
     stable_delay_s: float = 0
-    """Pause between two tries that succeed."""
+    """Pause after a successful try."""
 
 
 class EngineProvider(CommandProvider):
-    """Commands through an engine's client program, which a subclass knows how to address."""
+    """Sandboxes made and used through an engine's client program; a subclass knows its arguments."""
 
     def __init__(
         self,
@@ -98,14 +103,58 @@ class EngineProvider(CommandProvider):
         self._slots: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 
     @abstractmethod
+    def _plan(self, spec: SandboxSpec) -> tuple[SandboxHandle, Any]:
+        """Return the handle of the sandbox to be made, and the settings to make it with."""
+
+    @abstractmethod
+    async def _launch(self, handle: SandboxHandle, spec: SandboxSpec, options: Any, what: str) -> None:
+        """Start what `_plan` planned; `what` names it in errors."""
+
+    @abstractmethod
+    def _restore(self, state: Mapping[str, Any]) -> Any:
+        """Return the `raw` of a handle from what `_describe` returned."""
+
+    @abstractmethod
+    async def status(self, handle: SandboxHandle) -> SandboxStatus:
+        """Return where the sandbox is in its life."""
+
+    @abstractmethod
+    async def close(self, handle: SandboxHandle) -> None:
+        """End the sandbox and all it holds; idempotent."""
+
+    @abstractmethod
     def _build_entry(
         self, handle: SandboxHandle, command: SandboxCommand, *, interactive: bool = False
     ) -> tuple[list[str], dict[str, str]]:
-        """Return arguments of the client that run `command` inside, and what to add to the client's own environment."""
+        """Return the client's arguments to run `command` inside, and what to add to the client's own environment."""
 
     @abstractmethod
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
-        """Return why a command ended that nobody here ended; raise if the container is not there to ask."""
+        """Return why a command ended that we did not end; raise if the container is gone."""
+
+    async def create(self, spec: SandboxSpec) -> SandboxHandle:
+        """Start a sandbox and wait until it takes commands."""
+        if not spec.image:
+            raise SandboxCreateError(
+                f"a sandbox of provider {self.name!r} needs an image\nhint: set `image` of the sandbox spec"
+            )
+        handle, options = self._plan(spec)
+        what = f"a sandbox of provider {self.name!r} from image {spec.image!r}"
+        try:
+            await self._launch(handle, spec, options, what)
+            await self._verify(handle, what)
+        except BaseException:
+            # Also on cancellation: the engine may have started something that nobody will own.
+            with contextlib.suppress(OSError, SandboxError):
+                await self.close(handle)
+            raise
+        return handle
+
+    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
+        handle = SandboxHandle(sandbox_id, self.name, self._restore(state))
+        if await self.status(handle) is not SandboxStatus.RUNNING:
+            raise SandboxNotRunningError(f"{self.name} sandbox {sandbox_id!r} is not running")
+        return handle
 
     async def _run(self, handle: SandboxHandle, command: SandboxCommand) -> tuple[Completed, str | None]:
         mark = uuid4().hex
@@ -139,7 +188,7 @@ class EngineProvider(CommandProvider):
         )
 
     async def _kill_marked(self, handle: SandboxHandle, mark: str, user: str | int | None) -> None:
-        # As the same user: without the ptrace capability not even root may read the environment of somebody else.
+        # As the same user: without the ptrace capability, not even root may read the environment of others.
         command = SandboxCommand([SHELL, "-c", KILL_MARKED, "sandbox", mark], CONTROL_TIMEOUT_S, cwd="/", user=user)
         arguments, client_env = self._build_entry(handle, command)
         killed = await self._run_client(arguments, client_env)
@@ -154,11 +203,11 @@ class EngineProvider(CommandProvider):
     async def _run_client(
         self, arguments: Sequence[str], env: Mapping[str, str] | None = None, timeout_s: float = CONTROL_TIMEOUT_S
     ) -> Completed:
-        """Run the client program for a purpose of our own."""
+        """Run the client program for ourselves, not for a command."""
         return await run_program([self._executable, *arguments], env={**os.environ, **(env or {})}, timeout_s=timeout_s)
 
     async def _start(self, arguments: Sequence[str], env: Mapping[str, str], what: str, timeout_s: float) -> None:
-        """Run the client to make something; the error says what to do if it cannot."""
+        """Run the client to start something; raise SandboxCreateError if it fails or takes too long."""
         completed = await self._run_client(arguments, env, timeout_s)
         if completed.ended_by == "timeout":
             raise SandboxCreateError(
@@ -173,7 +222,7 @@ class EngineProvider(CommandProvider):
             )
 
     async def _verify(self, handle: SandboxHandle, what: str) -> None:
-        """Run the probe until it has succeeded often enough in a row."""
+        """Run the probe until it succeeds often enough in a row."""
         probe = self._probe_config
         loop = asyncio.get_running_loop()
         give_up = loop.time() + (probe.deadline_s or 0)
@@ -198,12 +247,12 @@ def find_program(program: str, install_hint: str) -> str:
     """Return the path of an engine's client program."""
     found = shutil.which(program)
     if found is None:
-        raise SandboxCreateError(f"the program {program!r} is not there, or cannot be run\nhint: {install_hint}")
+        raise SandboxCreateError(f"the program {program!r} is missing, or cannot be run\nhint: {install_hint}")
     return found
 
 
 def read_settings(kind: type[Settings], given: Settings | Mapping[str, Any] | None, provider: str) -> Settings:
-    """Return the settings (a dataclass) that a config gives as they are, as a mapping, or not at all."""
+    """Return the settings (a dataclass) that a config gives as an object, as a mapping, or not at all."""
     if given is None or isinstance(given, Mapping):
         return override(kind(), given or {}, provider)
     if not isinstance(given, kind):
@@ -227,5 +276,5 @@ def override(settings: Settings, options: Mapping[str, Any], provider: str) -> S
 
 
 def quote_end(output: bytes, last_bytes: int = 2000) -> str:
-    """Return the end of what a program wrote, for a message."""
+    """Return the end of a program's output, for a message."""
     return output[-last_bytes:].decode("utf-8", errors="replace").strip()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run a command-line tool from asyncio: with a deadline, bounded output and no process left behind.
 
-Knows nothing about sandboxes. Standard input and output may be files; what is captured keeps its beginning and its end.
+Standard input and output may be files. Of captured output, the beginning and the end are kept.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Literal
 from nemo_gym.sandbox.providers.base import SandboxError
 
 DEFAULT_MAX_OUTPUT_BYTES = 8 * 1024 * 1024
-# A command that writes this many times what is kept is flooding us, not telling us something.
+# A command that writes this many times what we keep is flooding us.
 FLOOD_FACTOR = 64
 READ_BYTES = 64 * 1024
 GRACE_S = 2.0
@@ -28,7 +28,7 @@ EndedBy = Literal["timeout", "output_limit"]
 
 @dataclass(frozen=True)
 class Completed:
-    """How a process ended; `ended_by` says why if it was we who ended it."""
+    """How a process ended; `ended_by` says why we ended it, if we did."""
 
     return_code: int
     stdout: bytes
@@ -48,7 +48,7 @@ class Capture:
         self.closed = asyncio.Event()
 
     def read_from(self, fd: int) -> None:
-        """Take what a pipe holds; called whenever there is something."""
+        """Read from a pipe that has something to read."""
         try:
             data = os.read(fd, READ_BYTES)
         except BlockingIOError:
@@ -60,7 +60,7 @@ class Capture:
             self.closed.set()
 
     def add(self, data: bytes) -> None:
-        """Keep or count the next bytes."""
+        """Take the next bytes."""
         self._total += len(data)
         room = self._half - len(self._head)
         self._head += data[:room]
@@ -71,7 +71,7 @@ class Capture:
             self._flooded.set()
 
     def get_content(self) -> bytes:
-        """Return what was kept, with a line in the middle that says how much was left out."""
+        """Return what was kept, with a line in the middle about how much is missing."""
         tail = bytes(self._tail[-self._half :])
         left_out = self._total - len(self._head) - len(tail)
         gap = f"\n[... {left_out} bytes left out ...]\n".encode() if left_out else b""
@@ -89,9 +89,9 @@ async def run_program(
     max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
     interrupt: Callable[[], Awaitable[None]] | None = None,
 ) -> Completed:
-    """Run `argv` to its end, or end it: at the deadline, when it floods us, or when we are cancelled.
+    """Run `argv` to its end, or end it at the deadline, when it floods us, or when we are cancelled.
 
-    `interrupt` is asked first to end what the tool started elsewhere; the tool's own process group is killed anyway.
+    `interrupt`, if given, first ends what the tool started elsewhere; then the tool's own process group is killed.
     """
     flooded = asyncio.Event()
     out, err = Capture(max_output_bytes, flooded), Capture(max_output_bytes, flooded)
@@ -112,7 +112,7 @@ async def run_program(
 
 
 def _attach(capture: Capture, ours: contextlib.ExitStack, theirs: contextlib.ExitStack) -> int:
-    """Let `capture` read a new pipe; the writing end is returned."""
+    """Let `capture` read a new pipe; return the writing end."""
     loop = asyncio.get_running_loop()
     read_fd, write_fd = os.pipe()
     os.set_blocking(read_fd, False)
@@ -131,9 +131,9 @@ async def spawn(
     interrupt: Callable[[], Awaitable[None]] | None = None,
     preexec_fn: Callable[[], None] | None = None,
 ) -> Process:
-    """Start a process in a session of its own; if we are cancelled meanwhile, it is ended like any other.
+    """Start a process in a session of its own; if we are cancelled meanwhile, end it.
 
-    `streams` are its standard input, output and error. `preexec_fn`, if given, has to open the session.
+    `streams` are its standard input, output and error. `preexec_fn`, if given, must open the session.
     """
     stdin, stdout, stderr = streams
     # A session of its own: Ctrl-C in the terminal reaches us, and we end the tool in good order.
@@ -165,7 +165,7 @@ async def spawn(
 
 
 async def _wait_for_first(process: Process, flooded: asyncio.Event, timeout_s: float | None) -> EndedBy | None:
-    """Wait for whichever comes first; None if the process ended by itself."""
+    """Wait for the end of the process, a flood or the deadline; return None if the process ended by itself."""
     waits = [asyncio.ensure_future(process.wait()), asyncio.ensure_future(flooded.wait())]
     try:
         await asyncio.wait(waits, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -179,7 +179,7 @@ async def _wait_for_first(process: Process, flooded: asyncio.Event, timeout_s: f
 
 
 async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]] | None) -> None:
-    """End the process and its group: the gentle way first, then for good."""
+    """End the process and its group: gently first, then by force."""
     try:
         if interrupt is None:
             _signal_group(process, signal.SIGTERM)
@@ -194,14 +194,14 @@ async def end_process(process: Process, interrupt: Callable[[], Awaitable[None]]
 
 
 def _signal_group(process: Process, signal_number: int) -> None:
-    # The process leads its group; once it is reaped, the number may belong to somebody else.
+    # The process leads its group; once it is reaped, its number may belong to another process.
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal_number)
 
 
 async def _drain(*captures: Capture) -> None:
-    """Read what is left; output of something that still holds the pipes is not waited for."""
+    """Read what is left, but do not wait long for other processes that still hold the pipes."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(GRACE_S):
             for capture in captures:

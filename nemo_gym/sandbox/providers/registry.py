@@ -1,36 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which sandbox providers there are, by name. A provider's module is imported when somebody asks for it.
+"""The sandbox providers by name. The module of a provider is imported when somebody asks for it.
 
-A name is looked for among those that were registered, then among the built-in ones, then among the entry points of
-installed packages. Of the built-in ones, some are only names that configs carry (see `services`): an installed package
-goes before those.
+A name is looked up among the registered providers, then the built-in ones, then the entry points of installed packages.
+Some built-in ones are only names that configs use (see `services`); an installed package comes before those.
 """
 
-import difflib
 import importlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
+from nemo_gym._util.nearest import suggest
 from nemo_gym.sandbox.providers.base import (
     SandboxConfigError,
     SandboxConfigTypeError,
     SandboxProvider,
     UnknownProviderError,
 )
+from nemo_gym.sandbox.providers.services import ENTRY_POINT_GROUP, SERVICES
 
-ENTRY_POINT_GROUP = "nemo_gym.sandbox_providers"
+__all__ = ["create_provider", "get_provider_class", "list_providers", "register_provider"]
 
 _DRIVEN = {"apptainer": "ApptainerProvider", "docker": "DockerProvider", "local": "LocalProvider"}
-_ONLY_NAMES = {
-    "daytona": "DaytonaProvider",
-    "ecs_fargate": "EcsFargateProvider",
-    "enroot": "EnrootProvider",
-    "opensandbox": "OpenSandboxProvider",
-    "openshell": "OpenShellProvider",
-}
-_BUILT_IN = {**_DRIVEN, **_ONLY_NAMES}
+_BUILT_IN = {*_DRIVEN, *SERVICES}
 
 ProviderClass = Callable[..., SandboxProvider]
 
@@ -38,7 +31,7 @@ _registered: dict[str, ProviderClass] = {}
 
 
 def register_provider(name: str, cls: ProviderClass, *, override: bool = False) -> None:
-    """Make `cls` available under `name`; `override` lets it take the place of a provider that has the name."""
+    """Make `cls` available under `name`; `override` lets it replace the provider that has this name."""
     if not isinstance(name, str) or not name:
         raise SandboxConfigError(f"the name of a sandbox provider must be text, not {name!r}")
     if not override and (name in _registered or name in _BUILT_IN):
@@ -55,40 +48,49 @@ def list_providers() -> list[str]:
 
 
 def get_provider_class(name: str) -> ProviderClass:
-    """Return the class that stands under `name`; the service or engine behind it need not be there."""
+    """Return the class of the provider `name`; its service or engine need not be there."""
     if name in _registered:
         return _registered[name]
-    if name not in _DRIVEN:
-        installed = _find_entry_points().get(name)
-        if installed is not None:
-            return _load(installed)
-    if name not in _BUILT_IN:
-        guess = suggest_nearest(name, list_providers()) if isinstance(name, str) else ""
+    if name in _DRIVEN:
+        module = importlib.import_module(f"nemo_gym.sandbox.providers.{name}")
+        found: ProviderClass = getattr(module, _DRIVEN[name])
+        return found
+    if (installed := _find_entry_points().get(name)) is not None:
+        return _load(installed)
+    if name not in SERVICES:
+        guess = suggest(str(name), list_providers())
         raise UnknownProviderError(
-            f"there is no sandbox provider {name!r}.\navailable: {', '.join(list_providers())}{guess}\n"
+            f"there is no sandbox provider {name!r}.{guess}\navailable: {', '.join(list_providers())}\n"
             f"hint: register one with `nemo_gym.sandbox.register_provider({name!r}, YourProvider)`, or install a "
             f"package that offers it by an entry point of group {ENTRY_POINT_GROUP!r}"
         )
-    module = importlib.import_module(f"nemo_gym.sandbox.providers.{name if name in _DRIVEN else 'services'}")
-    found: ProviderClass = getattr(module, _BUILT_IN[name])
-    return found
+    service: ProviderClass = SERVICES[name]
+    return service
+
+
+def read_provider(config: Any, origin: str, ignored: Collection[str] = ()) -> tuple[str, dict[str, Any]]:
+    """Return the name and the settings in `{name: {settings}}`; `origin` is what to call it in a message."""
+    names = [key for key in config if key not in ignored] if isinstance(config, Mapping) else []
+    if len(names) != 1:
+        found = ", ".join(map(repr, names)) or "none"
+        raise SandboxConfigError(
+            f"{origin} must be a mapping that names exactly one provider, found: {found}\n"
+            f"hint: e.g. {{'docker': {{}}}}; sandbox providers: {', '.join(list_providers())}"
+        )
+    name, settings = names[0], config[names[0]]
+    if settings is not None and not isinstance(settings, Mapping):
+        raise SandboxConfigTypeError(
+            f"the settings of provider {name!r} in {origin} must be a mapping, not {type(settings).__name__}\n"
+            f"hint: e.g. {{{name!r}: {{}}}}"
+        )
+    return name, dict(settings or {})
 
 
 def create_provider(config: Mapping[str, Mapping[str, Any] | None]) -> SandboxProvider:
     """Return the provider that `{name: {settings}}` describes."""
-    if not isinstance(config, Mapping) or len(config) != 1:
-        raise SandboxConfigError(
-            f"a sandbox provider config is a mapping with one provider in it, not {config!r}\n"
-            f"hint: e.g. {{'docker': {{}}}}; sandbox providers: {', '.join(list_providers())}"
-        )
-    ((name, settings),) = config.items()
-    if settings is not None and not isinstance(settings, Mapping):
-        raise SandboxConfigTypeError(
-            f"the settings of sandbox provider {name!r} must be a mapping, not {type(settings).__name__}\n"
-            f"hint: e.g. {{{name!r}: {{}}}}"
-        )
+    name, settings = read_provider(config, "the sandbox provider config")
     provider_class = get_provider_class(name)
-    keywords = {str(key): value for key, value in (settings or {}).items()}
+    keywords = {str(key): value for key, value in settings.items()}
     try:
         inspect.signature(provider_class).bind(**keywords)
     except TypeError as error:
@@ -97,12 +99,6 @@ def create_provider(config: Mapping[str, Mapping[str, Any] | None]) -> SandboxPr
             f"sandbox provider {name!r} cannot be made from these settings: {error}\nit accepts: {accepted}"
         ) from error
     return provider_class(**keywords)
-
-
-def suggest_nearest(name: str, candidates: Iterable[str]) -> str:
-    """Return a hint line with the names closest to `name`, or nothing."""
-    close = difflib.get_close_matches(name, list(dict.fromkeys(candidates)), n=3)
-    return f"\nhint: did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def _find_entry_points() -> dict[str, EntryPoint]:

@@ -1,22 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Providers that are only names here: configs carry them, but nothing in this package drives their service or engine.
+"""Providers that are only names here: configs use them, but nothing in this package drives their service or engine.
 
-They take any settings, so that such configs can be read and checked. What makes sandboxes there comes from elsewhere:
-an installed package with an entry point of the same name, or `register_provider(..., override=True)`.
+They take any settings, so that such configs can be read and checked. A provider that makes sandboxes comes from an
+installed package with an entry point of the same name, or from `register_provider(..., override=True)`.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any, ClassVar, NoReturn
 
-from nemo_gym.sandbox.providers.base import (
-    SandboxCreateError,
-    SandboxExecResult,
-    SandboxHandle,
-    SandboxSpec,
-    SandboxStatus,
-)
-from nemo_gym.sandbox.providers.registry import ENTRY_POINT_GROUP
+from nemo_gym.sandbox.providers.base import SandboxCreateError, SandboxHandle, SandboxStatus
+
+ENTRY_POINT_GROUP = "nemo_gym.sandbox_providers"
 
 
 class ServiceProvider:
@@ -32,33 +26,8 @@ class ServiceProvider:
         """Keep the settings for whoever reads them."""
         self.settings: Mapping[str, Any] = settings
 
-    async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Say what is missing."""
-        self._refuse()
-
-    async def exec(self, handle: SandboxHandle, command: str | Sequence[str], **options: Any) -> SandboxExecResult:
-        """Say what is missing."""
-        self._refuse()
-
-    async def upload_file(self, handle: SandboxHandle, source_path: Path, target_path: str) -> None:
-        """Say what is missing."""
-        self._refuse()
-
-    async def download_file(self, handle: SandboxHandle, source_path: str, target_path: Path) -> None:
-        """Say what is missing."""
-        self._refuse()
-
-    async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return that nothing is known about sandboxes that others made."""
-        return SandboxStatus.UNKNOWN
-
-    async def close(self, handle: SandboxHandle) -> None:
-        """Do nothing: there is nothing to end."""
-
-    async def aclose(self) -> None:
-        """Do nothing: nothing is held."""
-
-    def _refuse(self) -> NoReturn:
+    async def create(self, *_: Any, **__: Any) -> NoReturn:
+        """Refuse, and say what is missing."""
         raise SandboxCreateError(
             f"cannot make a sandbox with {self.name!r}: nemo-gym itself does not drive {self.service}, and no "
             f"installed package offers a provider for it.\n"
@@ -68,42 +37,26 @@ class ServiceProvider:
             "local need neither"
         )
 
+    exec = upload_file = download_file = create
 
-class DaytonaProvider(ServiceProvider):
-    """Reads configs for Daytona."""
+    async def status(self, handle: SandboxHandle) -> SandboxStatus:
+        """Return unknown, because others make these sandboxes."""
+        return SandboxStatus.UNKNOWN
 
-    name = "daytona"
-    service = "the service Daytona"
-    client = "`pip install daytona`"
+    async def close(self, handle: SandboxHandle) -> None:
+        """Do nothing: there is nothing to end."""
 
-
-class EcsFargateProvider(ServiceProvider):
-    """Reads configs for AWS ECS with Fargate."""
-
-    name = "ecs_fargate"
-    service = "AWS ECS with Fargate"
-    client = "`pip install boto3`"
+    async def aclose(self) -> None:
+        """Do nothing: the provider holds nothing."""
 
 
-class EnrootProvider(ServiceProvider):
-    """Reads configs for Enroot."""
-
-    name = "enroot"
-    service = "the container engine Enroot"
-    client = "the program `enroot` (github.com/NVIDIA/enroot)"
-
-
-class OpenSandboxProvider(ServiceProvider):
-    """Reads configs for OpenSandbox."""
-
-    name = "opensandbox"
-    service = "the service OpenSandbox"
-    client = "`pip install opensandbox`"
-
-
-class OpenShellProvider(ServiceProvider):
-    """Reads configs for OpenShell."""
-
-    name = "openshell"
-    service = "the service OpenShell"
-    client = "`pip install openshell`"
+SERVICES: dict[str, Any] = {
+    name: type("ServiceProvider", (ServiceProvider,), {"name": name, "service": service, "client": client})
+    for name, service, client in (
+        ("daytona", "the service Daytona", "`pip install daytona`"),
+        ("ecs_fargate", "AWS ECS with Fargate", "`pip install boto3`"),
+        ("enroot", "the container engine Enroot", "the program `enroot` (github.com/NVIDIA/enroot)"),
+        ("opensandbox", "the service OpenSandbox", "`pip install opensandbox`"),
+        ("openshell", "the service OpenShell", "`pip install openshell`"),
+    )
+}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that one talks to while they run, at the other end of a terminal or of plain streams."""
+"""Interactive programs, connected through a terminal or plain streams."""
 
 import asyncio
 import contextlib
@@ -39,17 +39,17 @@ class TerminalSession:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the program is gone, or nobody can talk to it any more."""
+        """Whether the program has ended or the session is closed."""
         return self._closed or self._exited.done()
 
     async def read(self, timeout_s: float | None = None) -> bytes:
-        """Return output as soon as there is some; empty when the program has ended."""
+        """Return output as soon as there is some, or nothing when the program has ended."""
         async with asyncio.timeout(timeout_s):
             while not self._closed:
                 try:
                     return os.read(self._output_fd, READ_BYTES)
                 except BlockingIOError:
-                    # Something that the program left behind may still hold the terminal; it is not waited for.
+                    # A process that the program left behind may still hold the terminal; we do not wait for it.
                     if self._exited.done():
                         break
                     await self._wait_for(self._output_fd, "reader")
@@ -76,7 +76,7 @@ class TerminalSession:
             set_size(self._output_fd, rows, cols)
 
     async def wait(self, timeout_s: float | None = None) -> int:
-        """Wait for the program to end and return its return code. One that writes much waits for `read`."""
+        """Wait for the program to end and return its return code. Unread output can block the program."""
         async with asyncio.timeout(timeout_s):
             code = await asyncio.shield(self._exited)
         if self._return_code is None:
@@ -86,7 +86,7 @@ class TerminalSession:
         return self._return_code
 
     async def close(self) -> None:
-        """End the program and all that it started; more than once does no harm."""
+        """End the program and all that it started; idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -125,8 +125,8 @@ async def open_terminal(
 ) -> TerminalSession:
     """Start `argv` in a terminal of its own, or with plain streams if `spec` says so.
 
-    `controlling` makes the terminal that of the session of `argv`, so that Ctrl-C and changes of size reach it.
-    A process that runs the program on our behalf writes its `return_code` to `report`, as JSON.
+    `controlling` makes it the controlling terminal of `argv`, so that Ctrl-C and changes of size reach the program.
+    If `argv` runs the program for us, it writes the program's `return_code` to `report`, as JSON.
     """
     if spec.pty:
         ours, theirs = os.openpty()
@@ -159,5 +159,5 @@ async def open_terminal(
 
 
 def set_size(fd: int, rows: int, cols: int) -> None:
-    """Tell a terminal how large it is."""
+    """Set the size of a terminal."""
     fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, cols, 0, 0))

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym.server_utils import ServerClient, get_response_json
-from nemo_gym.testing import asked, build_server, reasoning, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.blackjack import generate_data
 from resources_servers.blackjack.app import BlackjackResourcesServer, hits, seed_of
 from resources_servers.blackjack.game import RANKS, REWARDS, Game, value
@@ -20,11 +20,7 @@ from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 SHIPPED = Path(__file__).parents[1]
 HIT, STAND = "<action>hit</action>", "<action>stand</action>"
 DEALER = {"blackjack": BlackjackResourcesServer}
-REFS: dict[str, Any] = {
-    "resources_server": {"type": "resources_servers", "name": "blackjack"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    "max_steps": 5,
-}
+REFS = agent_config("blackjack", max_steps=5)
 
 
 def row(seed: Any = 1, **fields: Any) -> dict[str, Any]:
@@ -254,7 +250,7 @@ async def test_no_action_stands(response):
 
 
 @given(st.text() | st.from_regex(r"(<action>|</action>|hit|stand|\s|<think>){0,40}"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_whatever_a_model_says_is_an_action(said):
     assert hits(said) in (True, False)
 

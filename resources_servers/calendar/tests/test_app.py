@@ -3,7 +3,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from resources_servers.calendar import generate_data
 from resources_servers.calendar.app import CalendarResourcesServer, CalendarVerifyRequest
 from resources_servers.calendar.schedule import Wish, first_list, is_fulfilled, minutes, wish
 
-SHIPPED = Path(__file__).parents[1]
 DAY = {"min_time": "9am", "max_time": "5pm"}
 
 
@@ -198,13 +196,13 @@ events = st.dictionaries(st.sampled_from(["event_id", "event_name", "start_time"
 
 
 @given(st.text() | st.lists(events, max_size=3).map(json.dumps) | st.from_regex(r"([\[\]{}\":,]|\w){0,60}"))
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_whatever_a_model_says_is_right_or_wrong(said):
     assert is_fulfilled(said, WISHES) in (True, False)
 
 
 @given(st.text(max_size=12) | st.from_regex(r"\d{1,3}(:\d\d)? ?([ap]m)?", fullmatch=True))
-@settings(max_examples=75, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_text_is_a_time_of_day_or_an_error(text):
     try:
         time = minutes(text)
@@ -225,11 +223,3 @@ def test_times_are_read_as_people_write_them(text, time):
 )
 def test_a_megabyte_of_brackets_is_read_at_once(said):
     assert not is_fulfilled(said, WISHES)
-
-
-def test_the_examples_are_those_of_the_generator_and_the_readme_shows_the_first():
-    shipped = [json.loads(line) for line in (SHIPPED / "data" / "example.jsonl").read_text().splitlines()]
-    assert shipped == generate_data.rows()
-    shown = json.loads((SHIPPED / "README.md").read_text().split("```json\n")[1].split("```")[0])
-    assert shown["responses_create_params"]["input"] == shipped[0]["responses_create_params"]["input"]
-    assert {**shown, "responses_create_params": 0} == {**shipped[0], "responses_create_params": 0}

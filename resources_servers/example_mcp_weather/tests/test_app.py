@@ -2,7 +2,6 @@
 """A tool over REST and over MCP, and a verifier that knows what the tool tells."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,17 +9,13 @@ from fastapi.testclient import TestClient
 
 from nemo_gym.mcp_auto_exposure import maybe_auto_expose
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, build_server, reply, running, scripted_model, tool_call
 from resources_servers.example_mcp_weather import generate_data
 from resources_servers.example_mcp_weather.app import ExampleMCPWeatherResourcesServer
 from resources_servers.example_mcp_weather.weather import WEATHER
 from responses_api_agents.simple_agent.app import SimpleAgent
 
-DATA = Path(generate_data.__file__).parent / "data"
-REFS = {
-    "resources_server": {"type": "resources_servers", "name": "weather"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("weather")
 ROW = next(row for row in generate_data.rows() if row["city"] == "Reykjavik")
 
 
@@ -85,8 +80,3 @@ async def test_the_agent_calls_the_tool_and_answers():
     async with running(**servers) as client:
         rollout = await get_response_json(await client.post("agent", "/run", json=ROW))
     assert rollout["reward"] == 1.0
-
-
-def test_the_example_rows_are_those_of_the_generator(tmp_path):
-    generate_data.write(tmp_path / "example.jsonl")
-    assert (tmp_path / "example.jsonl").read_bytes() == (DATA / "example.jsonl").read_bytes()

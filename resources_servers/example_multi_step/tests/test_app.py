@@ -14,16 +14,13 @@ from hypothesis import strategies as st
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json
-from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, reply, running, scripted_model, tool_call
 from resources_servers.example_multi_step import generate_data
 from resources_servers.example_multi_step.app import ExampleMultiStepResourcesServer, ExampleMultiStepVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
 
 DATA = Path(generate_data.__file__).parent / "data"
-REFS = {
-    "resources_server": {"type": "resources_servers", "name": "synonyms"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("synonyms")
 EXPECTED, TERM_VALUE = [407, 711], 299
 TASK = {
     "id": 0,
@@ -161,9 +158,8 @@ def test_responses_can_be_scored_again_later(client):
 
 @pytest.mark.parametrize("row", generate_data.rows(), ids=lambda row: row["minefield_label"])
 async def test_the_gold_answer_of_every_row_passes(row):
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generate_data.solution(row)]
     servers = {"synonyms": ExampleMultiStepResourcesServer, "agent": (SimpleAgent, REFS)}
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
+    async with running(**servers, policy_model=scripted_model(*generate_data.solution(row))) as client:
         rollout = await get_response_json(await client.post("agent", "/run", json=row))
 
     looked_up = [json.loads(item["output"]) for item in rollout["response"]["output"] if "output" in item]

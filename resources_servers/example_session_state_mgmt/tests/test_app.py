@@ -2,7 +2,6 @@
 """A counter for every session."""
 
 import asyncio
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
@@ -11,16 +10,12 @@ from fastapi.testclient import TestClient
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
-from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, reply, running, scripted_model
 from resources_servers.example_session_state_mgmt import generate_data
 from resources_servers.example_session_state_mgmt.app import ExampleSessionStateMgmtResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
-DATA = Path(generate_data.__file__).parent / "data"
-REFS = {
-    "resources_server": {"type": "resources_servers", "name": "counter"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("counter")
 ANSWERED = {
     "responses_create_params": asked("Increment the counter by 2.").model_dump(exclude_unset=True),
     "response": reply("Done.").model_dump(),
@@ -134,9 +129,8 @@ async def test_fifty_sessions_at_once_do_not_mix():
 
 @pytest.mark.parametrize("row", generate_data.rows(), ids=lambda row: str(row["expected_count"]))
 async def test_the_gold_answer_of_every_row_passes(row):
-    replies = [turn if isinstance(turn, str) else reply(tool_call(*turn)) for turn in generate_data.solution(row)]
     servers = {"counter": ExampleSessionStateMgmtResourcesServer, "agent": (SimpleAgent, REFS)}
-    async with running(**servers, policy_model=scripted_model(*replies)) as client:
+    async with running(**servers, policy_model=scripted_model(*generate_data.solution(row))) as client:
         rollout = await get_response_json(await client.post("agent", "/run", json=row))
 
     *_, count, _ = rollout["response"]["output"]
@@ -149,11 +143,6 @@ async def test_a_rollout_that_leaves_out_an_increment_is_worth_nothing():
     async with running(**servers, policy_model=scripted_model("All done!")) as client:
         rollout = await get_response_json(await client.post("agent", "/run", json=generate_data.rows()[0]))
     assert rollout["reward"] == 0.0
-
-
-def test_the_example_rows_are_those_of_the_generator(tmp_path):
-    generate_data.write(tmp_path / "example.jsonl")
-    assert (tmp_path / "example.jsonl").read_bytes() == (DATA / "example.jsonl").read_bytes()
 
 
 def test_rows_offer_both_tools():

@@ -2,7 +2,6 @@
 """One tool and a verifier that is always content."""
 
 import json
-from pathlib import Path
 from unittest.mock import MagicMock
 
 import pytest
@@ -11,16 +10,12 @@ from fastapi.testclient import TestClient
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import ServerClient, get_response_json
-from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, reply, running, scripted_model, tool_call
 from resources_servers.example_single_tool_call import generate_data
 from resources_servers.example_single_tool_call.app import ExampleSingleToolCallResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
-DATA = Path(generate_data.__file__).parent / "data"
-REFS = {
-    "resources_server": {"type": "resources_servers", "name": "weather"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("weather")
 
 
 @pytest.fixture
@@ -71,11 +66,6 @@ async def test_the_agent_calls_the_tool_and_answers():
     assert rollout["reward"] == 1.0
     assert (call["name"], message["content"][0]["text"]) == ("get_weather", "It is cold in Lima.")
     assert json.loads(output["output"])["weather_description"] == "The weather in Lima is cold."
-
-
-def test_the_example_rows_are_those_of_the_generator(tmp_path):
-    generate_data.write(tmp_path / "example.jsonl")
-    assert (tmp_path / "example.jsonl").read_bytes() == (DATA / "example.jsonl").read_bytes()
 
 
 def test_rows_are_create_params_and_nothing_else():

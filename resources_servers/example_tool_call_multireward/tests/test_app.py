@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import asked, reasoning, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.example_tool_call_multireward import generate_data
 from resources_servers.example_tool_call_multireward.app import ExampleToolCallMultirewardResourcesServer as Server
 from resources_servers.example_tool_call_multireward.schema import fits
@@ -73,14 +73,14 @@ async def test_a_row_without_an_expected_call_is_refused():
 
 
 async def test_rollouts_at_once_have_the_full_reward_for_the_expected_call():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "multireward"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    }
+    refs = agent_config("multireward")
 
     async def played(row: dict[str, Any]) -> Any:
-        turns = [reply(turn if isinstance(turn, str) else tool_call(*turn)) for turn in generate_data.solution(row)]
-        servers = {"multireward": Server, "agent": (SimpleAgent, refs), "policy_model": scripted_model(*turns)}
+        servers = {
+            "multireward": Server,
+            "agent": (SimpleAgent, refs),
+            "policy_model": scripted_model(*generate_data.solution(row)),
+        }
         async with running(**servers) as client:
             return await get_response_json(await client.post("agent", "/run", json=row))
 

@@ -1,23 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Small questions: the answer alone is worth 1, anything else 0."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import asked, build_server, reasoning, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.first_steps import generate_data
 from resources_servers.first_steps.app import FirstStepsResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
-DATA = Path(generate_data.__file__).parent / "data"
-REFS = {
-    "resources_server": {"type": "resources_servers", "name": "first_steps"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("first_steps")
 
 
 async def scored(response, answers=("Paris",)):
@@ -95,13 +88,6 @@ async def test_responses_can_be_scored_again_later():
         assert await get_response_json(await client.get("first_steps", "/reverify_mode")) == "stateless"
 
 
-def test_the_data_are_those_of_the_generator(tmp_path):
-    generate_data.write(tmp_path / "example.jsonl")
-    for name in ("example.jsonl", "demo.jsonl"):
-        assert (tmp_path / name).read_bytes() == (DATA / name).read_bytes()
-    assert len((DATA / "example.jsonl").read_text().splitlines()) == 5
-
-
 def test_rows_are_valid_different_and_fairly_mixed():
     rows = generate_data.demo_rows()
     questions = [row["responses_create_params"]["input"][-1]["content"] for row in rows]
@@ -112,10 +98,3 @@ def test_rows_are_valid_different_and_fairly_mixed():
         NeMoGymResponseCreateParamsNonStreaming.model_validate(row["responses_create_params"])
         shown = [turn["content"] for turn in row["responses_create_params"]["input"][:-1]]
         assert not set(shown) & {row["responses_create_params"]["input"][-1]["content"]}, "an example gives it away"
-
-
-def test_the_example_rollouts_are_of_the_example_rows():
-    rollouts = [json.loads(line) for line in (DATA / "example_rollouts.jsonl").read_text().splitlines()]
-    for row, rollout in zip(generate_data.rows(), rollouts, strict=True):
-        assert row.items() <= {**rollout, "responses_create_params": row["responses_create_params"]}.items()
-        assert rollout["reward"] == 1.0

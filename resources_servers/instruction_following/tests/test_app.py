@@ -136,7 +136,7 @@ ODD = st.text() | st.from_regex(r"(\*{1,6}|<<|>>|\[|\]|\n|[.!?]|P\.S\.|-|\"|\{|\
 
 
 @given(ODD)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_whatever_is_said_follows_or_does_not(said):
     for name in CHECKS:
         assert Instruction(name, ARGUMENTS.get(name)).is_followed(said) in (True, False)

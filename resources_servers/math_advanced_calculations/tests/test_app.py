@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import asked, message, reasoning, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, message, reasoning, reply, running, scripted_model, tool_call
 from resources_servers.math_advanced_calculations import generate_data
 from resources_servers.math_advanced_calculations.app import MathAdvancedCalculationsResourcesServer as Server
 from responses_api_agents.simple_agent.app import SimpleAgent
@@ -120,14 +120,14 @@ async def test_arguments_that_are_no_numbers_are_refused():
 
 
 async def test_rollouts_at_once_find_their_results_with_the_tools():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "calculators"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-    }
+    refs = agent_config("calculators")
 
     async def played(row: dict[str, Any]) -> float:
-        turns = [reply(turn if isinstance(turn, str) else tool_call(*turn)) for turn in generate_data.solution(row)]
-        servers = {"calculators": Server, "agent": (SimpleAgent, refs), "policy_model": scripted_model(*turns)}
+        servers = {
+            "calculators": Server,
+            "agent": (SimpleAgent, refs),
+            "policy_model": scripted_model(*generate_data.solution(row)),
+        }
         async with running(**servers) as client:
             return (await get_response_json(await client.post("agent", "/run", json=row)))["reward"]
 

@@ -18,7 +18,7 @@ from resources_servers.math_with_judge import comparisons, generate_data, librar
 from resources_servers.math_with_judge.app import LibraryJudgeMathResourcesServer
 from resources_servers.math_with_judge.comparisons import Comparisons
 from resources_servers.math_with_judge.judging import EQUAL_LABEL, NOT_EQUAL_LABEL
-from resources_servers.math_with_judge.library import boxed_gold, verdict_on
+from resources_servers.math_with_judge.library import box_gold, verdict_on
 from resources_servers.math_with_judge.tests import deadly_library
 
 ALONE = {"should_use_judge": False}
@@ -115,7 +115,7 @@ async def test_what_was_found_is_told_also_if_it_is_wrong(table):
     ],
 )
 def test_the_marks_around_an_expected_answer_do_not_count(expected, boxed):
-    assert boxed_gold(expected) == boxed
+    assert box_gold(expected) == boxed
 
 
 @SHARED

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.errors import GymError
-from resources_servers.reasoning_gym.generation import generate, task_names, tasks_by_category
+from resources_servers.reasoning_gym.generate_data import generate, list_tasks, list_tasks_by_category
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     try:
         if given.list:
-            for category, names in tasks_by_category().items():
+            for category, names in list_tasks_by_category().items():
                 print(f"{category}: {', '.join(names)}")
             return 0
         tasks = _tasks(given)
@@ -54,11 +54,11 @@ def _tasks(given: argparse.Namespace) -> list[str]:
         return [given.task]
     if given.tasks:
         return [name.strip() for name in given.tasks.split(",") if name.strip()]
-    return task_names(given.category)
+    return list_tasks(given.category)
 
 
 def _configs(text: str, tasks: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """The settings of each task."""
+    """Return the settings of each task."""
     try:
         config = json.loads(text)
     except ValueError as error:

@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from resources_servers.structured_outputs.checking import text_finding
-from resources_servers.structured_outputs.formats import ParseError, parsed
-from resources_servers.structured_outputs.schemas import problem_with, strict_schema
+from resources_servers.structured_outputs.checking import check_text
+from resources_servers.structured_outputs.formats import ParseError, parse
+from resources_servers.structured_outputs.schemas import find_problem, make_strict
 
 PEOPLE = {
     "type": "array",
@@ -46,7 +46,7 @@ REFERRING = {**obj(a={"$ref": "#/$defs/d"}), "$defs": {"d": obj(b={})}}
     ],
 )  # fmt: skip
 def test_a_text_becomes_a_value(schema_type, text, schema, value):
-    assert parsed(text, schema_type, schema) == value
+    assert parse(text, schema_type, schema) == value
 
 
 BOMB = '<!DOCTYPE b [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;">]><b>&b;</b>'
@@ -83,7 +83,7 @@ LAUGHS = "a0: &a0 [x, x]\n" + "".join(
 )
 def test_what_is_not_in_its_format_or_made_to_blow_up_is_refused(schema_type, text):
     with pytest.raises(ParseError):
-        parsed(text, schema_type, {})
+        parse(text, schema_type, {})
 
 
 @pytest.mark.parametrize(
@@ -109,13 +109,13 @@ def test_what_is_not_in_its_format_or_made_to_blow_up_is_refused(schema_type, te
     ],
 )  # fmt: skip
 def test_a_schema_is_made_strict(schema, fits, does_not):
-    strict = strict_schema(json.dumps(schema))
-    assert problem_with(fits, strict) is None
+    strict = make_strict(json.dumps(schema))
+    assert find_problem(fits, strict) is None
     for value in does_not:
-        assert problem_with(value, strict) is not None, value
+        assert find_problem(value, strict) is not None, value
 
 
 def test_an_older_draft_may_list_the_items():
     schema = json.dumps({"$schema": "http://json-schema.org/draft-07/schema#", "items": [{"type": "integer"}]})
-    assert text_finding("[1]", "json", schema).error_type is None
-    assert text_finding('["a"]', "json", schema).error_type == "validation_error"
+    assert check_text("[1]", "json", schema).error_type is None
+    assert check_text('["a"]', "json", schema).error_type == "validation_error"

@@ -2,7 +2,15 @@
 """Tasks about the calendar: book, cancel, move and resize meetings, and meet whoever looks after a customer."""
 
 from resources_servers.workplace_assistant.company import Draw
-from resources_servers.workplace_assistant.tasks.script import DAYS, Day, Make, Script, Unclear, drawn_customer, someone
+from resources_servers.workplace_assistant.tasks.script import (
+    DAYS,
+    Day,
+    Make,
+    Script,
+    Unclear,
+    draw_colleague,
+    draw_customer,
+)
 from resources_servers.workplace_assistant.world import NOW
 
 _MEETINGS = ("Quarterly review", "Onboarding", "Lessons learned", "Offer for Fairwind", "Press release", "Hiring plan")
@@ -10,7 +18,7 @@ _MINUTES = (30, 60, 90)
 
 
 def create_event(draw: Draw, do: Script) -> str:
-    name, day, hour, minutes = someone(draw), draw.pick(DAYS), draw.between(9, 16), draw.pick(_MINUTES)
+    name, day, hour, minutes = draw_colleague(draw), draw.pick(DAYS), draw.between(9, 16), draw.pick(_MINUTES)
     title = draw.pick(_MEETINGS)
     do(
         "calendar_create_event",
@@ -24,20 +32,20 @@ def create_event(draw: Draw, do: Script) -> str:
 
 
 def cancel_next_event(draw: Draw, do: Script) -> str:
-    name = someone(draw)
+    name = draw_colleague(draw)
     do("calendar_delete_event", event_id=_next_event(do, name)["event_id"])
     return draw.pick(("Cancel my next meeting with {}", "Delete the next event with {} from my calendar")).format(name)
 
 
 def move_next_event(draw: Draw, do: Script) -> str:
-    name, day, hour = someone(draw), draw.pick(DAYS), draw.between(9, 15)
+    name, day, hour = draw_colleague(draw), draw.pick(DAYS), draw.between(9, 15)
     event = _next_event(do, name)
     do("calendar_update_event", event_id=event["event_id"], field="event_start", new_value=_at(day, hour))
     return f"Move my next meeting with {name}: it should begin {day.spoken} at {_spoken(hour)} instead"
 
 
 def change_duration(draw: Draw, do: Script) -> str:
-    name, minutes = someone(draw), str(draw.pick((45, *_MINUTES)))
+    name, minutes = draw_colleague(draw), str(draw.pick((45, *_MINUTES)))
     event = _next_event(do, name)
     if event["duration"] == minutes:
         raise Unclear
@@ -46,7 +54,7 @@ def change_duration(draw: Draw, do: Script) -> str:
 
 
 def meet_account_manager(draw: Draw, do: Script) -> str:
-    customer = drawn_customer(draw, do)
+    customer = draw_customer(draw, do)
     do(
         "calendar_create_event",
         event_name=f"Follow-up on {customer['customer_name']}",

@@ -9,14 +9,14 @@ from resources_servers.workplace_assistant.tasks.script import (
     Make,
     Script,
     Unclear,
-    drawn_customer,
-    someone,
-    two_people,
+    draw_colleague,
+    draw_customer,
+    draw_two_colleagues,
 )
 
 
 def add_customer(draw: Draw, do: Script) -> str:
-    customer, name = draw.pick(("Wanda Ortiz", "Yusuf Demir", "Zoe Hartley", "Xavier Roche")), someone(draw)
+    customer, name = draw.pick(("Wanda Ortiz", "Yusuf Demir", "Zoe Hartley", "Xavier Roche")), draw_colleague(draw)
     status, product = draw.pick(STATUSES), draw.pick(PRODUCTS)
     email = f"{customer.replace(' ', '.').lower()}@{draw.pick(words.FIRMS)}.example"
     do(
@@ -34,7 +34,7 @@ def add_customer(draw: Draw, do: Script) -> str:
 
 
 def change_status(draw: Draw, do: Script) -> str:
-    customer, status = drawn_customer(draw, do), draw.pick(STATUSES)
+    customer, status = draw_customer(draw, do), draw.pick(STATUSES)
     if customer["status"] == status:
         raise Unclear
     do(f"{CRM}_update_customer", customer_id=customer["customer_id"], field="status", new_value=status)
@@ -42,13 +42,13 @@ def change_status(draw: Draw, do: Script) -> str:
 
 
 def delete_customer(draw: Draw, do: Script) -> str:
-    customer = drawn_customer(draw, do)
+    customer = draw_customer(draw, do)
     do(f"{CRM}_delete_customer", customer_id=customer["customer_id"])
     return f"Remove the customer {customer['customer_name']} from our records"
 
 
 def change_follow_up(draw: Draw, do: Script) -> str:
-    customer, day = drawn_customer(draw, do), draw.pick(DAYS)
+    customer, day = draw_customer(draw, do), draw.pick(DAYS)
     if customer["follow_up_by"] == str(day.date):
         raise Unclear
     do(f"{CRM}_update_customer", customer_id=customer["customer_id"], field="follow_up_by", new_value=str(day.date))
@@ -56,7 +56,7 @@ def change_follow_up(draw: Draw, do: Script) -> str:
 
 
 def hand_over_customers(draw: Draw, do: Script) -> str:
-    (name, other), status, product = two_people(draw), draw.pick(STATUSES), draw.pick(PRODUCTS)
+    (name, other), status, product = draw_two_colleagues(draw), draw.pick(STATUSES), draw.pick(PRODUCTS)
     address, new_address = do.address(name), do.address(other)
     found = do(f"{CRM}_search_customers", assigned_to_email=address, status=status, product_interest=product)
     for customer in found["customers"]:

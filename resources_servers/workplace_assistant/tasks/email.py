@@ -2,7 +2,7 @@
 """Tasks about email: send, delete, forward, answer, and ask about a task."""
 
 from resources_servers.workplace_assistant.company import LISTS, Draw
-from resources_servers.workplace_assistant.tasks.script import PM, Make, Script, Unclear, only, someone
+from resources_servers.workplace_assistant.tasks.script import PM, Make, Script, Unclear, draw_colleague, require_one
 
 _MESSAGES = (
     ("Team lunch", "We meet at noon in the lobby."),
@@ -15,20 +15,20 @@ _ANSWERS = ("Thanks, I will take care of it.", "Sounds good to me.", "Can we dis
 
 
 def send_email(draw: Draw, do: Script) -> str:
-    name, (subject, body) = someone(draw), draw.pick(_MESSAGES)
+    name, (subject, body) = draw_colleague(draw), draw.pick(_MESSAGES)
     do("email_send_email", recipient=do.address(name), subject=subject, body=body)
     asked = ("Send an email to {}", "Please write an email to {}", "I need an email sent to {}")
     return f"{draw.pick(asked).format(name)} with the subject '{subject}' and the body '{body}'"
 
 
 def delete_last_email(draw: Draw, do: Script) -> str:
-    name = someone(draw)
+    name = draw_colleague(draw)
     do("email_delete_email", email_id=_last_received(do, do.address(name))["email_id"])
     return draw.pick(("Delete the last email that I got from {}", "Get rid of {}'s latest email to me")).format(name)
 
 
 def forward_email(draw: Draw, do: Script) -> str:
-    email, name = draw.pick(do.world.emails), someone(draw)
+    email, name = draw.pick(do.world.emails), draw_colleague(draw)
     newest = do("email_search_emails", query=email["subject"])["emails"][0]
     if newest["subject"] != email["subject"] or name.lower() in newest["sender/recipient"]:
         raise Unclear
@@ -37,15 +37,15 @@ def forward_email(draw: Draw, do: Script) -> str:
 
 
 def reply_email(draw: Draw, do: Script) -> str:
-    name, body = someone(draw), draw.pick(_ANSWERS)
+    name, body = draw_colleague(draw), draw.pick(_ANSWERS)
     do("email_reply_email", email_id=_last_received(do, do.address(name))["email_id"], body=body)
     return f"Reply to the last email that I received from {name} with '{body}'"
 
 
 def ask_about_task(draw: Draw, do: Script) -> str:
-    name, where = someone(draw), draw.pick(LISTS[:3])
+    name, where = draw_colleague(draw), draw.pick(LISTS[:3])
     address = do.address(name)
-    task = only(do(f"{PM}_search_tasks", assigned_to_email=address, list_name=where)["tasks"])
+    task = require_one(do(f"{PM}_search_tasks", assigned_to_email=address, list_name=where)["tasks"])
     subject, body = f"Status of {task['task_name']}", "How is this going?"
     do("email_send_email", recipient=address, subject=subject, body=body)
     return (

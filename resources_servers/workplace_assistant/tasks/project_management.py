@@ -2,11 +2,19 @@
 """Tasks about the task boards: create, move, delete, reassign, postpone, and finish several at once."""
 
 from resources_servers.workplace_assistant.company import BOARDS, LISTS, Draw
-from resources_servers.workplace_assistant.tasks.script import DAYS, PM, Make, Script, Unclear, only, someone
+from resources_servers.workplace_assistant.tasks.script import (
+    DAYS,
+    PM,
+    Make,
+    Script,
+    Unclear,
+    draw_colleague,
+    require_one,
+)
 
 
 def create_task(draw: Draw, do: Script) -> str:
-    name, day, where, board = someone(draw), draw.pick(DAYS), draw.pick(LISTS[:2]), draw.pick(BOARDS)
+    name, day, where, board = draw_colleague(draw), draw.pick(DAYS), draw.pick(LISTS[:2]), draw.pick(BOARDS)
     title = draw.pick(("Prepare the spring release", "Clean up old feature flags", "Review the style guide"))
     do(
         f"{PM}_create_task",
@@ -37,7 +45,7 @@ def delete_task(draw: Draw, do: Script) -> str:
 
 
 def reassign_task(draw: Draw, do: Script) -> str:
-    task, name = _task(draw, do), someone(draw)
+    task, name = _task(draw, do), draw_colleague(draw)
     address = do.address(name)
     if task["assigned_to_email"] == address:
         raise Unclear
@@ -54,7 +62,7 @@ def postpone_task(draw: Draw, do: Script) -> str:
 
 
 def finish_tasks(draw: Draw, do: Script) -> str:
-    name, board = someone(draw), draw.pick(BOARDS)
+    name, board = draw_colleague(draw), draw.pick(BOARDS)
     found = do(f"{PM}_search_tasks", assigned_to_email=do.address(name), list_name="In Review", board=board)
     for task in found["tasks"]:
         do(f"{PM}_update_task", task_id=task["task_id"], field="list_name", new_value="Completed")
@@ -63,7 +71,7 @@ def finish_tasks(draw: Draw, do: Script) -> str:
 
 def _task(draw: Draw, do: Script) -> dict[str, str]:
     name = draw.pick(do.world.tasks)["task_name"]
-    return only(do(f"{PM}_search_tasks", task_name=name)["tasks"])
+    return require_one(do(f"{PM}_search_tasks", task_name=name)["tasks"])
 
 
 TASKS: tuple[Make, ...] = (create_task, move_task, delete_task, reassign_task, postpone_task, finish_tasks)

@@ -61,25 +61,25 @@ class Script:
 Make = Callable[[Draw, Script], str]
 
 
-def someone(draw: Draw) -> str:
-    """The first name of a colleague."""
+def draw_colleague(draw: Draw) -> str:
+    """Return the first name of a colleague."""
     return draw.pick(words.COLLEAGUES).partition(" ")[0]
 
 
-def two_people(draw: Draw) -> tuple[str, str]:
-    """The first names of two colleagues."""
+def draw_two_colleagues(draw: Draw) -> tuple[str, str]:
+    """Return the first names of two colleagues."""
     one, other = draw.some(words.COLLEAGUES, 2)
     return one.partition(" ")[0], other.partition(" ")[0]
 
 
-def only(rows: list[Any]) -> dict[str, str]:
-    """The one row that was found."""
+def require_one(rows: list[Any]) -> dict[str, str]:
+    """Return the one row that was found."""
     if len(rows) != 1:
         raise Unclear
     return dict(rows[0])
 
 
-def drawn_customer(draw: Draw, do: Script) -> dict[str, str]:
-    """A customer whose name is unique."""
+def draw_customer(draw: Draw, do: Script) -> dict[str, str]:
+    """Return a customer whose name is unique."""
     name = draw.pick(do.world.customers)["customer_name"]
-    return only(do(f"{CRM}_search_customers", customer_name=name)["customers"])
+    return require_one(do(f"{CRM}_search_customers", customer_name=name)["customers"])

@@ -4,31 +4,26 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from resources_servers.workplace_assistant.toolkits import analytics as analytics
+from resources_servers.workplace_assistant.toolkits import calendar as calendar
+from resources_servers.workplace_assistant.toolkits import company_directory as company_directory
 from resources_servers.workplace_assistant.toolkits import (
-    analytics,
-    calendar,
-    company_directory,
-    customer_relationship_manager,
-    email,
-    project_management,
+    customer_relationship_manager as customer_relationship_manager,
 )
+from resources_servers.workplace_assistant.toolkits import email as email
+from resources_servers.workplace_assistant.toolkits import project_management as project_management
+from resources_servers.workplace_assistant.toolkits import tool
 from resources_servers.workplace_assistant.toolkits.tool import Tool
 from resources_servers.workplace_assistant.toolkits.tool import ToolError as ToolError
 from resources_servers.workplace_assistant.world import World
 
-TOOLKITS: Mapping[str, tuple[Tool, ...]] = {
-    "company_directory": company_directory.TOOLS,
-    "email": email.TOOLS,
-    "calendar": calendar.TOOLS,
-    "analytics": analytics.TOOLS,
-    "project_management": project_management.TOOLS,
-    "customer_relationship_manager": customer_relationship_manager.TOOLS,
-}
-TOOLS: Mapping[str, Tool] = {tool.name: tool for tools in TOOLKITS.values() for tool in tools}
+_ORDER = "company_directory email calendar analytics project_management customer_relationship_manager"
+TOOLKITS: Mapping[str, list[Tool]] = {name: tool.TOOLKITS[name] for name in _ORDER.split()}
+TOOLS: Mapping[str, Tool] = {one.name: one for tools in TOOLKITS.values() for one in tools}
 
 
 def run(world: World, name: str, arguments: Mapping[str, Any]) -> Any:
-    """What a tool gives back, be it data or a text that says what is wrong; a tool that fails changes nothing."""
+    """Return what a tool gives back: data, or a text that says what is wrong. A tool that fails changes nothing."""
     try:
         return call(world, name, arguments)
     except ToolError as error:
@@ -36,11 +31,10 @@ def run(world: World, name: str, arguments: Mapping[str, Any]) -> Any:
 
 
 def call(world: World, name: str, arguments: Mapping[str, Any]) -> Any:
-    """What a tool gives back; ToolError if it cannot do its work."""
-    tool = TOOLS.get(name)
-    if tool is None:
+    """Return what a tool gives back; ToolError if it cannot do its work."""
+    if name not in TOOLS:
         raise ToolError(f"Tool {name!r} does not exist. Available tools: {', '.join(TOOLS)}.")
-    return tool(world, arguments)
+    return TOOLS[name](world, arguments)
 
 
 def replay(calls: Iterable[tuple[str, Mapping[str, Any]]]) -> tuple[World, list[str]]:

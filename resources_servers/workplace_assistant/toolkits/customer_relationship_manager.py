@@ -8,22 +8,42 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     PAGE_SIZE,
     PAGING,
     ToolError,
-    colleague,
-    earliest_day,
-    found,
-    latest_day,
-    one_of,
-    paged,
+    find_row,
+    parse_earliest_day,
+    parse_latest_day,
     reads,
-    writable,
+    require_choice,
+    require_colleague,
+    require_writable,
+    take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import World, changed, next_id, without
+from resources_servers.workplace_assistant.world import World, change_row, make_id, remove_row
 
 KEY = "customer_id"
 _DATED = ("last_contact_date", "follow_up_by")
+_ID = "8-digit ID of the customer."
+_STATUS = f"One of {', '.join(map(repr, STATUSES))}."
+_PRODUCT = f"One of {', '.join(map(repr, PRODUCTS))}."
+_ASSIGNEE = "Email address of the colleague who looks after the customer."
+_FIELDS = (
+    "'assigned_to_email', 'customer_name', 'customer_email', 'customer_phone', 'last_contact_date', "
+    "'product_interest', 'status', 'follow_up_by', 'notes'"
+)
 
 
+@reads(
+    customer_name="Name of the customer, or a part of it.",
+    customer_email="Email address of the customer, or a part of it.",
+    product_interest=_PRODUCT,
+    status=_STATUS,
+    assigned_to_email=_ASSIGNEE,
+    last_contact_date_min="Earliest day of the last contact, as 'YYYY-MM-DD', inclusive.",
+    last_contact_date_max="Latest day of the last contact, as 'YYYY-MM-DD', inclusive.",
+    follow_up_by_min="Earliest day to follow up by, as 'YYYY-MM-DD', inclusive.",
+    follow_up_by_max="Latest day to follow up by, as 'YYYY-MM-DD', inclusive.",
+    **PAGING,
+)
 def search_customers(
     world: World,
     customer_name: str | None = None,
@@ -38,7 +58,7 @@ def search_customers(
     page: int = 1,
     page_size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Customers whose fields contain what is given, and whose dates are within the bounds."""
+    """Searches for customers whose fields contain what is given; at least one field is needed."""
     texts = {
         "customer_name": customer_name,
         "customer_email": customer_email,
@@ -52,7 +72,7 @@ def search_customers(
     }
     wanted = {column: value.lower() for column, value in texts.items() if value}
     spans = {
-        column: (earliest_day(low, f"{column}_min"), latest_day(high, f"{column}_max"))
+        column: (parse_earliest_day(low, f"{column}_min"), parse_latest_day(high, f"{column}_max"))
         for column, (low, high) in bounds.items()
         if low or high
     }
@@ -65,23 +85,35 @@ def search_customers(
         if all(value in customer[column].lower() for column, value in wanted.items())
         and all(low <= customer[column] <= high for column, (low, high) in spans.items())
     ]
-    return paged(hits, "customers", page, page_size)
+    return take_page(hits, "customers", page, page_size)
 
 
+@writes(customer_id=_ID, field=f"One of {_FIELDS}.", new_value="What the field is to be.")
 def update_customer(world: World, customer_id: str, field: str, new_value: str) -> str:
-    """Change one field of a customer."""
-    place = found(world.customers, KEY, customer_id, "Customer")
-    column = writable(world.customers[place], field, KEY)
+    """Changes one field of a customer."""
+    place = find_row(world.customers, KEY, customer_id, "Customer")
+    column = require_writable(world.customers[place], field, KEY)
     if column == "assigned_to_email":
-        new_value = colleague(new_value)
+        new_value = require_colleague(new_value)
     elif column == "status":
-        one_of(new_value, STATUSES, "Status")
+        require_choice(new_value, STATUSES, "Status")
     elif column == "product_interest":
-        one_of(new_value, PRODUCTS, "Product interest")
-    world.customers = changed(world.customers, place, column, new_value)
+        require_choice(new_value, PRODUCTS, "Product interest")
+    world.customers = change_row(world.customers, place, column, new_value)
     return "Customer updated successfully."
 
 
+@writes(
+    customer_name="Name of the customer.",
+    assigned_to_email=_ASSIGNEE,
+    status=_STATUS,
+    customer_email="Email address of the customer.",
+    customer_phone="Phone number of the customer.",
+    last_contact_date="Day of the last contact, as 'YYYY-MM-DD'.",
+    product_interest=_PRODUCT,
+    notes="Notes about the customer.",
+    follow_up_by="Day to follow up by, as 'YYYY-MM-DD'.",
+)
 def add_customer(
     world: World,
     customer_name: str,
@@ -94,16 +126,16 @@ def add_customer(
     notes: str = "",
     follow_up_by: str = "",
 ) -> str:
-    """Add a customer; its id."""
+    """Adds a customer and returns the ID."""
     customer = {
-        KEY: next_id(world.customers, KEY),
-        "assigned_to_email": colleague(assigned_to_email),
+        KEY: make_id(world.customers, KEY),
+        "assigned_to_email": require_colleague(assigned_to_email),
         "customer_name": customer_name,
         "customer_email": customer_email,
         "customer_phone": customer_phone,
         "last_contact_date": last_contact_date,
-        "product_interest": one_of(product_interest, PRODUCTS, "Product interest") if product_interest else "",
-        "status": one_of(status, STATUSES, "Status"),
+        "product_interest": require_choice(product_interest, PRODUCTS, "Product interest") if product_interest else "",
+        "status": require_choice(status, STATUSES, "Status"),
         "follow_up_by": follow_up_by,
         "notes": notes,
     }
@@ -111,62 +143,8 @@ def add_customer(
     return customer[KEY]
 
 
+@writes(customer_id=_ID)
 def delete_customer(world: World, customer_id: str) -> str:
-    """Delete a customer."""
-    world.customers = without(world.customers, found(world.customers, KEY, customer_id, "Customer"))
+    """Deletes a customer."""
+    world.customers = remove_row(world.customers, find_row(world.customers, KEY, customer_id, "Customer"))
     return "Customer deleted successfully."
-
-
-_ID = "8-digit ID of the customer."
-_STATUS = f"One of {', '.join(map(repr, STATUSES))}."
-_PRODUCT = f"One of {', '.join(map(repr, PRODUCTS))}."
-_ASSIGNEE = "Email address of the colleague who looks after the customer."
-_FIELDS = (
-    "'assigned_to_email', 'customer_name', 'customer_email', 'customer_phone', 'last_contact_date', "
-    "'product_interest', 'status', 'follow_up_by', 'notes'"
-)
-TOOLS = (
-    reads(
-        search_customers,
-        "customer_relationship_manager_search_customers",
-        "Searches for customers whose fields contain what is given; at least one field is needed.",
-        customer_name="Name of the customer, or a part of it.",
-        customer_email="Email address of the customer, or a part of it.",
-        product_interest=_PRODUCT,
-        status=_STATUS,
-        assigned_to_email=_ASSIGNEE,
-        last_contact_date_min="Earliest day of the last contact, as 'YYYY-MM-DD', inclusive.",
-        last_contact_date_max="Latest day of the last contact, as 'YYYY-MM-DD', inclusive.",
-        follow_up_by_min="Earliest day to follow up by, as 'YYYY-MM-DD', inclusive.",
-        follow_up_by_max="Latest day to follow up by, as 'YYYY-MM-DD', inclusive.",
-        **PAGING,
-    ),
-    writes(
-        update_customer,
-        "customer_relationship_manager_update_customer",
-        "Changes one field of a customer.",
-        customer_id=_ID,
-        field=f"One of {_FIELDS}.",
-        new_value="What the field is to be.",
-    ),
-    writes(
-        add_customer,
-        "customer_relationship_manager_add_customer",
-        "Adds a customer and returns the ID.",
-        customer_name="Name of the customer.",
-        assigned_to_email=_ASSIGNEE,
-        status=_STATUS,
-        customer_email="Email address of the customer.",
-        customer_phone="Phone number of the customer.",
-        last_contact_date="Day of the last contact, as 'YYYY-MM-DD'.",
-        product_interest=_PRODUCT,
-        notes="Notes about the customer.",
-        follow_up_by="Day to follow up by, as 'YYYY-MM-DD'.",
-    ),
-    writes(
-        delete_customer,
-        "customer_relationship_manager_delete_customer",
-        "Deletes a customer.",
-        customer_id=_ID,
-    ),
-)

@@ -8,25 +8,39 @@ from resources_servers.workplace_assistant.toolkits.tool import (
     PAGE_SIZE,
     PAGING,
     ToolError,
-    colleague,
-    found,
-    information,
-    one_of,
-    paged,
+    find_row,
+    get_field,
     reads,
-    writable,
+    require_choice,
+    require_colleague,
+    require_writable,
+    take_page,
     writes,
 )
-from resources_servers.workplace_assistant.world import World, changed, next_id, without
+from resources_servers.workplace_assistant.world import World, change_row, make_id, remove_row
 
 KEY = "task_id"
+_ID = "8-digit ID of the task."
+_FIELDS = "'task_name', 'assigned_to_email', 'list_name', 'due_date', 'board'"
+_LIST = f"One of {', '.join(map(repr, LISTS))}."
+_BOARD = f"One of {', '.join(map(repr, BOARDS))}."
+_ASSIGNEE = "Email address of the colleague who has the task."
 
 
+@reads(task_id=_ID, field=f"One of 'task_id', {_FIELDS}.")
 def get_task_information_by_id(world: World, task_id: str, field: str) -> dict[str, str]:
-    """One field of a task."""
-    return information(world.tasks[found(world.tasks, KEY, task_id, "Task")], field)
+    """Gets one field of a task."""
+    return get_field(world.tasks[find_row(world.tasks, KEY, task_id, "Task")], field)
 
 
+@reads(
+    task_name="Name of the task, or a part of it.",
+    assigned_to_email=_ASSIGNEE,
+    list_name=_LIST,
+    due_date="Day on which it is due, as 'YYYY-MM-DD'.",
+    board=_BOARD,
+    **PAGING,
+)
 def search_tasks(
     world: World,
     task_name: str | None = None,
@@ -37,7 +51,7 @@ def search_tasks(
     page: int = 1,
     page_size: int = PAGE_SIZE,
 ) -> dict[str, Any]:
-    """Tasks whose fields contain what is given."""
+    """Searches for tasks whose fields contain what is given; at least one field is needed."""
     given = {
         "task_name": task_name,
         "assigned_to_email": assigned_to_email,
@@ -49,84 +63,47 @@ def search_tasks(
     if not wanted:
         raise ToolError(f"No search parameters provided. Please provide at least one of: {', '.join(given)}.")
     hits = [task for task in world.tasks if all(value in task[column].lower() for column, value in wanted.items())]
-    return paged(hits, "tasks", page, page_size)
+    return take_page(hits, "tasks", page, page_size)
 
 
+@writes(
+    task_name="Name of the task.",
+    assigned_to_email=_ASSIGNEE,
+    list_name=_LIST,
+    due_date="Day on which it is due, as 'YYYY-MM-DD'.",
+    board=_BOARD,
+)
 def create_task(world: World, task_name: str, assigned_to_email: str, list_name: str, due_date: str, board: str) -> str:
-    """Add a task; its id."""
+    """Creates a task and returns its ID."""
     task = {
-        KEY: next_id(world.tasks, KEY),
+        KEY: make_id(world.tasks, KEY),
         "task_name": task_name,
-        "assigned_to_email": colleague(assigned_to_email),
-        "list_name": one_of(list_name, LISTS, "List"),
+        "assigned_to_email": require_colleague(assigned_to_email),
+        "list_name": require_choice(list_name, LISTS, "List"),
         "due_date": due_date,
-        "board": one_of(board, BOARDS, "Board"),
+        "board": require_choice(board, BOARDS, "Board"),
     }
     world.tasks = (*world.tasks, task)
     return task[KEY]
 
 
+@writes(task_id=_ID)
 def delete_task(world: World, task_id: str) -> str:
-    """Delete a task."""
-    world.tasks = without(world.tasks, found(world.tasks, KEY, task_id, "Task"))
+    """Deletes a task."""
+    world.tasks = remove_row(world.tasks, find_row(world.tasks, KEY, task_id, "Task"))
     return "Task deleted successfully."
 
 
+@writes(task_id=_ID, field=f"One of {_FIELDS}.", new_value="What the field is to be.")
 def update_task(world: World, task_id: str, field: str, new_value: str) -> str:
-    """Change one field of a task."""
-    place = found(world.tasks, KEY, task_id, "Task")
-    column = writable(world.tasks[place], field, KEY)
+    """Changes one field of a task."""
+    place = find_row(world.tasks, KEY, task_id, "Task")
+    column = require_writable(world.tasks[place], field, KEY)
     if column == "assigned_to_email":
-        new_value = colleague(new_value)
+        new_value = require_colleague(new_value)
     elif column == "list_name":
-        one_of(new_value, LISTS, "List")
+        require_choice(new_value, LISTS, "List")
     elif column == "board":
-        one_of(new_value, BOARDS, "Board")
-    world.tasks = changed(world.tasks, place, column, new_value)
+        require_choice(new_value, BOARDS, "Board")
+    world.tasks = change_row(world.tasks, place, column, new_value)
     return "Task updated successfully."
-
-
-_ID = "8-digit ID of the task."
-_FIELDS = "'task_name', 'assigned_to_email', 'list_name', 'due_date', 'board'"
-_LIST = f"One of {', '.join(map(repr, LISTS))}."
-_BOARD = f"One of {', '.join(map(repr, BOARDS))}."
-_ASSIGNEE = "Email address of the colleague who has the task."
-TOOLS = (
-    reads(
-        get_task_information_by_id,
-        "project_management_get_task_information_by_id",
-        "Gets one field of a task.",
-        task_id=_ID,
-        field=f"One of 'task_id', {_FIELDS}.",
-    ),
-    reads(
-        search_tasks,
-        "project_management_search_tasks",
-        "Searches for tasks whose fields contain what is given; at least one field is needed.",
-        task_name="Name of the task, or a part of it.",
-        assigned_to_email=_ASSIGNEE,
-        list_name=_LIST,
-        due_date="Day on which it is due, as 'YYYY-MM-DD'.",
-        board=_BOARD,
-        **PAGING,
-    ),
-    writes(
-        create_task,
-        "project_management_create_task",
-        "Creates a task and returns its ID.",
-        task_name="Name of the task.",
-        assigned_to_email=_ASSIGNEE,
-        list_name=_LIST,
-        due_date="Day on which it is due, as 'YYYY-MM-DD'.",
-        board=_BOARD,
-    ),
-    writes(delete_task, "project_management_delete_task", "Deletes a task.", task_id=_ID),
-    writes(
-        update_task,
-        "project_management_update_task",
-        "Changes one field of a task.",
-        task_id=_ID,
-        field=f"One of {_FIELDS}.",
-        new_value="What the field is to be.",
-    ),
-)

@@ -9,15 +9,17 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from resources_servers.workplace_assistant.company import company
-from resources_servers.workplace_assistant.world import Row, Rows, World, position
+from resources_servers.workplace_assistant.world import Row, Rows, World, find_position
 
 PAGE_SIZE = 5
 LARGEST_PAGE = 1000
 PAGING = {"page": "Number of the page, from 1.", "page_size": f"Results per page; {PAGE_SIZE} if not given."}
 _INTEGERS = frozenset(PAGING)
+ToolFunction = TypeVar("ToolFunction", bound=Callable[..., Any])
 
 
 class ToolError(Exception):
@@ -42,10 +44,10 @@ class Tool:
         unknown = [name for name in arguments if name not in self.arguments]
         if unknown:
             raise ToolError(f"{self.name} has no argument {unknown[0]!r}. Its arguments: {', '.join(self.arguments)}.")
-        given = {name: _checked(name, value) for name, value in arguments.items() if value is not None}
+        given = {name: _check_argument(name, value) for name, value in arguments.items() if value is not None}
         missing = [name for name in self.required if not given.get(name)]
         if missing:
-            raise ToolError(f"{_spoken(missing[0])} not provided.")
+            raise ToolError(f"{_say_name(missing[0])} not provided.")
         return self.function(world, **given)
 
     @property
@@ -68,70 +70,81 @@ class Tool:
         }
 
 
-def reads(function: Callable[..., Any], name: str, description: str, /, **about: str) -> Tool:
-    """A tool that changes nothing, from a function on a world; `about` describes the function's other parameters."""
-    return _tool(function, name, description, about, writes=False)
+TOOLKITS: dict[str, list[Tool]] = {}
+"""The tools of every module of this package, by its name."""
 
 
-def writes(function: Callable[..., Any], name: str, description: str, /, **about: str) -> Tool:
-    """A tool that can change the world."""
-    return _tool(function, name, description, about, writes=True)
+def reads(**about: str) -> Callable[[ToolFunction], ToolFunction]:
+    """Make a function on a world a tool that changes nothing; `about` describes the function's other parameters.
+
+    The docstring of the function is what the model is told of the tool.
+    """
+    return partial(_add_tool, about=about, writes=False)
 
 
-def _tool(function: Callable[..., Any], name: str, description: str, about: Mapping[str, str], *, writes: bool) -> Tool:
+def writes(**about: str) -> Callable[[ToolFunction], ToolFunction]:
+    """Make a function on a world a tool that can change it, as `reads` does."""
+    return partial(_add_tool, about=about, writes=True)
+
+
+def _add_tool(function: ToolFunction, *, about: Mapping[str, str], writes: bool) -> ToolFunction:
+    toolkit = function.__module__.rpartition(".")[2]
+    name = f"{toolkit}_{function.__name__}"
     _, *parameters = inspect.signature(function).parameters.values()
     if [parameter.name for parameter in parameters] != list(about):
         raise TypeError(f"{name}: describes {list(about)}, but its function takes {parameters}")
     required = tuple(one.name for one in parameters if one.default is inspect.Parameter.empty)
-    return Tool(name, description, function, about, required, writes)
+    tool = Tool(name, inspect.getdoc(function) or "", function, about, required, writes)
+    TOOLKITS.setdefault(toolkit, []).append(tool)
+    return function
 
 
 # --- arguments --------------------------------------------------------------------------------------------------------
 
 
-def _checked(name: str, value: Any) -> Any:
+def _check_argument(name: str, value: Any) -> Any:
     if name in _INTEGERS:
-        return _positive(name, value)
+        return _read_positive(name, value)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise ToolError(f"{_spoken(name)} must be a string.")
+        raise ToolError(f"{_say_name(name)} must be a string.")
     try:
         text = str(value)
         text.encode()
     except ValueError:  # an integer of thousands of digits, or half of a surrogate pair: neither can be written
-        raise ToolError(f"{_spoken(name)} cannot be written as a text.") from None
+        raise ToolError(f"{_say_name(name)} cannot be written as a text.") from None
     return text
 
 
-def _positive(name: str, value: Any) -> int:
+def _read_positive(name: str, value: Any) -> int:
     text = str(value) if isinstance(value, str | int) and not isinstance(value, bool) else ""
     number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
     if number < 1:
-        raise ToolError(f"{_spoken(name)} must be a whole number from 1.")
+        raise ToolError(f"{_say_name(name)} must be a whole number from 1.")
     return number
 
 
-def _spoken(name: str) -> str:
+def _say_name(name: str) -> str:
     words = name.replace("_", " ").removesuffix(" id")
     return f"{words.capitalize()} ID" if name.endswith("_id") else words.capitalize()
 
 
-def mail_address(value: str, what: str) -> str:
-    """An address, in lower case as addresses are kept."""
+def read_mail_address(value: str, what: str) -> str:
+    """Return an address, in lower case as addresses are kept."""
     local, at, domain = value.partition("@")
     if not (local and at and "." in domain.strip(".")):
         raise ToolError(f"Invalid {what} email address.")
     return value.lower()
 
 
-def colleague(value: str) -> str:
-    """The address of someone who works here."""
+def require_colleague(value: str) -> str:
+    """Return the address of someone who works here."""
     if value.lower() not in company().addresses:
         raise ToolError("Assignee email not valid. Please choose the email address of a colleague.")
     return value.lower()
 
 
-def one_of(value: str, choices: Sequence[str], what: str) -> str:
-    """A value of a fixed set."""
+def require_choice(value: str, choices: Sequence[str], what: str) -> str:
+    """Return a value of a fixed set."""
     if value not in choices:
         raise ToolError(f"{what} not valid. Please choose from: {', '.join(map(repr, choices))}.")
     return value
@@ -140,32 +153,32 @@ def one_of(value: str, choices: Sequence[str], what: str) -> str:
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def found(rows: Rows, key: str, value: str, what: str) -> int:
-    """Where the row with this id is."""
-    place = position(rows, key, value)
+def find_row(rows: Rows, key: str, value: str, what: str) -> int:
+    """Return where the row with this id is."""
+    place = find_position(rows, key, value)
     if place is None:
         raise ToolError(f"{what} not found.")
     return place
 
 
-def information(row: Row, field: str) -> dict[str, str]:
-    """One column of a row."""
+def get_field(row: Row, field: str) -> dict[str, str]:
+    """Return one column of a row."""
     if field not in row:
         raise ToolError(f"Column not found. Please choose from: {', '.join(map(repr, row))}.")
     return {field: row[field]}
 
 
-def writable(row: Row, field: str, key: str) -> str:
-    """A column that may be changed: any but the id."""
+def require_writable(row: Row, field: str, key: str) -> str:
+    """Return a column that may be changed: any but the id."""
     columns = [column for column in row if column != key]
-    return one_of(field, columns, "Field")
+    return require_choice(field, columns, "Field")
 
 
 # --- searching --------------------------------------------------------------------------------------------------------
 
 
-def has_words(query: str) -> Callable[[Iterable[str]], bool]:
-    """Whether texts contain all words of `query` between them, in any case."""
+def match_words(query: str) -> Callable[[Iterable[str]], bool]:
+    """Return whether texts contain all words of `query` between them, in any case."""
     wanted = query.lower().split()
 
     def matches(texts: Iterable[str]) -> bool:
@@ -175,39 +188,39 @@ def has_words(query: str) -> Callable[[Iterable[str]], bool]:
     return matches
 
 
-def earliest(text: str | None, name: str) -> str:
-    """A lower bound as tables write times; a day begins at midnight."""
-    return "" if not text else str(_moment(text, name)[0])
+def parse_earliest(text: str | None, name: str) -> str:
+    """Return a lower bound as tables write times; a day begins at midnight."""
+    return "" if not text else str(_parse_moment(text, name)[0])
 
 
-def latest(text: str | None, name: str) -> str:
-    """An upper bound as tables write times; a day counts to its end."""
+def parse_latest(text: str | None, name: str) -> str:
+    """Return an upper bound as tables write times; a day counts to its end."""
     if not text:
         return "9999"
-    moment, is_day = _moment(text, name)
+    moment, is_day = _parse_moment(text, name)
     return f"{moment.date()} 23:59:59" if is_day else str(moment)
 
 
-def earliest_day(text: str | None, name: str) -> str:
-    """A lower bound as tables write days."""
-    return earliest(text, name)[:10]
+def parse_earliest_day(text: str | None, name: str) -> str:
+    """Return a lower bound as tables write days."""
+    return parse_earliest(text, name)[:10]
 
 
-def latest_day(text: str | None, name: str) -> str:
-    """An upper bound as tables write days."""
-    return latest(text, name)[:10]
+def parse_latest_day(text: str | None, name: str) -> str:
+    """Return an upper bound as tables write days."""
+    return parse_latest(text, name)[:10]
 
 
-def _moment(text: str, name: str) -> tuple[datetime, bool]:
+def _parse_moment(text: str, name: str) -> tuple[datetime, bool]:
     try:
         moment = datetime.fromisoformat(text.strip())
     except ValueError:
-        raise ToolError(f"{_spoken(name)} {text[:40]!r} is not a date like '2023-11-30'.") from None
+        raise ToolError(f"{_say_name(name)} {text[:40]!r} is not a date like '2023-11-30'.") from None
     return moment.replace(tzinfo=None, microsecond=0), len(text.strip()) <= len("2023-11-30")
 
 
-def paged(rows: Sequence[Row], what: str, page: int, page_size: int) -> dict[str, Any]:
-    """One page of a search, and how many there are."""
+def take_page(rows: Sequence[Row], what: str, page: int, page_size: int) -> dict[str, Any]:
+    """Return one page of a search, and how many there are."""
     if not rows:
         raise ToolError(f"No {what} found.")
     size = min(page_size, LARGEST_PAGE)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym.server_utils import get_response_json
-from nemo_gym.testing import asked, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, asked, reply, running, scripted_model, tool_call
 from resources_servers.xlam_fc import generate_data
 from resources_servers.xlam_fc.app import XlamFcResourcesServer
 from resources_servers.xlam_fc.matching import Call, is_same_set
@@ -71,11 +71,7 @@ async def test_what_are_no_calls_is_refused(expected):
 
 
 async def test_rollouts_at_once_are_one_turn_each_and_no_call_is_carried_out():
-    refs = {
-        "resources_server": {"type": "resources_servers", "name": "xlam_fc"},
-        "model_server": {"type": "responses_api_models", "name": "policy_model"},
-        "max_steps": 1,
-    }
+    refs = agent_config("xlam_fc", max_steps=1)
 
     async def played(row: dict[str, Any], *calls: Any) -> Any:
         model = scripted_model(reply(*(tool_call(*call) for call in calls)))
@@ -100,7 +96,7 @@ CALLS = st.lists(st.builds(Call, st.text(), st.dictionaries(st.text(), JSON, max
 
 
 @given(CALLS, st.randoms())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_any_calls_are_the_same_in_another_order(calls, random):
     shuffled = random.sample(calls, len(calls))
     assert is_same_set(calls, shuffled)

@@ -11,14 +11,11 @@ from nemo_gym import grading
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseUsage
 from nemo_gym.server_utils import ServerClient
-from nemo_gym.testing import ScriptedModel, build_server, reply, running, scripted_model, tool_call
+from nemo_gym.testing import ScriptedModel, agent_config, build_server, reply, running, scripted_model, tool_call
 from resources_servers.gymnasium import GymnasiumServer, extract_text, tool_output
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 
-REFS: dict[str, Any] = {
-    "resources_server": {"type": "resources_servers", "name": "world"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("world")
 
 
 class Climb(GymnasiumServer):

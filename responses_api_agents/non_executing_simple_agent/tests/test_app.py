@@ -16,13 +16,10 @@ from nemo_gym.base_resources_server import (
     SimpleResourcesServer,
 )
 from nemo_gym.server_utils import SESSION_ID_KEY
-from nemo_gym.testing import reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, reply, running, scripted_model, tool_call
 from responses_api_agents.non_executing_simple_agent.app import NonExecutingSimpleAgent
 
-REFS: dict[str, Any] = {
-    "resources_server": {"type": "resources_servers", "name": "world"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("world")
 ROW: dict[str, Any] = {"responses_create_params": {"input": "Press the button."}}
 
 

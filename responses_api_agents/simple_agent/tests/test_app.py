@@ -31,7 +31,7 @@ from nemo_gym.openai_utils import (
 )
 from nemo_gym.rollout_observability import AgentObservationBundle, TrajectoryRecord
 from nemo_gym.server_utils import SESSION_ID_KEY, ServerClient
-from nemo_gym.testing import ScriptedModel, reasoning, reply, running, scripted_model, tool_call
+from nemo_gym.testing import ScriptedModel, agent_config, reasoning, reply, running, scripted_model, tool_call
 from responses_api_agents.simple_agent import client as client_script
 from responses_api_agents.simple_agent.app import (
     ModelServerRef,
@@ -42,10 +42,7 @@ from responses_api_agents.simple_agent.app import (
 )
 from responses_api_agents.simple_agent.loop import MAX_SILENT_REPLIES, RESERVED_TOOL_NAMES, InvalidReply
 
-REFS: dict[str, Any] = {
-    "resources_server": {"type": "resources_servers", "name": "world"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("world")
 ODD_NAMES = {"verify#x", "%76erify", "verify\n", "ng-rollout/1-1/verify", "a b"}
 ADD = {"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": False}
 

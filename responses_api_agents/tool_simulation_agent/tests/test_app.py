@@ -16,13 +16,10 @@ from nemo_gym.base_resources_server import (
     BaseVerifyResponse,
     SimpleResourcesServer,
 )
-from nemo_gym.testing import build_server, reply, running, scripted_model, tool_call
+from nemo_gym.testing import agent_config, build_server, reply, running, scripted_model, tool_call
 from responses_api_agents.tool_simulation_agent.app import ToolSimulationAgent
 
-REFS: dict[str, Any] = {
-    "resources_server": {"type": "resources_servers", "name": "world"},
-    "model_server": {"type": "responses_api_models", "name": "policy_model"},
-}
+REFS = agent_config("world")
 ROW: dict[str, Any] = {"responses_create_params": {"input": "Book it."}, "expected": "book"}
 
 

@@ -9,9 +9,8 @@ import pytest
 
 from nemo_gym.server_utils import ServerClient, close_global_aiohttp_client
 from nemo_gym.testing import build_server, running
-from responses_api_models.local_model import shared
 from responses_api_models.local_model.app import LocalModel
-from responses_api_models.local_model.engine import Engine
+from responses_api_models.local_model.engine import Engine, acquire_engine, release_engine
 
 FIELDS: dict[str, Any] = {"slots": 2, "context_length": 1024, "threads": 1, "batch_size": 64}
 
@@ -26,9 +25,9 @@ def pytest_configure(config: pytest.Config) -> None:
 def engine() -> Iterator[Engine]:
     """The engine that every server of `serve` shares."""
     server = build_server(LocalModel, **FIELDS)
-    lease = shared.acquire(server._settings, server._prepare)
+    lease = acquire_engine(server._settings, server._prepare)
     yield lease.loaded.result(timeout=600)
-    shared.release(lease)
+    release_engine(lease)
 
 
 @pytest.fixture

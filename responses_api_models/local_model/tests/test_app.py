@@ -17,7 +17,8 @@ from nemo_gym.config_types import ConfigError
 from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponse
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server, running
-from responses_api_models.local_model import exact, shared
+from responses_api_models.local_model import engine as engines
+from responses_api_models.local_model import exact
 from responses_api_models.local_model.app import LocalModel
 from responses_api_models.local_model.engine import Engine, EngineSettings
 from responses_api_models.local_model.tests.conftest import FIELDS
@@ -57,7 +58,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 async def busy(engine: Engine) -> int:
-    return sum(slot["is_processing"] for slot in await engine.slots())
+    return sum(slot["is_processing"] for slot in await engine._get("/slots"))
 
 
 def text_of(response: NeMoGymResponse) -> str:
@@ -257,13 +258,13 @@ async def test_token_ids_are_those_of_the_engine_and_spell_the_text(
 
 async def test_a_character_of_several_tokens_has_all_of_them(engine: Engine, serve: Serve) -> None:
     async with serve():
-        prompt = await engine.prompt_ids([{"role": "user", "content": "Reply with an emoji."}])
+        prompt = await engine.tokenize_prompt([{"role": "user", "content": "Reply with an emoji."}])
         grammar = '%llguidance {}\nstart: "🌍ok"'
         body = {"prompt": prompt, "n_predict": 20, "temperature": 0, "n_probs": 1, "grammar": grammar}
         streamed = await engine.generate(body)
         made = await exact.complete_tokens(engine, body, streamed)
         fields = await exact.build_token_fields(engine, prompt, made)
-        whole = await engine.token_ids("🌍ok")
+        whole = await engine.tokenize("🌍ok")
     assert len(streamed.token_ids) < len(made.token_ids)
     assert made.token_ids[: len(whole)] == whole
     assert len(fields["generation_log_probs"]) == len(made.token_ids)
@@ -271,10 +272,10 @@ async def test_a_character_of_several_tokens_has_all_of_them(engine: Engine, ser
 
 async def test_a_log_prob_that_is_looked_up_equals_the_one_the_engine_reported(engine: Engine, serve: Serve) -> None:
     async with serve():
-        prompt = await engine.prompt_ids([{"role": "user", "content": "Hello!"}])
+        prompt = await engine.tokenize_prompt([{"role": "user", "content": "Hello!"}])
         made = await engine.generate({"prompt": prompt, "n_predict": 4, "temperature": 0, "n_probs": 1})
         found = [
-            await exact._log_prob(engine, [*prompt, *made.token_ids[:at]], token)
+            await exact._find_log_prob(engine, [*prompt, *made.token_ids[:at]], token)
             for at, token in enumerate(made.token_ids)
         ]
     assert found == pytest.approx([score["logprob"] for score in made.scores], abs=1e-3)
@@ -315,7 +316,7 @@ async def test_a_cancelled_request_stops_generating_and_frees_its_slot(serve: Se
             await task
         assert engine.gate.inside == 0
         await eventually(lambda: _is(busy(engine), 0))
-        done = max(slot["n_prompt_tokens"] for slot in await engine.slots() if "n_prompt_tokens" in slot)
+        done = max(slot["n_prompt_tokens"] for slot in await engine._get("/slots") if "n_prompt_tokens" in slot)
     assert done < 900
 
 
@@ -394,7 +395,7 @@ async def test_servers_with_the_same_model_share_an_engine_that_the_last_one_fre
         models = await (await client.get("second", "/v1/models")).json()
         assert [model["id"] for model in models["data"]] == ["other"]
     assert loaded._server is None
-    assert first._settings not in shared._engines
+    assert first._settings not in engines._ENGINES
 
 
 async def test_a_file_that_is_no_model_is_reported_by_health_and_by_every_request(tmp_path: Any) -> None:

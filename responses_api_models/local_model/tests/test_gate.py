@@ -14,7 +14,7 @@ class Visitor:
         self.task = asyncio.create_task(self._visit(gate, max_waiting))
 
     async def _visit(self, gate: Gate, max_waiting: int) -> None:
-        async with gate.place(max_waiting):
+        async with gate.hold_place(max_waiting):
             self.entered.set()
             await self._go.wait()
 
@@ -46,7 +46,7 @@ async def test_more_than_may_wait_are_refused_with_a_time_to_come_back() -> None
     inside, waiting = Visitor(gate, 1), Visitor(gate, 1)
     await settle()
     with pytest.raises(GateFull) as refused:
-        async with gate.place(1):
+        async with gate.hold_place(1):
             pass
     assert refused.value.waiting == 1
     assert refused.value.retry_after_s >= 1

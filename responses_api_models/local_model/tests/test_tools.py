@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from responses_api_models.local_model import chat, exact, tools
-from responses_api_models.local_model.seeds import Seeds
+from responses_api_models.local_model.chat import Seeds
 
 WEATHER = {
     "type": "function",
@@ -58,7 +58,7 @@ def test_a_required_call_without_tools_is_refused() -> None:
         tools.read_toolbox({"tool_choice": "required"})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     arguments=st.dictionaries(st.text(TRICKY), st.text(TRICKY) | st.integers() | st.lists(st.none())),
     words=st.text('so {}"\n'),
@@ -133,7 +133,7 @@ def test_scores_are_placed_where_only_one_place_is_possible() -> None:
     assert exact.find_certain_scores([7, 8], scores(9)) == {}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(data=st.data(), token_ids=st.lists(st.integers(0, 3), max_size=12))
 def test_no_score_is_ever_given_to_another_token(data: st.DataObject, token_ids: list[int]) -> None:
     kept = data.draw(st.lists(st.sampled_from(range(len(token_ids))), unique=True)) if token_ids else []
@@ -145,9 +145,9 @@ def test_no_score_is_ever_given_to_another_token(data: st.DataObject, token_ids:
 def test_a_seed_in_the_config_gives_repeats_of_a_prompt_different_seeds_and_runs_the_same() -> None:
     def run(order: list[list[int]]) -> list[tuple[int, int]]:
         seeds = Seeds(1)
-        return sorted((prompt[0], seeds.next(prompt)) for prompt in order)
+        return sorted((prompt[0], seeds.draw(prompt)) for prompt in order)
 
     first = run([[1, 2], [1, 2], [3, 4]])
     assert first == run([[3, 4], [1, 2], [1, 2]])
     assert len({seed for _, seed in first}) == 3
-    assert Seeds(2).next([3, 4]) != dict(first)[3]
+    assert Seeds(2).draw([3, 4]) != dict(first)[3]

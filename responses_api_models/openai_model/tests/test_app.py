@@ -137,7 +137,7 @@ async def test_an_endpoint_that_stays_broken_is_given_up_and_its_words_are_passe
     [
         (html_page(), "Welcome to the proxy"),
         (cut_off(response("2")), "unexpected end of data"),
-        (of_json({"error": {"message": "quota"}}), "no response"),
+        (of_json({"error": {"message": "quota"}}), "not a response"),
         (response(status="failed", error={"code": "server_error", "message": "boom"}), "boom"),
     ],
 )

@@ -20,7 +20,7 @@ import pytest
 from nemo_gym import train_data_utils
 from nemo_gym._data import gitlab_api
 from nemo_gym.cli import legacy
-from nemo_gym.cli.dataset.gitlab import confirmation
+from nemo_gym.cli.dataset.gitlab import make_confirmation
 from tests.support.gitlab_proxy import TOKEN, Faults, GitlabProxy
 from tests.support.mlflow_server import mlflow_server
 
@@ -197,7 +197,7 @@ def test_only_yes_deletes(gym, gitlab, name, monkeypatch):
 
 @pytest.mark.parametrize("said", ["y", "Y", "yes", " YES "])
 def test_yes_may_be_spelt_as_one_likes(monkeypatch, said):
-    assert answer(monkeypatch, said, lambda: confirmation(yes=False)("? "))
+    assert answer(monkeypatch, said, lambda: make_confirmation(yes=False)("? "))
 
 
 # --- where datasets are used ------------------------------------------------------------------------------------------

@@ -174,11 +174,11 @@ def test_it_is_shown_as_a_list_with_marks(here, capsys):
     ("verify", "check", "said"),
     [
         ("reward = 1.0", "empty reply", "rows 1, 2, 3"),
-        ("reward = random.random()", "deterministic", "another one the second time"),
+        ("reward = random.random()", "deterministic", "differs the second time"),
         ("reward = 1 / (len(said) if said.strip() else 0)", "empty reply", "status 500"),
         ("reward = float(right) / float('boxed' not in said)", "odd replies", "unclosed brackets"),
         ("self.last += 1; await asyncio.sleep(0.01); self.last -= 1; reward = float(right and not self.last)",
-         "sessions", "went another way"),
+         "sessions", "went differently"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_verifier_is_found(here, capsys, verify, check, said):
@@ -268,7 +268,7 @@ def test_cases_of_the_verifier_are_gold_answers_too(here, capsys):
     ("data", "said"),
     [
         ('{"responses_create_params": {"input": "x"}\n', "example.jsonl:1: not valid JSON"),
-        ('{"expected_answer": "x"}\n', "no `responses_create_params`"),
+        ('{"expected_answer": "x"}\n', "row 1: missing (responses_create_params)"),
         ('{"responses_create_params": {"input": "x", "sed": 1}, "expected_answer": "x"}\n', "sed"),
         ('{"responses_create_params": {"input": "x"}}\n', "expected_answer"),
     ],

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._checks.suites import data_problems
+from nemo_gym._checks.suites import find_data_problems
 from nemo_gym._scaffold.manifest import read_manifest
 from nemo_gym._scaffold.plans import BadName, check_name
 from nemo_gym.cli import legacy
@@ -121,7 +121,7 @@ def test_a_resources_server_has_all_its_files(here, capsys):
     assert init("--resources-server", "shop") == 0
     folder = here / "resources_servers" / "shop"
     assert files(folder) == SERVER_FILES
-    assert data_problems(folder) == []
+    assert find_data_problems(folder) == []
     assert "gym env test --resources-server shop" in capsys.readouterr().err
 
 

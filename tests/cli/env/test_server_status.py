@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 
 from nemo_gym import global_config
 from nemo_gym.cli.env import server_status
-from nemo_gym.cli.env.server_status import show_status
+from nemo_gym.cli.env.server_status import StatusCommand, show_status
+from nemo_gym.server_utils import ServerInstanceDisplayConfig
 from tests.support.small_servers import free_port
 
 
@@ -106,6 +107,16 @@ def test_one_that_does_not_answer_is_unhealthy_and_a_failure(run_with, capsys):
     assert "[1] ✓ my_weather" in out
     assert "[2] ✗ my_openai_model" in out
     assert "2 servers found (1 healthy, 1 unhealthy)" in out
+
+
+def test_a_replica_is_shown_with_its_node_and_address(capsys):
+    replica = ServerInstanceDisplayConfig(
+        process_name="my_weather", name="weather", replica="1-ab12", node="10.0.0.2", url="http://10.0.0.2:1234"
+    )
+    StatusCommand().display_status([replica])
+    out = capsys.readouterr().out
+    for line in ("'replica': '1-ab12',", "'node': '10.0.0.2',", "'url': 'http://10.0.0.2:1234',"):
+        assert line in out
 
 
 def test_json_holds_the_status_of_each(run_with, capsys):

@@ -14,17 +14,16 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
-from nemo_gym._results.aggregate import aggregate_files
-from nemo_gym._results.summary import RunSummary, table
+from nemo_gym._results.aggregate import make_metric_table
+from nemo_gym._results.summary import RunSummary, Standing
 from nemo_gym._rollouts.limiter import FixedLimit
 from nemo_gym._rollouts.types import Failed, Outcome, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli.eval.progress import open_screen, show_progress
-from nemo_gym.cli.eval.standing import Standing
-from nemo_gym.cli.main import run_command
 from perf.fake_endpoint import Settings, running
+from tests.support.measured import aggregate_files
 from tests.support.terminal import OnTerminal, Screen, ScreenStream
 
 AGENT = "example_single_tool_call_simple_agent"
@@ -78,7 +77,7 @@ def test_the_reward_comes_with_the_interval_of_the_final_table(tmp_path):
         for task, rollout, reward in rollouts
     ]
     write_rows(tmp_path / "r.jsonl", rows)
-    _, _, value, interval, _ = table(aggregate_files([tmp_path / "r.jsonl"]))[1]
+    _, _, value, interval, _ = make_metric_table(aggregate_files([tmp_path / "r.jsonl"]))[1]
     assert shown == f"reward {value} ({interval}, n=6)"
 
 
@@ -204,7 +203,12 @@ def test_a_terminal_shows_one_display_that_moves_and_leaves_a_summary(tmp_path, 
     with eval_run(tmp_path, tasks, url, head, "--concurrency", "8", columns=80) as run:
         run.read_until(lambda screen: "reward" in "".join(frame_of(screen)), "the first rollouts have ended")
         first = frame_of(run.screen)
-        run.read_until(lambda screen: frame_of(screen)[:1] != first[:1], "the display has moved on")
+
+        def has_moved(screen) -> bool:  # and is whole: a display is painted line by line
+            frame = frame_of(screen)
+            return frame[:1] != first[:1] and all(field in "".join(frame) for field in FIELDS)
+
+        run.read_until(has_moved, "the display has moved on")
         assert run.screen.cursor_is_hidden
         moved = frame_of(run.screen)
         assert run.wait() == 0, run.screen.text
@@ -270,22 +274,16 @@ def test_the_display_fits_terminals_of_any_width(columns, terminal):
     assert len(re.findall(r"10/40 rollouts   in ", seen.text)) == 1
 
 
-@pytest.fixture
-def short_run(gym, tmp_path, tasks, url, head) -> Callable[[], int]:
-    """A run of four rollouts in this process."""
-    return lambda: run_command(command_of(tmp_path, tasks, url, head, "--limit", "4"))
-
-
-def test_without_colours_there_are_none(terminal, short_run):
+def test_without_colours_there_are_none(terminal):
     seen = terminal(80, NO_COLOR="1")
-    assert short_run() == 0, seen.text
+    play(4)
     assert not seen.has_colours
     assert "4/4 rollouts   in " in seen.text
 
 
-def test_a_dumb_terminal_gets_plain_lines(terminal, short_run):
+def test_a_dumb_terminal_gets_plain_lines(terminal):
     seen = terminal(80, TERM="dumb")
-    assert short_run() == 0, seen.text
+    play(4)
     assert "4/4 rollouts | in " in seen.text
     assert not seen.styles
 

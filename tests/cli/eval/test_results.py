@@ -3,12 +3,13 @@
 
 import pytest
 
-from nemo_gym._results.aggregate import aggregate_files
+from nemo_gym._results.aggregate import write_aggregates
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Failed, Scored
 from nemo_gym._transport.failures import Failure
 from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli.eval.results import keep_scores
+from tests.support.measured import aggregate_files
 
 FAILED = Failed({}, Failure("agent", "a/run", False, "broken"), 1, 0.1)
 
@@ -34,9 +35,11 @@ def test_the_metrics_are_the_same_and_nothing_is_left_behind(paths):
         noted = scores.find_rollouts()
         assert noted != paths.output
         assert noted.stat().st_size < paths.output.stat().st_size / 3
-        assert [one.entry() for one in aggregate_files([noted])] == [
-            one.entry() for one in aggregate_files([paths.output])
-        ]
+        of_notes, of_output = (
+            write_aggregates(paths.aggregate_metrics, aggregate_files([one])).read_bytes()
+            for one in (noted, paths.output)
+        )
+        assert of_notes == of_output
     assert not noted.exists()
 
 

@@ -15,7 +15,7 @@ from nemo_gym._data.gitlab_api import RegistrySettings
 from tests.support.gitlab_proxy import TOKEN, Faults, GitlabProxy
 from tests.support.mlflow_server import mlflow_server
 
-ROWS = b"".join(b'{"responses_create_params": {"input": "%d"}}\n' % number for number in range(20_000))
+ROWS = b"".join(b'{"responses_create_params": {"input": "%d"}}\n' % number for number in range(8_000))
 
 
 @dataclass

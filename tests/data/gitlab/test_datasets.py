@@ -5,9 +5,9 @@ import pytest
 import requests
 
 from nemo_gym._config.dataset_types import DatasetConfig
-from nemo_gym._data.fetch import fetch_from_gitlab
 from nemo_gym._data.gitlab_api import GitlabError
-from nemo_gym._data.gitlab_files import checksum_of
+from nemo_gym._data.gitlab_files import compute_checksum
+from nemo_gym._data.sources import fetch_from_gitlab
 from tests.data.gitlab.conftest import ROWS, Place
 from tests.support.gitlab_proxy import TOKEN
 
@@ -21,7 +21,7 @@ def test_what_was_uploaded_comes_back_the_same(place: Place):
     seen = []
     done = place.upload(progress=lambda sent, total: seen.append((sent, total)))
     assert (done.dataset, done.version, done.artifact) == (place.name, "0.0.1", "train.jsonl")
-    assert done.checksum == checksum_of(place.source)
+    assert done.checksum == compute_checksum(place.source)
     assert seen[-1] == (len(ROWS), len(ROWS))
     assert place.download() == place.target
     assert place.target.read_bytes() == ROWS

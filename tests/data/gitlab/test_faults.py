@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym._data import gitlab
 from nemo_gym._data.gitlab_api import Api, GitlabError, RegistrySettings
-from nemo_gym._data.gitlab_files import checksum_of
+from nemo_gym._data.gitlab_files import compute_checksum
 from tests.data.gitlab.conftest import ROWS, Place
 from tests.support.gitlab_proxy import TOKEN
 
@@ -77,7 +77,7 @@ def test_a_second_file_that_comes_back_different_goes_and_the_first_stays(at_mlf
     at_mlflow.upload()
     second = at_mlflow.file("validation.jsonl", b"{}\n")
     monkeypatch.setattr(
-        "nemo_gym._data.gitlab_files.HttpFiles.checksum", lambda self, path: checksum_of(at_mlflow.source)
+        "nemo_gym._data.gitlab_files.HttpFiles.checksum", lambda self, path: compute_checksum(at_mlflow.source)
     )
     with pytest.raises(GitlabError, match="not the same"):
         at_mlflow.upload(source=second)

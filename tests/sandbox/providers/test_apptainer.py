@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The apptainer provider against a stand-in for the `apptainer` program that really runs the commands."""
 
-import asyncio
 import json
 import os
 import stat
@@ -92,25 +91,6 @@ async def test_no_value_of_a_variable_shows_on_a_command_line_and_none_of_ours_g
     assert "secret" not in json.dumps(apptainer.calls())
 
 
-async def test_a_timeout_kills_what_runs_inside(apptainer, processes, until):
-    async with await sandbox().start() as box:
-        result = await box.exec(f"echo begun; {processes.sleep()} & setsid {processes.sleep()}", timeout_s=1)
-        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 125, None)
-        assert result.stderr.endswith("its stdout until then:\nbegun\n")
-        await until(lambda: not processes.running())
-        assert (await box.exec("echo still here")).stdout == "still here\n"
-
-
-async def test_cancelling_kills_what_runs_inside(apptainer, processes, until):
-    async with await sandbox().start() as box:
-        task = asyncio.create_task(box.exec(processes.sleep()))
-        await until(processes.running)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not processes.running())
-
-
 async def test_files_go_in_and_come_out(apptainer, tmp_path):
     async with await sandbox(SandboxSpec(image=IMAGE, files={str(tmp_path / "in" / "a"): "text"})).start() as box:
         await box.download(str(tmp_path / "in" / "a"), tmp_path / "back")
@@ -161,13 +141,8 @@ async def test_an_image_that_cannot_be_had_says_which_and_why(apptainer):
     assert apptainer.records() == []
 
 
-async def test_a_sandbox_needs_an_image(apptainer):
-    with pytest.raises(SandboxCreateError, match="needs an image"):
-        await sandbox(SandboxSpec()).start()
-
-
 async def test_a_missing_program_says_what_to_install():
-    with pytest.raises(SandboxCreateError, match=r"'no-such-apptainer' is not there.*\nhint: install Apptainer"):
+    with pytest.raises(SandboxCreateError, match=r"'no-such-apptainer' is missing.*\nhint: install Apptainer"):
         sandbox(bin_path="no-such-apptainer")
 
 

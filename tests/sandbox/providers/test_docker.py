@@ -165,25 +165,6 @@ async def test_the_result_is_what_the_command_did(docker):
         assert (await box.exec("[[ a == a ]] && echo bash")).stdout == "bash\n"
 
 
-async def test_a_timeout_kills_what_runs_inside(docker, processes, until):
-    async with await sandbox().start() as box:
-        result = await box.exec(f"echo begun; {processes.sleep()} & setsid {processes.sleep()}", timeout_s=1)
-        assert (result.error_type, result.return_code, result.stdout) == ("timeout", 125, None)
-        assert result.stderr.endswith("its stdout until then:\nbegun\n")
-        await until(lambda: not processes.running())
-        assert (await box.exec("echo still here")).stdout == "still here\n"
-
-
-async def test_cancelling_kills_what_runs_inside(docker, processes, until):
-    async with await sandbox().start() as box:
-        task = asyncio.create_task(box.exec(processes.sleep()))
-        await until(processes.running)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: not processes.running())
-
-
 async def test_a_killed_command_in_a_container_out_of_memory_says_so(docker):
     async with await sandbox(SandboxSpec(image="oom-image")).start() as box:
         assert (await box.exec("kill -9 $$")).error_type == "oom"
@@ -345,13 +326,8 @@ async def test_a_file_that_cannot_be_placed_removes_the_container(docker):
     assert docker.records() == []
 
 
-async def test_a_sandbox_needs_an_image(docker):
-    with pytest.raises(SandboxCreateError, match="needs an image"):
-        await sandbox(SandboxSpec()).start()
-
-
 async def test_a_missing_program_says_what_to_install():
-    with pytest.raises(SandboxCreateError, match=r"'no-such-docker' is not there.*\nhint: install Docker Engine"):
+    with pytest.raises(SandboxCreateError, match=r"'no-such-docker' is missing.*\nhint: install Docker Engine"):
         sandbox(executable="no-such-docker")
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sandboxes as Apptainer instances, through the `apptainer` program (or `singularity`): no root, no daemon.
 
-An instance carries its expiry in its name: `apptainer instance list` finds what is there, and making a sandbox stops
-those whose time is over. Processes share the machine's network unless `extra_start_args` say otherwise, and a command
-can only become root, by a user mapping. Instances see nothing of the machine's home folders, /tmp and environment but
-what is bound or given.
+The name of an instance holds its expiry: `apptainer instance list` shows the instances, and making a sandbox stops the
+expired ones. Processes share the machine's network unless `extra_start_args` say otherwise. A command can become no
+other user than root, by a user mapping. Of the machine's home folders, /tmp and environment, an instance sees only what
+is bound or passed.
 """
 
 import asyncio
@@ -56,48 +56,48 @@ GONE = ("no instance found", "no instances found", "instance not found")
 RUN_ENTRYPOINT = 'nohup "$@" >/dev/null 2>&1 </dev/null &'
 INSTALL_HINT = "install Apptainer (apptainer.org/docs), or set `bin_path` to the program"
 ROOT = ("root", "0")
-# Other choices about what commands may write; two of them at a time are refused by the engine.
+# Options about what commands may write; the engine refuses more than one of them.
 WRITABLE = ("--writable", "--writable-tmpfs", "--overlay", "-w", "-o")
 
 
 @dataclass(frozen=True)
 class ApptainerCreateConfig:
-    """How instances are made; `SandboxSpec.provider_options` overrides it for one sandbox."""
+    """How to make instances; `SandboxSpec.provider_options` overrides this for one sandbox."""
 
     mount_point: str = "/sandbox"
-    """Where commands find a folder of their own on disk; what they write elsewhere is kept in memory."""
+    """Where commands have a folder on disk; what they write elsewhere is kept in memory."""
     start_timeout_s: float = 600
-    """How long starting may take, image download included, unless the spec says it."""
+    """How long starting may take, image download included, unless the spec gives a time."""
     extra_start_args: Sequence[str] = field(default_factory=list)
     """Further arguments of `apptainer instance start`, before the image, e.g. ["--net", "--network", "none"]."""
     apply_resource_limits: bool = True
-    """Whether the spec's bounds on CPU and memory hold; they need cgroups that the user may manage."""
+    """Whether to enforce the spec's limits on CPU and memory, which needs cgroups that the user may manage."""
 
 
 @dataclass(frozen=True)
 class ApptainerExecConfig:
-    """How commands are run."""
+    """How to run commands."""
 
     default_timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S
-    """Deadline of a command whose caller gives None."""
+    """Deadline of commands whose caller gives none."""
     fakeroot_for_root: bool = True
-    """Let commands for user root run as such, by a user mapping (/etc/subuid)."""
+    """Let commands run as root, by a user mapping (/etc/subuid)."""
     default_binds: Sequence[str] = field(default_factory=list)
     """Bind mounts of every sandbox, as `host:container[:ro]`."""
     extra_exec_args: Sequence[str] = field(default_factory=list)
     """Further arguments of `apptainer exec`, before the instance."""
     concurrency: int = 32
-    """How many commands of this provider run at a time; others wait, which does not count for their deadline."""
+    """How many commands of this provider run at a time; waiting does not count towards the deadline."""
 
 
 @dataclass(frozen=True)
 class ApptainerProbeConfig(ProbeConfig):
-    """How a new instance shows that it works."""
+    """The command that shows whether a new instance works."""
 
 
 @dataclass(frozen=True)
 class ApptainerOptions(ApptainerCreateConfig):
-    """What `SandboxSpec.provider_options` may say."""
+    """What `SandboxSpec.provider_options` may set."""
 
     binds: Sequence[str] = ()
     """Bind mounts of this sandbox, as `host:container[:ro]`."""
@@ -105,7 +105,7 @@ class ApptainerOptions(ApptainerCreateConfig):
 
 @dataclass(frozen=True)
 class ApptainerSandbox:
-    """What we must know about an instance to run commands in it."""
+    """What we need to know about an instance to run commands in it."""
 
     workdir: str | None
     env: Mapping[str, str]
@@ -113,7 +113,7 @@ class ApptainerSandbox:
 
 
 def _require_apptainer(bin_path: str | None = None) -> str:
-    """Return the path of the program: the one that is named, else `apptainer`, else `singularity`."""
+    """Return the path of the program: `bin_path` if given, else `apptainer`, else `singularity`."""
     if bin_path is None and shutil.which("apptainer") is None and shutil.which("singularity") is not None:
         return find_program("singularity", INSTALL_HINT)
     return find_program(bin_path or "apptainer", INSTALL_HINT)
@@ -145,39 +145,28 @@ class ApptainerProvider(EngineProvider):
             max_output_bytes=max_output_bytes,
             transfer_timeout_s=transfer_timeout_s,
         )
-        # Variables with this prefix reach the container although its environment is otherwise clean, and no value
-        # shows in the list of processes.
+        # Variables with this prefix reach the container, whose environment is otherwise clean, and no value shows in
+        # the list of processes.
         self._variables = "SINGULARITY" if Path(executable).name == "singularity" else "APPTAINER"
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._ending: set[asyncio.Task[None]] = set()
 
-    async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start an instance and wait until it takes commands."""
-        if not spec.image:
-            raise SandboxCreateError("an apptainer sandbox needs an image\nhint: set `image` of the sandbox spec")
+    def _plan(self, spec: SandboxSpec) -> tuple[SandboxHandle, ApptainerOptions]:
         options = override(ApptainerOptions(**vars(self._create_config)), spec.provider_options, self.name)
-        env = stringify_env(spec.env)
         expires_at = int(time.time() + spec.ttl_s) + 1 if spec.ttl_s else NEVER
-        instance = f"{NAME_PREFIX}-{expires_at}-{uuid4().hex}"
-        raw = ApptainerSandbox(spec.workdir, env, "--net" not in options.extra_start_args)
-        handle = SandboxHandle(instance, self.name, raw)
-        what = f"an apptainer sandbox from image {spec.image!r}"
-        try:
-            os.mkdir(_locate_staging(instance), mode=0o700)
-            with _env_file(env) as env_arguments:
-                arguments = [*self._build_start_arguments(instance, spec, options), *env_arguments]
-                arguments += [_build_image_reference(spec.image), instance]
-                await self._start(arguments, {}, what, spec.ready_timeout_s or options.start_timeout_s)
-            await self._prepare(handle, spec, what)
-            await self._verify(handle, what)
-        except BaseException:
-            # Whatever stopped us, cancellation included: the instance may be there although nobody will own it.
-            with contextlib.suppress(OSError, SandboxError):
-                await self.close(handle)
-            raise
+        raw = ApptainerSandbox(spec.workdir, stringify_env(spec.env), "--net" not in options.extra_start_args)
+        return SandboxHandle(f"{NAME_PREFIX}-{expires_at}-{uuid4().hex}", self.name, raw), options
+
+    async def _launch(self, handle: SandboxHandle, spec: SandboxSpec, options: ApptainerOptions, what: str) -> None:
+        instance = handle.sandbox_id
+        os.mkdir(_locate_staging(instance), mode=0o700)
+        with _write_env_file(_get_sandbox(handle).env) as env_arguments:
+            arguments = [*self._build_start_arguments(instance, spec, options), *env_arguments]
+            arguments += [_build_image_reference(spec.image or ""), instance]
+            await self._start(arguments, {}, what, spec.ready_timeout_s or options.start_timeout_s)
+        await self._prepare(handle, spec, what)
         self._end_after(handle, spec.ttl_s)
         await self._stop_expired()
-        return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return `RUNNING` if the engine lists the instance."""
@@ -198,7 +187,7 @@ class ApptainerProvider(EngineProvider):
         timer = self._timers.pop(handle.sandbox_id, None)
         if timer is not None:
             timer.cancel()
-        # Killed at once: what runs inside has nothing to say in how long this takes.
+        # Killed at once, so that what runs inside cannot delay it.
         stopped = await self._run_client(["instance", "stop", "--signal", "SIGKILL", handle.sandbox_id])
         if stopped.return_code != 0 and not any(phrase in quote_end(stopped.stderr).lower() for phrase in GONE):
             raise SandboxError(f"cannot stop sandbox {handle.sandbox_id!r}: {quote_end(stopped.stderr)}")
@@ -209,21 +198,16 @@ class ApptainerProvider(EngineProvider):
             LOG.warning("the folder %s of an apptainer sandbox could not be removed: %s", staging, error)
 
     async def aclose(self) -> None:
-        """Let sandboxes that are just ending end."""
+        """Wait for the sandboxes that are ending."""
         await asyncio.gather(*self._ending, return_exceptions=True)
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
-        # All but the environment, which may hold secrets.
+        # Without the environment, which may hold secrets: whoever connects passes it with each command.
         raw = _get_sandbox(handle)
         return {"workdir": raw.workdir, "shares_network": raw.shares_network}
 
-    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        """Return the handle. The environment of the spec does not travel: give it with each command."""
-        raw = ApptainerSandbox(state["workdir"], {}, state["shares_network"])
-        handle = SandboxHandle(sandbox_id, self.name, raw)
-        if await self.status(handle) is not SandboxStatus.RUNNING:
-            raise SandboxNotRunningError(f"apptainer sandbox {sandbox_id!r} is not running")
-        return handle
+    def _restore(self, state: Mapping[str, Any]) -> ApptainerSandbox:
+        return ApptainerSandbox(state["workdir"], {}, state["shares_network"])
 
     def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
         return ("sh", "-c")
@@ -280,11 +264,11 @@ class ApptainerProvider(EngineProvider):
             main = [SHELL, "-c", spec.entrypoint] if isinstance(spec.entrypoint, str) else list(spec.entrypoint)
             steps.append([SHELL, "-c", RUN_ENTRYPOINT, "sandbox", *main])
         for argv in steps:
-            # The working folder is not there for the command that makes it.
+            # The working folder does not exist yet for the command that makes it.
             cwd = "/" if argv is steps[0] and spec.workdir else None
             completed, cause = await self._run(handle, SandboxCommand(argv, CONTROL_TIMEOUT_S, cwd))
             if cause is not None or completed.return_code != 0:
-                raise SandboxCreateError(f"cannot make {what}: it runs no commands\n{quote_end(completed.stderr)}")
+                raise SandboxCreateError(f"cannot make {what}: it cannot run commands\n{quote_end(completed.stderr)}")
 
     async def _find_cause(self, handle: SandboxHandle, completed: Completed) -> str | None:
         reason = quote_end(completed.stderr)
@@ -302,7 +286,7 @@ class ApptainerProvider(EngineProvider):
         return {entry["instance"] for entry in json.loads(listed.stdout or b"{}").get("instances") or ()}
 
     async def _stop_expired(self) -> None:
-        """Stop instances whose owner did not live to do it."""
+        """Stop expired instances, whose owner did not."""
         with contextlib.suppress(SandboxError):
             for name in await self._list_instances():
                 if _read_expiry(name) != NEVER and _read_expiry(name) < time.time():
@@ -325,8 +309,8 @@ class ApptainerProvider(EngineProvider):
 
 
 @contextlib.contextmanager
-def _env_file(env: Mapping[str, str]) -> Iterator[list[str]]:
-    """Write variables for the instance's own start script to a file that only we can read."""
+def _write_env_file(env: Mapping[str, str]) -> Iterator[list[str]]:
+    """Write the variables for the instance's start script to a file that only we can read."""
     if not env:
         yield []
         return
@@ -337,19 +321,19 @@ def _env_file(env: Mapping[str, str]) -> Iterator[list[str]]:
 
 
 def _locate_staging(instance: str) -> Path:
-    """Return the folder on this machine that the commands of an instance find at the mount point."""
+    """Return the folder on this machine that an instance sees at its mount point."""
     return Path(tempfile.gettempdir(), instance)
 
 
 def _build_image_reference(image: str) -> str:
-    """Return a file or a reference with a scheme as it is; a bare image name is one of a container registry."""
+    """Return a file or a reference with a scheme as it is; a bare name is an image in a container registry."""
     if "://" in image or image.endswith(".sif") or image.startswith(("/", ".")):
         return image
     return f"docker://{image}"
 
 
 def _read_expiry(instance: str) -> int:
-    """Return the Unix time at which an instance of ours is to end; NEVER for those of others."""
+    """Return the Unix time at which an instance of ours expires; NEVER for those of others."""
     prefix, _, rest = instance.partition(f"{NAME_PREFIX}-")
     number = rest.partition("-")[0]
     return int(number) if not prefix and number.isdigit() else NEVER

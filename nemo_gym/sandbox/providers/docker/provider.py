@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes as Docker containers, through the `docker` program (or one that speaks like it, such as Podman).
+"""Sandboxes as Docker containers, through the `docker` program or a compatible one such as Podman.
 
-The container removes itself when its main process ends, and that process ends with the time to live, so nothing is
-left behind if its owner dies. `docker ps --filter label=nemo-gym.sandbox` finds what is there. Limits on disk space and
-the choice of a GPU type are left to the engine's own configuration.
+The container removes itself when its main process ends, which it does after the time to live, so nothing is left behind
+if its owner dies. `docker ps --filter label=nemo-gym.sandbox` lists the containers. Limits on disk space and the choice
+of a GPU type are left to the engine's own configuration.
 """
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,10 +39,10 @@ from nemo_gym.sandbox.providers.processes import DEFAULT_MAX_OUTPUT_BYTES, Compl
 LABEL = "nemo-gym.sandbox"
 INSTALL_HINT = "install Docker Engine (docs.docker.com/engine/install), or set `executable: podman` if you have Podman"
 DEFAULT_PIDS_LIMIT = 4096
-# The shell stays, because a process that is the first of its container cannot be killed from inside.
+# The shell stays, because the first process of a container cannot be killed from inside.
 MAIN_PROCESS = 'ttl=$1; shift; "$@" & main=$!; { sleep "$ttl"; kill -9 "$main"; } >/dev/null 2>&1 & wait "$main"'
 FIND_SHELL = "command -v bash >/dev/null 2>&1 && echo bash || echo sh"
-# Given as they are: those that the client program reads itself, and the mark, which the client must not bear.
+# Passed by value: variables that the client program reads itself, and the mark, which the client must not have.
 CLIENT_VARIABLES = ("PATH", "HOME", EXEC_MARK)
 CLIENT_PREFIXES = ("DOCKER_", "LD_")
 GONE = ("No such container", "is not running", "no such object", "No such object")
@@ -61,56 +60,56 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class DockerCreateConfig:
-    """How containers are made; `SandboxSpec.provider_options` overrides it for one sandbox."""
+    """How to make containers; `SandboxSpec.provider_options` overrides this for one sandbox."""
 
     keepalive_shell: str = SHELL
     """Shell that runs `keepalive_cmd`."""
     keepalive_cmd: str = "exec sleep 2147483647"
     """Main process of a sandbox without an entrypoint."""
     start_timeout_s: float = 600
-    """How long starting may take, image download included, unless the spec says it."""
+    """How long starting may take, image download included, unless the spec gives a time."""
     use_init: bool = True
-    """Let the engine put a process in front that collects orphans."""
+    """Run the engine's init process, which collects orphans."""
     network: str | None = None
     """Network to join; "none" for no network at all, None for the engine's default."""
     read_only: bool = False
-    """Make the image's own files unchangeable."""
+    """Make the image's own files read-only."""
     cap_drop: Sequence[str] = field(default_factory=list)
-    """Capabilities to take away, e.g. "ALL"."""
+    """Capabilities to drop, e.g. "ALL"."""
     security_opt: Sequence[str] = field(default_factory=list)
     """Security options. "no-new-privileges" is added unless it is named here, e.g. as "no-new-privileges=false"."""
     pids_limit: int | None = None
-    """How many processes the container may hold; None is 4096, -1 any number."""
+    """How many processes the container may have; None means 4096, -1 any number."""
     extra_run_args: Sequence[str] = field(default_factory=list)
     """Further arguments of `docker run`, before the image."""
     apply_resource_limits: bool = True
-    """Whether the spec's bounds on CPU and memory hold."""
+    """Whether to enforce the spec's limits on CPU and memory."""
     publish_host: str = "127.0.0.1"
-    """Address at which published ports are reached."""
+    """Address on which ports are published."""
 
 
 @dataclass(frozen=True)
 class DockerExecConfig:
-    """How commands are run."""
+    """How to run commands."""
 
     default_timeout_s: float | None = DEFAULT_EXEC_TIMEOUT_S
-    """Deadline of a command whose caller gives None."""
+    """Deadline of commands whose caller gives none."""
     extra_exec_args: Sequence[str] = field(default_factory=list)
     """Further arguments of `docker exec`, before the container."""
     concurrency: int = 32
-    """How many commands of this provider run at a time; others wait, which does not count for their deadline."""
+    """How many commands of this provider run at a time; waiting does not count towards the deadline."""
     exec_shell: str | None = None
-    """Shell of commands; None is bash where the image has it, else sh."""
+    """Shell of commands; None for bash if the image has it, else sh."""
 
 
 @dataclass(frozen=True)
 class DockerProbeConfig(ProbeConfig):
-    """How a new container shows that it works."""
+    """The command that shows whether a new container works."""
 
 
 @dataclass(frozen=True)
 class DockerOptions(DockerCreateConfig):
-    """What `SandboxSpec.provider_options` may say."""
+    """What `SandboxSpec.provider_options` may set."""
 
     volumes: Sequence[str] = ()
     """Bind mounts, as `host:container[:ro]`."""
@@ -149,25 +148,15 @@ class DockerProvider(EngineProvider):
             transfer_timeout_s=transfer_timeout_s,
         )
 
-    async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Start a container and wait until it takes commands."""
-        if not spec.image:
-            raise SandboxCreateError("a docker sandbox needs an image\nhint: set `image` of the sandbox spec")
+    def _plan(self, spec: SandboxSpec) -> tuple[SandboxHandle, DockerOptions]:
         options = override(DockerOptions(**vars(self._create_config)), spec.provider_options, self.name)
-        handle = SandboxHandle(f"nemo-gym-{uuid4().hex}", self.name, self._exec_config.exec_shell or "sh")
+        return SandboxHandle(f"nemo-gym-{uuid4().hex}", self.name, self._exec_config.exec_shell or "sh"), options
+
+    async def _launch(self, handle: SandboxHandle, spec: SandboxSpec, options: DockerOptions, what: str) -> None:
         arguments, client_env = _build_run_arguments(handle.sandbox_id, spec, options)
-        what = f"a docker sandbox from image {spec.image!r}"
-        try:
-            await self._start(arguments, client_env, what, spec.ready_timeout_s or options.start_timeout_s)
-            if self._exec_config.exec_shell is None:
-                handle.raw = await self._find_shell(handle, options.keepalive_shell, what)
-            await self._verify(handle, what)
-        except BaseException:
-            # Whatever stopped us, cancellation included: the container may be there although nobody will own it.
-            with contextlib.suppress(OSError, SandboxError):
-                await self.close(handle)
-            raise
-        return handle
+        await self._start(arguments, client_env, what, spec.ready_timeout_s or options.start_timeout_s)
+        if self._exec_config.exec_shell is None:
+            handle.raw = await self._find_shell(handle, options.keepalive_shell, what)
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
         """Return what the engine says about the container; one that is gone has stopped."""
@@ -175,7 +164,7 @@ class DockerProvider(EngineProvider):
         return SandboxStatus.STOPPED if state is None else STATUSES.get(state, SandboxStatus.UNKNOWN)
 
     async def endpoint(self, handle: SandboxHandle, port: int) -> SandboxEndpoint:
-        """Return the loopback address to which `port` is published."""
+        """Return the address on which `port` is published."""
         shown = await self._run_client(["port", handle.sandbox_id, f"{port}/tcp"])
         address = shown.stdout.decode(errors="replace").strip().partition("\n")[0]
         if shown.return_code != 0 or not address:
@@ -190,25 +179,18 @@ class DockerProvider(EngineProvider):
         """Kill and remove the container."""
         await self._close_terminals(handle)
         removed = await self._run_client(["rm", "--force", "--volumes", handle.sandbox_id])
-        if (
-            removed.return_code != 0
-            and not _mentions(removed, GONE)
-            and "already in progress" not in quote_end(removed.stderr)
-        ):
+        if removed.return_code != 0 and not _mentions(removed, (*GONE, "already in progress")):
             raise SandboxError(f"cannot remove sandbox {handle.sandbox_id!r}: {quote_end(removed.stderr)}")
 
     async def aclose(self) -> None:
-        """Do nothing: nothing is held between calls."""
+        """Do nothing: the provider holds nothing between calls."""
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
-        # The engine knows all else under the container's name.
+        # The engine knows everything else under the container's name.
         return {"shell": handle.raw}
 
-    async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
-        handle = SandboxHandle(sandbox_id, self.name, state["shell"])
-        if await self.status(handle) is not SandboxStatus.RUNNING:
-            raise SandboxNotRunningError(f"docker sandbox {sandbox_id!r} is not running")
-        return handle
+    def _restore(self, state: Mapping[str, Any]) -> Any:
+        return state["shell"]
 
     def _get_shell(self, handle: SandboxHandle) -> Sequence[str]:
         return (handle.raw or "sh", "-c")
@@ -218,8 +200,8 @@ class DockerProvider(EngineProvider):
         found = completed.stdout.decode(errors="replace").strip()
         if cause is not None or completed.return_code != 0 or found not in {"bash", "sh"}:
             raise SandboxCreateError(
-                f"cannot make {what}: it runs no commands\n{quote_end(completed.stderr)}\n"
-                "hint: does the image hold a shell? `create: {keepalive_shell: ...}` names another than /bin/sh"
+                f"cannot make {what}: it cannot run commands\n{quote_end(completed.stderr)}\n"
+                "hint: does the image have a shell? `create: {keepalive_shell: ...}` names another than /bin/sh"
             )
         return found
 
@@ -266,9 +248,9 @@ class DockerProvider(EngineProvider):
 
 
 def _build_env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Return arguments that name the variables, and the client's environment that holds their values.
+    """Return arguments that name the variables, and the client's environment with their values.
 
-    The client passes on what is only named, so that no value shows in the list of processes.
+    The client passes on variables that are only named, so that no value shows in the list of processes.
     """
     arguments: list[str] = []
     by_name: dict[str, str] = {}
@@ -282,7 +264,7 @@ def _build_env_arguments(env: Mapping[str, str]) -> tuple[list[str], dict[str, s
 
 
 def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptions) -> tuple[list[str], dict[str, str]]:
-    """Return arguments of the client that start a container, and what to add to the client's own environment."""
+    """Return the client's arguments to start a container, and what to add to the client's own environment."""
     env_arguments, client_env = _build_env_arguments(stringify_env(spec.env))
     arguments = ["run", "-d", "--name", container, "--label", f"{LABEL}=1"]
     for key, value in spec.metadata.items():
@@ -293,7 +275,7 @@ def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptio
     wanted = spec.resources
     if options.apply_resource_limits:
         arguments += ["--cpus", f"{wanted.cpu:g}"] if wanted.cpu else []
-        # The same bound for memory and swap: a sandbox that is out of memory ends rather than slowing the machine.
+        # The same limit for memory and swap: a sandbox without memory ends instead of slowing down the machine.
         memory = f"{wanted.memory_mib}m"
         arguments += ["--memory", memory, "--memory-swap", memory] if wanted.memory_mib else []
     arguments += ["--gpus", str(wanted.gpu)] if wanted.gpu else []
@@ -314,19 +296,13 @@ def _build_run_arguments(container: str, spec: SandboxSpec, options: DockerOptio
         for value in values:
             arguments += [flag, value]
     arguments += [*options.extra_run_args, *options.run_args, "--rm"]
-    program, *rest = _build_main_process(spec, options)
+    shell, main = options.keepalive_shell, spec.entrypoint
+    if main is None or isinstance(main, str):
+        main = [shell, "-c", main or options.keepalive_cmd]
+    if spec.ttl_s:
+        main = [shell, "-c", MAIN_PROCESS, "sandbox", str(max(1, round(spec.ttl_s))), *main]
+    program, *rest = main
     return [*arguments, "--entrypoint", program, spec.image or "", *rest], client_env
-
-
-def _build_main_process(spec: SandboxSpec, options: DockerOptions) -> list[str]:
-    shell = options.keepalive_shell
-    if spec.entrypoint is None or isinstance(spec.entrypoint, str):
-        main = [shell, "-c", spec.entrypoint or options.keepalive_cmd]
-    else:
-        main = list(spec.entrypoint)
-    if not spec.ttl_s:
-        return main
-    return [shell, "-c", MAIN_PROCESS, "sandbox", str(max(1, round(spec.ttl_s))), *main]
 
 
 def _mentions(completed: Completed, phrases: Sequence[str]) -> bool:

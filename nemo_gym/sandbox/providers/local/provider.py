@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sandboxes on this machine, for model-written code where no container engine is at hand.
+"""Sandboxes on this machine, for model-written code where there is no container engine.
 
-Bubblewrap keeps them apart where it works, otherwise rules of the kernel do, and the log says which; where there is
-neither, sandboxes are refused unless the config says `isolation: none`. Only files last from one command to the next:
-processes end with the command that started them. There are no images, no ports and no GPUs here.
+Bubblewrap isolates them where it works, else the kernel's own rules do, and the log says which. Where neither works,
+sandboxes are refused unless the config says `isolation: none`. Only files last from one command to the next: processes
+end with the command that started them. There are no images, no ports and no GPUs.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ LOG = logging.getLogger(__name__)
 
 DEFAULT_TTL_S = 24 * 3600.0
 MIB = 1024 * 1024
-# Bubblewrap opens a session without a terminal; one more makes ours its own, so that Ctrl-C reaches the program.
+# Bubblewrap opens a session without a terminal; another session takes ours, so that Ctrl-C reaches the program.
 TAKE_TERMINAL = 'if [ -t 0 ] && setsid -w true 2>/dev/null; then exec setsid -c -w "$@"; fi; exec "$@"'
 
 IsolationChoice = Literal["auto", "bubblewrap", "rlimits", "none"]
@@ -77,10 +77,11 @@ class LocalProvider(CommandProvider):
         max_output_bytes: int = DEFAULT_MAX_OUTPUT_BYTES,
         transfer_timeout_s: float = 600.0,
     ) -> None:
-        """`run_as` is the user of the commands when we are root; otherwise they run as the user that we are.
+        """Set the limits of all sandboxes.
 
-        `memory_mib` holds for all processes of a command together unless the spec's resources say otherwise.
-        `read_only_paths` are folders beside /usr that commands may see.
+        `run_as` is the user of the commands if we are root; otherwise they run as our own user. `memory_mib` limits all
+        processes of a command together, unless the spec's resources say otherwise. `read_only_paths` are folders that
+        commands may see besides /usr.
         """
         super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
         if isolation not in get_args(IsolationChoice):
@@ -94,7 +95,7 @@ class LocalProvider(CommandProvider):
         self._chosen: LocalIsolation | None = None
 
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
-        """Make the folders of a sandbox and see that commands run there."""
+        """Make the folders of a sandbox and check that commands run there."""
         _refuse_unsupported(spec)
         await asyncio.to_thread(remove_expired, self._base_dir)
         sandbox = await asyncio.to_thread(self._make_folders, spec)
@@ -106,18 +107,18 @@ class LocalProvider(CommandProvider):
             problem = await self._find_problem(handle)
             if problem is not None:
                 raise SandboxCreateError(
-                    f"cannot make a local sandbox in {sandbox.root!r}: it runs no commands: {problem}\n"
+                    f"cannot make a local sandbox in {sandbox.root!r}: it cannot run commands: {problem}\n"
                     f"hint: can user {self._run_as!r} enter that folder? `base_dir` puts sandboxes elsewhere"
                 )
             _get_sandbox(handle).save()
         except BaseException:
-            # Whatever stopped us, cancellation included: nobody will own this folder.
+            # Also on cancellation: nobody will own this folder.
             await self.close(handle)
             raise
         return handle
 
     async def status(self, handle: SandboxHandle) -> SandboxStatus:
-        """Return `RUNNING` while its folder is there and its time is not over."""
+        """Return `RUNNING` until its folder is removed or its time is over."""
         sandbox = _get_sandbox(handle)
         alive = sandbox.work.is_dir() and time.time() < sandbox.expires_at
         return SandboxStatus.RUNNING if alive else SandboxStatus.STOPPED
@@ -134,19 +135,17 @@ class LocalProvider(CommandProvider):
         await asyncio.to_thread(end)
 
     async def aclose(self) -> None:
-        """Do nothing: nothing is held between calls."""
+        """Do nothing: the provider holds nothing between calls."""
 
     def _describe(self, handle: SandboxHandle) -> dict[str, Any]:
-        # All else is written down in the folder, where only its owner can read.
+        # The rest is in the state file in that folder, which only its owner can read.
         return {"root": _get_sandbox(handle).root}
 
     async def _reconnect(self, sandbox_id: str, state: Mapping[str, Any]) -> SandboxHandle:
         """Return the handle of a sandbox that another process on this machine made."""
         root = Path(state["root"])
         if root.name != sandbox_id or not (root / STATE_FILE).is_file():
-            raise SandboxNotRunningError(
-                f"there is no local sandbox {sandbox_id!r} in {str(root)!r}: it may have ended"
-            )
+            raise SandboxNotRunningError(f"no local sandbox {sandbox_id!r} in {str(root)!r}: it may have ended")
         return SandboxHandle(sandbox_id, self.name, LocalSandbox.load(root))
 
     def _translate_path(self, handle: SandboxHandle, path: str) -> str:
@@ -161,7 +160,7 @@ class LocalProvider(CommandProvider):
             completed = await run_program(
                 _build_supervisor_argv(fds),
                 env={},
-                # The supervisor keeps the deadline; this one is for a supervisor that does not.
+                # The supervisor enforces the deadline; this timeout is for a supervisor that hangs.
                 timeout_s=timeout_s + supervisor.KILL_PATIENCE_S + GRACE_S,
                 stdin=DEVNULL if command.stdin is None else command.stdin.fileno(),
                 stdout=None if command.stdout is None else command.stdout.fileno(),
@@ -169,27 +168,39 @@ class LocalProvider(CommandProvider):
                 max_output_bytes=self._max_output_bytes,
             )
             report.seek(0)
-            return await self._read_report(handle, completed, report.read())
+            told = report.read()
+        if not told:
+            # The supervisor itself was killed, so its processes have to be found another way.
+            await asyncio.to_thread(kill_marked, handle.sandbox_id)
+            return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
+        ended = json.loads(told)
+        if ended["survivors"]:
+            LOG.warning("%s processes of sandbox %r could not be killed", ended["survivors"], handle.sandbox_id)
+        return replace(completed, return_code=ended["return_code"]), completed.ended_by or ended["error_type"]
 
     async def _check_time_left(self, handle: SandboxHandle, user: str | int | None) -> float:
-        """Return how long the sandbox lives, if it can run something for `user` at all."""
-        _check_user(user)
+        """Return how long the sandbox has to live; raise if it cannot run a command for `user`."""
+        if user is not None:
+            raise SandboxConfigError(
+                f"a local sandbox cannot run a command as user {str(user)!r}\n"
+                "hint: leave `user` unset; `run_as` of the provider chooses the user for all commands when we are root"
+            )
         if await self.status(handle) is not SandboxStatus.RUNNING:
             raise SandboxNotRunningError(f"local sandbox {handle.sandbox_id!r} has ended: stopped, or its time is over")
         return _get_sandbox(handle).expires_at - time.time()
 
     def _build_settings(self, handle: SandboxHandle, command: SandboxCommand) -> dict[str, Any]:
-        """Return what the supervisor is told about one command."""
+        """Return the supervisor's settings for one command."""
         sandbox = _get_sandbox(handle)
         folder = sandbox.translate_path(command.cwd or "")
         prefix: list[str] = []
         if sandbox.isolation == "bubblewrap":
-            prefix = sandbox.bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths)
+            prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths)
         uid, gid = _find_user(self._run_as)
         return {
             "argv": [*prefix, *command.argv],
             "cwd": "/" if prefix else folder,
-            "env": {**sandbox.base_env(), **sandbox.env, **command.env, SANDBOX_MARK: handle.sandbox_id},
+            "env": {**sandbox.build_base_env(), **sandbox.env, **command.env, SANDBOX_MARK: handle.sandbox_id},
             "timeout_s": command.timeout_s,
             "memory_bytes": sandbox.memory_mib * MIB,
             "max_processes": self._max_processes,
@@ -216,18 +227,6 @@ class LocalProvider(CommandProvider):
             on_failure.pop_all()
         return session
 
-    async def _read_report(
-        self, handle: SandboxHandle, completed: Completed, report: bytes
-    ) -> tuple[Completed, str | None]:
-        if not report:
-            # The supervisor itself was killed, so what it watched over has to be found another way.
-            await asyncio.to_thread(kill_marked, handle.sandbox_id)
-            return replace(completed, return_code=KILLED_RETURN_CODE), completed.ended_by or "killed"
-        ended = json.loads(report)
-        if ended["survivors"]:
-            LOG.warning("%s processes of sandbox %r could not be killed", ended["survivors"], handle.sandbox_id)
-        return replace(completed, return_code=ended["return_code"]), completed.ended_by or ended["error_type"]
-
     def _make_folders(self, spec: SandboxSpec) -> LocalSandbox:
         root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=self._base_dir))
         uid, gid = _find_user(self._run_as)
@@ -236,7 +235,7 @@ class LocalProvider(CommandProvider):
             if uid is not None and gid is not None:
                 os.chown(root / name, uid, gid)
         if uid is not None and gid is not None:
-            # The commands' user has to pass through, but not to look around.
+            # The commands' user must be able to pass through, but not to list the folder.
             os.chown(root, -1, gid)
             root.chmod(0o710)
         return LocalSandbox(
@@ -249,7 +248,7 @@ class LocalProvider(CommandProvider):
         )
 
     async def _choose_isolation(self, handle: SandboxHandle) -> LocalIsolation:
-        """Choose bubblewrap if it is wanted and works here, else the kernel's rules, and tell the log."""
+        """Choose bubblewrap if it is wanted and works here, else the kernel's rules, and log the choice."""
         if self._isolation == "none":
             LOG.warning("local sandboxes are not isolated from files and network: the config asks for it")
             return "none"
@@ -278,7 +277,7 @@ class LocalProvider(CommandProvider):
         )
 
     async def _find_problem(self, handle: SandboxHandle) -> str | None:
-        """Run a first command, and return why that failed, if it did."""
+        """Run a first command and return why it failed, if it did."""
         completed, cause = await self._run(handle, SandboxCommand([SHELL, "-c", ":"], 30))
         if cause is None and completed.return_code == 0:
             return None
@@ -286,7 +285,7 @@ class LocalProvider(CommandProvider):
 
 
 def _make_memory_file(content: bytes = b"") -> IO[bytes]:
-    """Return a file in memory; unlike arguments or environment, its content does not show in the list of processes."""
+    """Return a file in memory; unlike arguments, its content does not show in the list of processes."""
     file = os.fdopen(os.memfd_create("nemo-gym-sandbox"), "w+b", buffering=0)
     file.write(content)
     file.seek(0)
@@ -298,7 +297,7 @@ def _build_supervisor_argv(fds: Sequence[int]) -> list[str]:
 
 
 def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
-    """Return the user and group to become, or None to stay who we are."""
+    """Return the user and group to become, or None to keep ours."""
     if os.geteuid() != 0 or run_as == "root":
         return None, None
     try:
@@ -308,16 +307,8 @@ def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
     return entry.pw_uid, entry.pw_gid
 
 
-def _check_user(user: str | int | None) -> None:
-    if user is not None:
-        raise SandboxConfigError(
-            f"a local sandbox cannot run a command as user {str(user)!r}\n"
-            "hint: leave `user` unset; `run_as` of the provider chooses the user for all commands when we are root"
-        )
-
-
 def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:
-    # With our own working folder: one that bubblewrap cannot place is the spec's problem, not bubblewrap's.
+    # With the default working folder: if bubblewrap cannot mount the spec's, bubblewrap is not to blame.
     return replace(handle, raw=replace(_get_sandbox(handle), isolation=isolation, workdir=DEFAULT_WORKDIR))
 
 
@@ -331,7 +322,7 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
         )
     unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
     if unused:
-        LOG.info("a local sandbox makes no use of %s: commands see this machine's programs", " and ".join(unused))
+        LOG.info("a local sandbox ignores %s: commands see this machine's programs", " and ".join(unused))
 
 
 def _get_sandbox(handle: SandboxHandle) -> LocalSandbox:

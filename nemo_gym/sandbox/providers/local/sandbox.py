@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A sandbox on this machine: where its files are, and what its commands see of the rest.
+"""A sandbox on this machine: where its files are, and what its commands see of the machine.
 
-With bubblewrap or `rlimits` that is a read-only system and its own folders, without networks: see
-`nemo_gym._execution.isolation`. With `none` the limits of the supervisor are all there is: a command sees the machine's
-files and networks with the rights of its user.
+With bubblewrap or `rlimits` they see a read-only system and the sandbox's own folders, without networks: see
+`nemo_gym._execution.isolation`. With `none` there are only the supervisor's limits: a command sees the machine's files
+and networks with the rights of its user.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym._execution.inside.containment import remove_folder
-from nemo_gym._execution.isolation import ETC_FILES, Isolation, bubblewrap_prefix, list_system_paths
+from nemo_gym._execution.isolation import ETC_FILES, Isolation, build_bubblewrap_prefix, list_system_paths
 
 LOG = logging.getLogger(__name__)
 
@@ -32,13 +32,13 @@ SANDBOX_MARK = "NEMO_GYM_SANDBOX_ID"
 DEFAULT_WORKDIR = "/workspace"
 STATE_FILE = "state.json"
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# For commands that look up kinds of files, or check certificates.
+# For commands that look up file types or check certificates.
 COMMAND_ETC_FILES = (*ETC_FILES, "mime.types", "ssl")
 
 
 @dataclass(frozen=True)
 class LocalSandbox:
-    """A sandbox on this machine: the folder that holds it, and how its commands run."""
+    """The folder of a sandbox, and how its commands run."""
 
     root: str
     isolation: LocalIsolation
@@ -59,40 +59,40 @@ class LocalSandbox:
         return Path(self.root) / "tmp"
 
     def translate_path(self, path: str) -> str:
-        """Return `path` as commands see it: with bubblewrap as it is, else moved to where the folders really are."""
+        """Return `path` as commands see it: unchanged with bubblewrap, else moved to where the folders really are."""
         absolute = os.path.normpath(os.path.join(self.workdir, path))
-        if self.isolation == "bubblewrap" or _within(absolute, self.root):
+        if self.isolation == "bubblewrap" or _is_within(absolute, self.root):
             return absolute
         for seen, real in ((self.workdir, self.work), ("/tmp", self.tmp)):
-            if _within(absolute, seen):
+            if _is_within(absolute, seen):
                 return os.path.normpath(real / os.path.relpath(absolute, seen))
         return absolute
 
-    def base_env(self) -> dict[str, str]:
-        """Return what every command finds in its environment, before the spec's own variables."""
+    def build_base_env(self) -> dict[str, str]:
+        """Return the environment of every command, before the spec's own variables."""
         has_own_paths = self.isolation == "bubblewrap"
         home = self.workdir if has_own_paths else str(self.work)
         tmp = "/tmp" if has_own_paths else str(self.tmp)
         return {"PATH": SYSTEM_PATH, "HOME": home, "TMPDIR": tmp, "LANG": "C.UTF-8"}
 
     def save(self) -> None:
-        """Write down what another process needs to take this sandbox up; for the owner's eyes, as it holds `env`."""
+        """Save what another process needs to connect; only the owner can read it, as it holds `env`."""
         fd = os.open(Path(self.root) / STATE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(fd, "w", encoding="utf-8") as out:
             json.dump({"schema": 1, **asdict(self)}, out)
 
     @classmethod
     def load(cls, root: Path) -> "LocalSandbox":
-        """Return the sandbox that `save` wrote down in `root`."""
+        """Return the sandbox that `save` wrote to `root`."""
         state: dict[str, Any] = json.loads((root / STATE_FILE).read_text(encoding="utf-8"))
         state.pop("schema")
         return cls(**{**state, "root": str(root)})
 
-    def bubblewrap_prefix(self, bubblewrap: str, folder: str, read_only_paths: Sequence[str]) -> list[str]:
+    def build_bubblewrap_prefix(self, bubblewrap: str, folder: str, read_only_paths: Sequence[str]) -> list[str]:
         """Return the `bwrap` call that goes before a command."""
         executable = shutil.which(bubblewrap) or bubblewrap
         options = ["--unshare-user", *(["--disable-userns"] if _can_disable_namespaces(executable) else [])]
-        return bubblewrap_prefix(
+        return build_bubblewrap_prefix(
             executable,
             options,
             etc_files=COMMAND_ETC_FILES,
@@ -107,19 +107,19 @@ class LocalSandbox:
         return {"readable": readable, "writable": [str(self.work), str(self.tmp)]}
 
 
-def _within(path: str, folder: str) -> bool:
+def _is_within(path: str, folder: str) -> bool:
     return os.path.commonpath([path, folder]) == folder
 
 
 @lru_cache(maxsize=1)
 def _can_disable_namespaces(executable: str) -> bool:
-    """Whether this bubblewrap, of version 0.8 or later, can keep commands from making user namespaces."""
+    """Return whether this bubblewrap, of version 0.8 or later, can keep commands from making user namespaces."""
     said = subprocess.run([executable, "--help"], capture_output=True, text=True, timeout=30, check=False)
     return "--disable-userns" in said.stdout
 
 
 def kill_marked(sandbox_id: str) -> int:
-    """Kill every process that bears the sandbox's mark in its environment; return how many there were."""
+    """Kill every process with the sandbox's mark in its environment; return how many there were."""
     mark = f"{SANDBOX_MARK}={sandbox_id}".encode()
     killed = 0
     for entry in Path("/proc").iterdir():
@@ -132,7 +132,7 @@ def kill_marked(sandbox_id: str) -> int:
 
 
 def remove_expired(base_dir: Path) -> None:
-    """Remove sandboxes whose owner did not live to do it."""
+    """Remove expired sandboxes, which their owner did not."""
     for folder in base_dir.glob(f"{FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
             ours = folder.lstat().st_uid == os.geteuid()

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which class a raw item of a conversation belongs to, and the classes of items about tools that a provider or its
+client runs (search, computer use, MCP, shell, custom tools).
+
+Those items pass through this package: required fields are checked, vocabularies (statuses, kinds of action) are open.
+Only a client's own items must have a status of the API (`INPUT_STATUSES`). A request with an item of unknown type is
+refused. A reply with one keeps it as `NeMoGymResponseUnknownItem`, because a rollout is worth more than a field that a
+provider added.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NoReturn, get_args
+
+from pydantic import Field
+
+from nemo_gym._wire.schema import items
+from nemo_gym._wire.schema.base import (
+    REFUSED,
+    DeferredModel,
+    OpenModel,
+    OpenObject,
+    PickBy,
+    get_field,
+    raise_refusal,
+    text_or_other,
+)
+from nemo_gym._wire.schema.items import ToolOutputPart
+from nemo_gym._wire.schema.tokens import has_token_fields, list_missing_token_fields, refuse_partial_tokens
+
+__all__ = [
+    "NeMoGymComputerCallOutput",
+    "NeMoGymImageGenerationCall",
+    "NeMoGymLocalShellCall",
+    "NeMoGymLocalShellCallOutput",
+    "NeMoGymMcpApprovalResponse",
+    "NeMoGymResponseCodeInterpreterToolCall",
+    "NeMoGymResponseComputerToolCall",
+    "NeMoGymResponseCustomToolCall",
+    "NeMoGymResponseCustomToolCallOutput",
+    "NeMoGymResponseFileSearchToolCall",
+    "NeMoGymResponseFunctionWebSearch",
+    "NeMoGymResponseInput",
+    "NeMoGymResponseInputItem",
+    "NeMoGymResponseMcpApprovalRequest",
+    "NeMoGymResponseMcpCall",
+    "NeMoGymResponseMcpListTools",
+    "NeMoGymResponseOutputItem",
+    "NeMoGymResponseUnknownItem",
+]
+
+
+class SafetyCheck(DeferredModel):
+    id: str
+    code: str | None = None
+    message: str | None = None
+
+
+class Screenshot(DeferredModel):
+    type: Literal["computer_screenshot"] = "computer_screenshot"
+    file_id: str | None = None
+    image_url: str | None = None
+
+
+class FileSearchResult(DeferredModel):
+    attributes: dict[str, str | float | bool] | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    score: float | None = None
+    text: str | None = None
+
+
+class ShellAction(DeferredModel):
+    command: list[str]
+    env: dict[str, str]
+    type: Literal["exec"]
+    timeout_ms: int | None = None
+    user: str | None = None
+    working_directory: str | None = None
+
+
+class NeMoGymResponseMcpCall(DeferredModel):
+    arguments: str
+    name: str
+    type: Literal["mcp_call"]
+    id: str | None = None
+    server_label: str | None = None
+    approval_request_id: str | None = None
+    error: str | None = None
+    output: str | None = None
+    status: str | None = None
+
+
+class NeMoGymResponseMcpListTools(DeferredModel):
+    type: Literal["mcp_list_tools"]
+    id: str | None = None
+    server_label: str | None = None
+    tools: list[Any] = Field(default_factory=list)
+    error: str | None = None
+
+
+class NeMoGymResponseMcpApprovalRequest(DeferredModel):
+    arguments: str
+    name: str
+    type: Literal["mcp_approval_request"]
+    id: str | None = None
+    server_label: str | None = None
+
+
+class NeMoGymMcpApprovalResponse(DeferredModel):
+    approval_request_id: str
+    approve: bool
+    type: Literal["mcp_approval_response"]
+    id: str | None = None
+    reason: str | None = None
+
+
+class NeMoGymResponseFileSearchToolCall(DeferredModel):
+    id: str
+    queries: list[str]
+    status: str
+    type: Literal["file_search_call"]
+    results: list[FileSearchResult] | None = None
+
+
+class NeMoGymResponseFunctionWebSearch(DeferredModel):
+    id: str
+    action: OpenObject
+    status: str
+    type: Literal["web_search_call"]
+
+
+class NeMoGymResponseComputerToolCall(DeferredModel):
+    id: str
+    action: OpenObject
+    call_id: str
+    pending_safety_checks: list[SafetyCheck]
+    status: str
+    type: Literal["computer_call"]
+
+
+class NeMoGymComputerCallOutput(DeferredModel):
+    call_id: str
+    output: Screenshot
+    type: Literal["computer_call_output"]
+    id: str | None = None
+    acknowledged_safety_checks: list[SafetyCheck] | None = None
+    status: str | None = None
+
+
+class NeMoGymImageGenerationCall(DeferredModel):
+    id: str
+    status: str
+    type: Literal["image_generation_call"]
+    result: str | None = None
+
+
+class NeMoGymResponseCodeInterpreterToolCall(DeferredModel):
+    id: str
+    container_id: str
+    status: str
+    type: Literal["code_interpreter_call"]
+    code: str | None = None
+    outputs: list[OpenObject] | None = None
+
+
+class NeMoGymLocalShellCall(DeferredModel):
+    id: str
+    action: ShellAction
+    call_id: str
+    status: str
+    type: Literal["local_shell_call"]
+
+
+class NeMoGymLocalShellCallOutput(DeferredModel):
+    id: str
+    output: str
+    type: Literal["local_shell_call_output"]
+    status: str | None = None
+
+
+class NeMoGymResponseCustomToolCall(DeferredModel):
+    call_id: str
+    input: str
+    name: str
+    type: Literal["custom_tool_call"]
+    id: str | None = None
+
+
+class NeMoGymResponseCustomToolCallOutput(DeferredModel):
+    call_id: str
+    output: Annotated[str | list[ToolOutputPart], text_or_other]
+    type: Literal["custom_tool_call_output"]
+    id: str | None = None
+
+
+_STEPS = ("in_progress", "completed", "incomplete")
+INPUT_STATUSES = {
+    "code_interpreter_call": (*_STEPS, "interpreting", "failed"),
+    "computer_call": _STEPS,
+    "computer_call_output": _STEPS,
+    "local_shell_call": _STEPS,
+    "local_shell_call_output": _STEPS,
+    "file_search_call": (*_STEPS, "searching", "failed"),
+    "image_generation_call": ("in_progress", "completed", "generating", "failed"),
+    "web_search_call": ("in_progress", "searching", "completed", "failed"),
+}
+"""The statuses that an item of a type may have in a request."""
+
+
+class NeMoGymResponseUnknownItem(OpenModel):
+    """An item of a reply whose type this package does not know: kept as it came."""
+
+    type: str
+
+
+_EASY_MESSAGE = items.NeMoGymEasyInputMessage.__name__
+_MESSAGE = items.NeMoGymMessage.__name__
+_OUTPUT_MESSAGE = items.NeMoGymResponseOutputMessage.__name__
+_FUNCTION_CALL = items.NeMoGymResponseFunctionToolCall.__name__
+_FUNCTION_CALL_OUTPUT = items.NeMoGymFunctionCallOutput.__name__
+_REASONING = items.NeMoGymResponseReasoningItem.__name__
+_UNKNOWN = NeMoGymResponseUnknownItem.__name__
+
+_TypedItem = (
+    items.NeMoGymResponseFunctionToolCall
+    | items.NeMoGymFunctionCallOutput
+    | items.NeMoGymResponseReasoningItem
+    | NeMoGymResponseMcpCall
+    | NeMoGymResponseMcpListTools
+    | NeMoGymResponseMcpApprovalRequest
+    | NeMoGymMcpApprovalResponse
+    | NeMoGymResponseFileSearchToolCall
+    | NeMoGymResponseFunctionWebSearch
+    | NeMoGymResponseComputerToolCall
+    | NeMoGymComputerCallOutput
+    | NeMoGymImageGenerationCall
+    | NeMoGymResponseCodeInterpreterToolCall
+    | NeMoGymLocalShellCall
+    | NeMoGymLocalShellCallOutput
+    | NeMoGymResponseCustomToolCall
+    | NeMoGymResponseCustomToolCallOutput
+)
+_CLASS_OF_TYPE = {get_args(cls.model_fields["type"].annotation)[0]: cls.__name__ for cls in get_args(_TypedItem)}
+ITEM_TYPES = ("message", *_CLASS_OF_TYPE)
+_TRAINING_TWIN = {plain.__name__: twin.__name__ for plain, twin in items.RESPONSES_TO_TRAIN.items()}
+
+
+def _pick_input(item: Mapping[str, Any]) -> str:
+    item_type = item.get("type")
+    if item_type == "message":
+        name = _pick_message(item)
+    elif isinstance(item_type, str):
+        name = REFUSED if _has_foreign_status(item) else _CLASS_OF_TYPE.get(item_type, REFUSED)
+    else:
+        name = _pick_untyped(item) if item_type is None else REFUSED
+    return _pick_training_twin(name, item) if has_token_fields(item) else name
+
+
+def _has_foreign_status(item: Mapping[str, Any]) -> bool:
+    """Return whether a client gives a hosted item a status that the API does not have."""
+    known, status = INPUT_STATUSES.get(item["type"]), item.get("status")
+    return known is not None and status is not None and status not in known
+
+
+def _pick_output(item: Mapping[str, Any]) -> str:
+    item_type = item.get("type")
+    if item_type == "message":
+        name = _pick_message(item)
+    else:
+        name = _CLASS_OF_TYPE.get(item_type, _UNKNOWN) if isinstance(item_type, str) else REFUSED
+    return _pick_training_twin(name, item) if has_token_fields(item) else name
+
+
+def _pick_message(item: Mapping[str, Any]) -> str:
+    content = item.get("content")
+    if not isinstance(content, list):
+        return _EASY_MESSAGE
+    if item.get("role", "assistant") == "assistant":
+        is_output = "id" in item and (not content or get_field(content[0], "type") in ("output_text", "refusal"))
+        return _OUTPUT_MESSAGE if is_output else _EASY_MESSAGE
+    return _MESSAGE if item.get("status") is not None else _EASY_MESSAGE
+
+
+def _pick_untyped(item: Mapping[str, Any]) -> str:
+    if "content" in item and ("role" in item or "id" in item):
+        return _pick_message(item)
+    if "call_id" in item:
+        return _FUNCTION_CALL_OUTPUT if "output" in item else _FUNCTION_CALL
+    return _REASONING if "summary" in item else REFUSED
+
+
+def _pick_training_twin(name: str, item: Mapping[str, Any]) -> str:
+    return REFUSED if list_missing_token_fields(item) else _TRAINING_TWIN.get(name, name)
+
+
+def _refuse_item(item: Any) -> NoReturn:
+    if not isinstance(item, Mapping):
+        raise_refusal("item_shape", "an item must be an object, not {found}", found=type(item).__name__)
+    if has_token_fields(item) and list_missing_token_fields(item):
+        refuse_partial_tokens(item)
+    if isinstance(item.get("type"), str) and _has_foreign_status(item):
+        raise_refusal(
+            "item_status",
+            "an item of type {type} has status {found}; known: {known}",
+            type=repr(item["type"]),
+            found=repr(item.get("status")),
+            known=", ".join(INPUT_STATUSES[item["type"]]),
+        )
+    known = ", ".join(ITEM_TYPES)
+    if item.get("type") is None:
+        fields = ", ".join(map(str, item)) or "none"
+        raise_refusal(
+            "item_type", "an item with fields {fields} needs a 'type'; known: {known}", fields=fields, known=known
+        )
+    raise_refusal("item_type", "unknown item type {found}; known: {known}", found=repr(item["type"]), known=known)
+
+
+_Item = (
+    items.NeMoGymEasyInputMessage
+    | items.NeMoGymMessage
+    | items.NeMoGymResponseOutputMessage
+    | _TypedItem
+    | items.NeMoGymEasyInputMessageForTraining
+    | items.NeMoGymMessageForTraining
+    | items.NeMoGymResponseOutputMessageForTraining
+    | items.NeMoGymResponseFunctionToolCallForTraining
+    | items.NeMoGymResponseReasoningItemForTraining
+    | NeMoGymResponseUnknownItem
+)
+
+NeMoGymResponseInputItem = Annotated[_Item, PickBy(_pick_input, _refuse_item)]
+NeMoGymResponseOutputItem = Annotated[_Item, PickBy(_pick_output, _refuse_item)]
+NeMoGymResponseInput = list[NeMoGymResponseInputItem]

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which class a raw item becomes, and what is said about one that becomes none."""
+
+from typing import Any, Union
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from nemo_gym._wire.schema import item_unions, items
+from nemo_gym._wire.schema.item_unions import (
+    ITEM_TYPES,
+    NeMoGymResponseInputItem,
+    NeMoGymResponseOutputItem,
+    NeMoGymResponseUnknownItem,
+)
+from nemo_gym._wire.schema.items import RESPONSES_TO_TRAIN
+from tests.wire import strategies as wire
+
+INPUT: TypeAdapter[Any] = TypeAdapter(NeMoGymResponseInputItem)
+OUTPUT: TypeAdapter[Any] = TypeAdapter(NeMoGymResponseOutputItem)
+TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3], "generation_log_probs": [-0.5]}
+
+quick = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+TEXT_IN = {"type": "input_text", "text": "hi"}
+TEXT_OUT = {"type": "output_text", "text": "hi", "annotations": []}
+
+SHAPES: list[tuple[dict[str, Any], type[BaseModel]]] = [
+    ({"role": "user", "content": "hi"}, items.NeMoGymEasyInputMessage),
+    ({"role": "assistant", "content": "hi"}, items.NeMoGymEasyInputMessage),
+    ({"role": "user", "content": "hi", "type": "message"}, items.NeMoGymEasyInputMessage),
+    ({"role": "user", "content": "hi", "type": "message", "status": "completed"}, items.NeMoGymEasyInputMessage),
+    ({"role": "user", "content": [TEXT_IN]}, items.NeMoGymEasyInputMessage),
+    ({"role": "user", "content": [TEXT_IN], "type": "message"}, items.NeMoGymEasyInputMessage),
+    ({"role": "user", "content": [TEXT_IN], "status": "completed"}, items.NeMoGymMessage),
+    ({"role": "system", "content": [TEXT_IN], "status": "completed", "type": "message"}, items.NeMoGymMessage),
+    ({"id": "m", "role": "user", "content": [TEXT_IN], "status": "completed", "type": "message"}, items.NeMoGymMessage),
+    (
+        {"id": "m", "role": "assistant", "content": [TEXT_OUT], "status": "completed", "type": "message"},
+        items.NeMoGymResponseOutputMessage,
+    ),
+    ({"id": "m", "role": "assistant", "content": [], "type": "message"}, items.NeMoGymResponseOutputMessage),
+    ({"id": "m", "role": "assistant", "content": [TEXT_OUT]}, items.NeMoGymResponseOutputMessage),
+    ({"id": "m", "content": [TEXT_OUT]}, items.NeMoGymResponseOutputMessage),
+    ({"role": "assistant", "content": []}, items.NeMoGymEasyInputMessage),
+    ({"role": "assistant", "content": [TEXT_OUT]}, items.NeMoGymEasyInputMessage),
+    ({"role": "assistant", "content": [TEXT_IN], "id": "m", "status": "completed"}, items.NeMoGymEasyInputMessage),
+    ({"id": "m", "role": "assistant", "content": "hi", "type": "message"}, items.NeMoGymEasyInputMessage),
+    ({"call_id": "c", "name": "f", "arguments": "{}"}, items.NeMoGymResponseFunctionToolCall),
+    ({"call_id": "c", "output": "ok"}, items.NeMoGymFunctionCallOutput),
+    ({"id": "r", "summary": []}, items.NeMoGymResponseReasoningItem),
+    ({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}, items.NeMoGymResponseFunctionToolCall),
+    ({"type": "function_call_output", "call_id": "c", "output": "ok"}, items.NeMoGymFunctionCallOutput),
+    ({"type": "reasoning", "id": "r", "summary": []}, items.NeMoGymResponseReasoningItem),
+    ({"type": "mcp_approval_request", "name": "f", "arguments": "{}"}, item_unions.NeMoGymResponseMcpApprovalRequest),
+]
+
+
+@pytest.mark.parametrize(("item", "cls"), SHAPES)
+def test_the_shape_of_a_raw_item_decides_its_class(item, cls):
+    assert type(INPUT.validate_python(item)) is cls
+
+
+@pytest.mark.parametrize(("item", "cls"), [shape for shape in SHAPES if "type" in shape[0]])
+def test_a_typed_item_of_a_reply_becomes_the_same_class_as_in_a_request(item, cls):
+    assert type(OUTPUT.validate_python(item)) is cls
+
+
+# What trying all classes (pydantic's smart union) finds, at twenty times the cost.
+_TRYING_ALL: TypeAdapter[Any] = TypeAdapter(
+    Union[
+        items.NeMoGymEasyInputMessage,
+        items.NeMoGymMessage,
+        items.NeMoGymResponseOutputMessage,
+        items.NeMoGymResponseFunctionToolCall,
+        items.NeMoGymFunctionCallOutput,
+        items.NeMoGymResponseReasoningItem,
+        *RESPONSES_TO_TRAIN.values(),
+    ]
+)
+
+
+@pytest.mark.parametrize("item", [shape[0] for shape in SHAPES[:-1]])
+def test_a_shape_becomes_the_class_that_trying_all_classes_finds(item):
+    assert type(INPUT.validate_python(item)) is type(_TRYING_ALL.validate_python(item))
+
+
+@quick
+@given(wire.core_input_items | wire.nemo_gym_training_items)
+def test_any_item_becomes_the_class_that_trying_all_classes_finds(item):
+    assert INPUT.validate_python(item) == _TRYING_ALL.validate_python(item)
+
+
+@quick
+@given(wire.nemo_gym_training_items)
+def test_an_item_with_token_fields_becomes_the_training_twin_and_keeps_them(item):
+    validated = INPUT.validate_python(item)
+    assert type(validated) in RESPONSES_TO_TRAIN.values()
+    assert validated.model_dump(exclude_unset=True) == item
+
+
+def test_token_fields_that_are_null_count_as_absent():
+    item = INPUT.validate_python({"role": "user", "content": "hi", **dict.fromkeys(TOKENS)})
+    assert type(item) is items.NeMoGymEasyInputMessage
+
+
+@pytest.mark.parametrize("adapter", [INPUT, OUTPUT])
+@pytest.mark.parametrize("left_out", list(TOKENS))
+def test_token_fields_come_complete_or_not_at_all(adapter, left_out):
+    fields = {name: value for name, value in TOKENS.items() if name != left_out}
+    with pytest.raises(ValueError, match=f"token metadata must come complete: {left_out} missing"):
+        adapter.validate_python({"type": "function_call", "call_id": "c", "name": "f", "arguments": "", **fields})
+
+
+def test_routed_experts_alone_are_incomplete_too():
+    with pytest.raises(ValueError, match="generation_log_probs missing beside routed_experts"):
+        INPUT.validate_python({"role": "user", "content": "hi", "routed_experts": "x"})
+
+
+@pytest.mark.parametrize("cls", [items.NeMoGymEasyInputMessage, items.NeMoGymResponseOutputMessageForTraining])
+def test_an_instance_keeps_its_identity(cls):
+    known = {"id": "m", "role": "assistant", "content": [], **TOKENS}
+    item = cls(**known)
+    assert INPUT.validate_python(item) is item
+    assert OUTPUT.validate_python(item) is item
+
+
+def test_an_instance_of_an_authors_subclass_keeps_its_identity_and_its_fields():
+    class Scored(items.NeMoGymResponseOutputMessage):
+        score: float
+
+    item = Scored(id="m", content=[], score=0.5)
+    assert OUTPUT.validate_python(item) is item
+    assert OUTPUT.dump_python(item)["score"] == 0.5
+
+
+def test_a_request_with_an_unknown_item_type_is_refused_with_one_error_that_lists_the_known_ones():
+    with pytest.raises(ValidationError) as refused:
+        INPUT.validate_python({"type": "telepathy", "id": "t"})
+    (error,) = refused.value.errors()
+    assert error["msg"] == f"unknown item type 'telepathy'; known: {', '.join(ITEM_TYPES)}"
+
+
+def test_a_reply_with_an_unknown_item_type_keeps_the_item():
+    raw = {"type": "telepathy", "id": "t", "thought": {"deep": True}}
+    item = OUTPUT.validate_python(raw)
+    assert type(item) is NeMoGymResponseUnknownItem
+    assert item.thought == {"deep": True}
+    assert item.model_dump() == raw
+
+
+def test_an_item_of_a_reply_needs_a_type():
+    with pytest.raises(ValidationError, match="fields role, content needs a 'type'"):
+        OUTPUT.validate_python({"role": "assistant", "content": "hi"})
+
+
+@pytest.mark.parametrize("adapter", [INPUT, OUTPUT])
+@pytest.mark.parametrize(
+    "junk", [None, 3, "text", [], {}, {"type": None}, {"type": 3}, {"type": ["message"]}, {"x": 1}]
+)
+def test_junk_is_refused_with_one_error(adapter, junk):
+    with pytest.raises(ValidationError) as refused:
+        adapter.validate_python(junk)
+    assert refused.value.error_count() == 1
+
+
+def test_a_bad_field_is_reported_once_with_its_place():
+    with pytest.raises(ValidationError) as refused:
+        INPUT.validate_python({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}})
+    (error,) = refused.value.errors()
+    assert error["loc"] == ("NeMoGymResponseFunctionToolCall", "arguments")
+
+
+def test_an_unknown_content_part_is_reported_with_the_known_ones():
+    with pytest.raises(ValidationError, match="unknown content part type: 'smell'; known: input_text, input_image"):
+        INPUT.validate_python({"role": "user", "content": [{"type": "smell"}]})
+
+
+def test_a_content_part_reads_by_attribute_and_by_key():
+    (part,) = INPUT.validate_python({"role": "user", "content": [TEXT_IN]}).content
+    assert type(part) is items.NeMoGymResponseInputText
+    assert part.text == part["text"] == part.get("text") == "hi"
+    assert "text" in part
+    assert "nothing" not in part
+    assert part.get("nothing", 7) == 7
+    with pytest.raises(KeyError):
+        part["nothing"]
+
+
+@pytest.mark.parametrize("sources", [{}, {"video_url": "u", "video": "v"}])
+def test_a_video_part_has_exactly_one_source(sources):
+    with pytest.raises(ValidationError, match="exactly one of 'video_url' and 'video'"):
+        items.NeMoGymInputVideoPart(**sources)
+
+
+def test_a_reasoning_item_drops_its_status_and_keeps_other_unknown_fields():
+    raw = {"type": "reasoning", "id": "r", "summary": [], "status": "completed", "format": "anthropic"}
+    item = OUTPUT.validate_python(raw)
+    assert item.model_dump(exclude_unset=True) == {"type": "reasoning", "id": "r", "summary": [], "format": "anthropic"}
+    assert raw["status"] == "completed", "the caller's dict is not touched"
+
+
+@pytest.mark.parametrize("mode", ["validation", "serialization"])
+def test_the_unions_have_a_json_schema(mode):
+    schema = INPUT.json_schema(mode=mode)
+    assert len(schema["oneOf"]) == 26
+
+
+def test_each_training_twin_is_a_subclass_of_its_plain_class():
+    for plain, twin in RESPONSES_TO_TRAIN.items():
+        assert items.training_variant_of(plain) is twin
+        assert issubclass(twin, plain)
+
+
+def test_a_class_without_training_twin_is_named():
+    with pytest.raises(NotImplementedError, match="'NeMoGymFunctionCallOutput' has no training variant"):
+        items.training_variant_of(items.NeMoGymFunctionCallOutput)
