@@ -82,3 +82,33 @@ TOKEN_ID_CAPTURE = (
     *TOKEN_STORE,
     *TOKEN_DELIVERY,
 )
+
+TRAJECTORIES = (
+    constant("SCHEMA", 1),
+    dataclass_("Turn", "prompt_ids generated_ids log_probs source", model=None, call_id=None, policy_version=None),
+    dataclass_(
+        "Branch",
+        "prompt_ids",
+        completion_ids=OPTIONAL,
+        mask=OPTIONAL,
+        log_probs=OPTIONAL,
+        turns=OPTIONAL,
+        realigned_turns=OPTIONAL,
+        parent=None,
+        shared_ids=0,
+    ),
+    dataclass_(
+        "TrainableRollout",
+        "task_index rollout_index",
+        agent=None,
+        rollout_id=None,
+        reward=None,
+        reward_components=OPTIONAL,
+        failure=None,
+        invalid=None,
+        cut_off=None,
+        turns=OPTIONAL,
+        branches=OPTIONAL,
+    ),
+    function("read_trainable_rollouts", "path, decode=None"),
+)

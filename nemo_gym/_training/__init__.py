@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rollouts as trainers need them: exact tokens in, one record out, and views of that record for every trainer.
+
+alignment  the turns of a rollout joined into token sequences, without tokenizing anything anew
+record     one trainable rollout: turns, sequences, reward, validity, policy versions, group
+"""

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Join the model calls of a rollout into token sequences that a trainer may train on, exactly as the engine saw them.
+
+A call continues a sequence if its prompt begins with every token of that sequence: then it is *clean*. Often it does
+not, because the history travelled as text and was tokenized again. If the text is the same, the engine's own ids are
+put back, and the sequence is *realigned*. If the text differs (an edited history, dropped reasoning), or nobody can
+tell, the call begins a branch of its own: the rollout is *forked*, and both branches are kept. Nothing here tokenizes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+Drift = Literal["clean", "realigned", "forked"]
+Decode = Callable[[Sequence[int]], str]
+"""Returns the text of token ids, special tokens included."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One call of a model: what the engine read, what it wrote, and how likely that was."""
+
+    prompt_ids: list[int]
+    generated_ids: list[int]
+    log_probs: list[float]
+    """One for each of `generated_ids`."""
+    source: str
+    """Where the tokens were found: `response`, `token_capture` or `model_call_capture`."""
+    model: str | None = None
+    call_id: str | None = None
+    policy_version: int | None = None
+    """The version of the weights that wrote it, where the model server was told."""
+
+
+@dataclass(slots=True)
+class Branch:
+    """A sequence of tokens that grew from turn to turn: the first prompt, then what the model and its world said."""
+
+    prompt_ids: list[int]
+    completion_ids: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    """For each of `completion_ids`: 1 if the model wrote it, 0 if it came from the environment or the template."""
+    log_probs: list[float] = field(default_factory=list)
+    """For each of `completion_ids`; 0.0 where the mask is 0."""
+    turns: list[int] = field(default_factory=list)
+    """Which turns of the rollout it is made of."""
+    realigned_turns: list[int] = field(default_factory=list)
+    """Those of `turns` that read a re-tokenized history, which was replaced by the ids that had been generated."""
+    parent: int | None = None
+    """The branch with which it shares most of its beginning; None for the first, or if they share nothing."""
+    shared_ids: int = 0
+    """How many ids at its beginning are those of its parent."""
+
+    @property
+    def ids(self) -> list[int]:
+        return self.prompt_ids + self.completion_ids
+
+    def append(self, context_ids: Sequence[int], turn: Turn, number: int) -> None:
+        """Add what the environment said, and then the turn."""
+        self.completion_ids += context_ids
+        self.completion_ids += turn.generated_ids
+        self.mask += [0] * len(context_ids) + [1] * len(turn.generated_ids)
+        self.log_probs += [0.0] * len(context_ids) + turn.log_probs
+        self.turns.append(number)
+
+
+def join_turns(turns: Sequence[Turn], decode: Decode | None = None) -> list[Branch]:
+    """Return the branches of a rollout, in the order in which they began. Every turn is in exactly one of them.
+
+    Without `decode` texts cannot be compared, so that a history that was tokenized otherwise is a fork.
+    """
+    branches: list[Branch] = []
+    for number, turn in enumerate(turns):
+        if _continue_branch(branches, turn, number, decode):
+            continue
+        branch = Branch(prompt_ids=list(turn.prompt_ids))
+        for place, other in enumerate(branches):
+            shared = count_common_prefix(turn.prompt_ids, other.ids)
+            if shared > branch.shared_ids:
+                branch.parent, branch.shared_ids = place, shared
+        branch.append([], turn, number)
+        branches.append(branch)
+    return branches
+
+
+def classify(branches: Sequence[Branch]) -> Drift | None:
+    """Return the worst that happened to the tokens of a rollout; None if it has none."""
+    if len(branches) > 1:
+        return "forked"
+    if not branches:
+        return None
+    return "realigned" if branches[0].realigned_turns else "clean"
+
+
+def count_common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
+    """Return how many ids at the beginning of both are the same."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:  # halves are compared as wholes, which is much faster than one by one
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _continue_branch(branches: Sequence[Branch], turn: Turn, number: int, decode: Decode | None) -> bool:
+    """Add the turn to the branch that it continues, the longest if there are several; False if there is none."""
+    by_length = sorted(branches, key=lambda branch: len(branch.prompt_ids) + len(branch.completion_ids), reverse=True)
+    for branch in by_length:
+        so_far = branch.ids
+        if turn.prompt_ids[: len(so_far)] == so_far:
+            branch.append(turn.prompt_ids[len(so_far) :], turn, number)
+            return True
+    if decode is None:
+        return False
+    for branch in by_length:
+        end = find_same_text(branch.ids, turn.prompt_ids, decode)
+        if end is not None:
+            branch.append(turn.prompt_ids[end:], turn, number)
+            branch.realigned_turns.append(number)
+            return True
+    return False
+
+
+def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Decode) -> int | None:
+    """Return how many ids of the prompt are the text of `so_far`, tokenized otherwise; None if the texts differ.
+
+    A token that holds both the end of that text and what comes after it cannot be divided: then it is None too.
+    """
+    common = count_common_prefix(so_far, prompt_ids)
+    wanted = decode(so_far[common:])
+    low, high = common, len(prompt_ids)
+    while low < high:  # the text grows with the ids: find the fewest that give as many characters
+        middle = (low + high) // 2
+        if len(decode(prompt_ids[common:middle])) < len(wanted):
+            low = middle + 1
+        else:
+            high = middle
+    return low if decode(prompt_ids[common:low]) == wanted else None

@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One trainable rollout, read from a row of a rollouts file, from the answers of a model, or from its own JSON.
+
+Rows are other people's: what cannot be used makes a rollout invalid, with a reason, and never an error. A failed
+rollout has no reward at all, so that nobody can take it for a zero.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym._capture.records import list_answer_items
+from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
+from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.row_keys import (
+    AGENT_REF_KEY_NAME,
+    FAILURE_KEY,
+    NG_CUT_OFF_KEY,
+    NG_FAILURE_CLASS_KEY,
+    RESPONSE_KEY_NAME,
+    REWARD_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+    ROLLOUT_INDEX_KEY_NAME,
+    TASK_INDEX_KEY_NAME,
+    TOKEN_CAPTURE_KEY,
+    TRAJECTORY_KEY,
+)
+from nemo_gym.errors import GymError
+
+SCHEMA = 1
+POLICY_VERSION_FIELD = "policy_version"
+"""Stands beside the token ids on an output item, and in a captured answer."""
+
+
+class TrainableRolloutError(GymError, ValueError):
+    """A stored trainable rollout cannot be read."""
+
+
+@dataclass(slots=True)
+class TrainableRollout:
+    """A rollout with everything that a trainer may ask for. Rewards belong to the rollout, tokens to its branches."""
+
+    task_index: int
+    rollout_index: int
+    agent: str | None = None
+    rollout_id: str | None = None
+    reward: float | None = None
+    """None for a rollout that failed: it is no member of its group's baseline."""
+    reward_components: dict[str, float] = field(default_factory=dict)
+    failure: str | None = None
+    """The kind of failure; None for a rollout that has a reward."""
+    invalid: str | None = None
+    """Why it must not be trained on although it has a reward, such as tokens that were lost; None if it may."""
+    cut_off: str | None = None
+    """What ended it before the model did: `max_steps` or `length`."""
+    turns: list[Turn] = field(default_factory=list)
+    branches: list[Branch] = field(default_factory=list)
+
+    @property
+    def group(self) -> tuple[str | None, int]:
+        """All attempts of one agent at one task are a group."""
+        return self.agent, self.task_index
+
+    @property
+    def drift(self) -> Drift | None:
+        """Whether the turns extend each other token by token; None without tokens."""
+        return classify(self.branches)
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it has a reward and nothing speaks against training on it."""
+        return self.failure is None and self.invalid is None
+
+    @property
+    def main_branch(self) -> Branch | None:
+        """The branch in which the last turn is: the one that ends with the rollout's answer."""
+        last = len(self.turns) - 1
+        return next((branch for branch in reversed(self.branches) if last in branch.turns), None)
+
+    @property
+    def policy_versions(self) -> tuple[int | None, int | None]:
+        """The versions of the weights that wrote the first and the last turn, where they are known."""
+        known = [turn.policy_version for turn in self.turns if turn.policy_version is not None]
+        return (known[0], known[-1]) if known else (None, None)
+
+    @property
+    def straddles_versions(self) -> bool:
+        """Whether more than one version of the weights took part."""
+        return len({turn.policy_version for turn in self.turns} - {None}) > 1
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any], decode: Decode | None = None) -> "TrainableRollout":
+        """Return the rollout of one row of a rollouts file, or of a failures file.
+
+        `decode` turns token ids into text; with it, histories that were tokenized anew are told from edited ones.
+        """
+        rollout = cls(
+            task_index=row.get(TASK_INDEX_KEY_NAME) or 0,
+            rollout_index=row.get(ROLLOUT_INDEX_KEY_NAME) or 0,
+            agent=as_mapping(row.get(AGENT_REF_KEY_NAME)).get("name"),
+            rollout_id=row.get(ROLLOUT_ID_KEY_NAME),
+            cut_off=row.get(NG_CUT_OFF_KEY),
+        )
+        rollout.failure = _read_failure(row)
+        if rollout.failure is None:
+            rollout.reward = float(row[REWARD_KEY_NAME])
+            components = as_mapping(row.get("reward_components"))
+            rollout.reward_components = {name: float(value) for name, value in components.items()}
+        capture = as_mapping(row.get(TOKEN_CAPTURE_KEY))
+        if _is_masked(row):
+            reasons = [str(reason) for reason in as_list(capture.get("incomplete_reasons"))]
+            rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
+        rollout.turns, problem = _read_turns(row)
+        rollout.invalid = rollout.invalid or problem
+        rollout.branches = join_turns(rollout.turns, decode)
+        return rollout
+
+    def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
+        """Add one answer of the model, Responses or Chat Completions, as its turn: for rollouts that are under way."""
+        items = list_answer_items(answer)
+        turns, problem = collect_turns(((item, answer) for item in items), "response")
+        self.turns += turns
+        self.invalid = self.invalid or problem
+        self.branches = join_turns(self.turns, decode)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the stored form: docs/concepts/trainable-rollouts.md describes it field by field."""
+        start, end = self.policy_versions
+        return {
+            "schema": SCHEMA,
+            "task_index": self.task_index,
+            "rollout_index": self.rollout_index,
+            "agent": self.agent,
+            "rollout_id": self.rollout_id,
+            "reward": self.reward,
+            "reward_components": self.reward_components,
+            "failure": self.failure,
+            "invalid": self.invalid,
+            "cut_off": self.cut_off,
+            "drift": self.drift,
+            "policy_version_start": start,
+            "policy_version_end": end,
+            "turns": [
+                {
+                    "prompt_ids": turn.prompt_ids,
+                    "generated_ids": turn.generated_ids,
+                    "log_probs": turn.log_probs,
+                    "source": turn.source,
+                    "model": turn.model,
+                    "call_id": turn.call_id,
+                    "policy_version": turn.policy_version,
+                }
+                for turn in self.turns
+            ],
+            "branches": [
+                {
+                    "prompt_ids": branch.prompt_ids,
+                    "completion_ids": branch.completion_ids,
+                    "mask": branch.mask,
+                    "log_probs": branch.log_probs,
+                    "turns": branch.turns,
+                    "realigned_turns": branch.realigned_turns,
+                    "parent": branch.parent,
+                    "shared_ids": branch.shared_ids,
+                }
+                for branch in self.branches
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "TrainableRollout":
+        """Return what `to_json` stored; TrainableRolloutError for another schema or shape."""
+        if stored.get("schema") != SCHEMA:
+            raise TrainableRolloutError(
+                f"a trainable rollout has the schema {stored.get('schema')!r}; this version reads {SCHEMA}.\n"
+                "hint: export the rollouts file again with `gym export`"
+            )
+        derived = {"schema", "drift", "policy_version_start", "policy_version_end", "turns", "branches"}
+        try:
+            return cls(
+                **{name: value for name, value in stored.items() if name not in derived},
+                turns=[Turn(**turn) for turn in stored["turns"]],
+                branches=[Branch(**branch) for branch in stored["branches"]],
+            )
+        except (KeyError, TypeError) as error:
+            raise TrainableRolloutError(
+                f"a trainable rollout does not have the fields of schema {SCHEMA}: {error}"
+            ) from error
+
+
+def collect_turns(
+    items: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], source: str
+) -> tuple[list[Turn], str | None]:
+    """Return the turn of every item that carries tokens, and why the tokens cannot be used, if so.
+
+    An item comes with what surrounds it: the answer or the captured entry that names its model and call.
+    """
+    turns: list[Turn] = []
+    for item, around in items:
+        prompt_ids, generated_ids = item.get("prompt_token_ids"), item.get("generation_token_ids")
+        if prompt_ids is None and generated_ids is None:
+            continue
+        log_probs = item.get("generation_log_probs")
+        if not (isinstance(prompt_ids, list) and isinstance(generated_ids, list) and isinstance(log_probs, list)):
+            return [], f"turn {len(turns)} has only some of its tokens"
+        if len(generated_ids) != len(log_probs):
+            return [], f"turn {len(turns)} has {len(generated_ids)} tokens, but {len(log_probs)} log-probs"
+        version = item.get(POLICY_VERSION_FIELD, around.get(POLICY_VERSION_FIELD))
+        call_id = around.get("model_call_id") or item.get("id") or item.get("call_id")
+        turns.append(Turn(prompt_ids, generated_ids, log_probs, source, around.get("model"), call_id, version))
+    return turns, None
+
+
+def _read_turns(row: Mapping[str, Any]) -> tuple[list[Turn], str | None]:
+    """Read the tokens from where there are most: the token capture, the response, or the captured calls."""
+    entries = as_list(as_mapping(row.get(TOKEN_CAPTURE_KEY)).get("records"))
+    if entries:
+        return collect_turns(((entry, entry) for entry in map(as_mapping, entries)), "token_capture")
+    response = as_mapping(row.get(RESPONSE_KEY_NAME))
+    turns, problem = collect_turns(((item, response) for item in list_answer_items(response)), "response")
+    if turns or problem:
+        return turns, problem
+    return collect_turns(_list_captured_items(row), "model_call_capture")
+
+
+def _list_captured_items(row: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    for call in map(as_mapping, as_list(as_mapping(row.get(TRAJECTORY_KEY)).get("model_calls"))):
+        answer = as_mapping(call.get("response"))
+        around = {**answer, "model_call_id": call.get("model_call_id")}
+        for item in list_answer_items(answer):
+            yield item, around
+
+
+def _read_failure(row: Mapping[str, Any]) -> str | None:
+    """Return the kind of failure of a row that has no reward to train on."""
+    failure = as_mapping(row.get(FAILURE_KEY))
+    kind = failure.get("kind") or row.get(NG_FAILURE_CLASS_KEY)
+    if kind or failure:
+        return str(kind or "unknown")
+    return None if isinstance(row.get(REWARD_KEY_NAME), (int, float)) else "no_reward"
+
+
+def _is_masked(row: Mapping[str, Any]) -> bool:
+    """Return whether the row says that it must not be trained on, at its top or on its response."""
+    return bool(row.get("mask_sample") or as_mapping(row.get(RESPONSE_KEY_NAME)).get("mask_sample"))

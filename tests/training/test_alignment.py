@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Turns are joined into sequences without tokenizing anything: what the engine wrote is what is trained on."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_gym._training.alignment import Turn, classify, count_common_prefix, find_same_text, join_turns
+
+# Letters are tokens, and so are pairs of the same letter: "aa" has two spellings.
+LETTERS = dict(enumerate("abcd"))
+TEXTS = LETTERS | {number + 10: 2 * letter for number, letter in LETTERS.items()}
+
+
+def decode(ids):
+    return "".join(TEXTS[one] for one in ids)
+
+
+def turn(prompt_ids, generated_ids):
+    return Turn(list(prompt_ids), list(generated_ids), [-0.5] * len(generated_ids), "response")
+
+
+def spell_otherwise(ids):
+    """The same text, in single letters."""
+    return [one % 10 for one in ids for _ in range(1 + one // 10)]
+
+
+def test_a_prompt_that_begins_with_everything_so_far_continues_it_cleanly():
+    branches = join_turns([turn([0, 1], [2, 3]), turn([0, 1, 2, 3, 0], [1])])
+    assert classify(branches) == "clean"
+    [branch] = branches
+    assert (branch.prompt_ids, branch.completion_ids) == ([0, 1], [2, 3, 0, 1])
+    assert branch.mask == [1, 1, 0, 1]
+    assert branch.log_probs == [-0.5, -0.5, 0.0, -0.5]
+
+
+def test_a_history_with_the_same_text_gets_the_generated_ids_back():
+    branches = join_turns([turn([0], [11, 2]), turn([0, 1, 1, 2, 3], [0])], decode)
+    assert classify(branches) == "realigned"
+    assert branches[0].completion_ids == [11, 2, 3, 0]
+    assert branches[0].mask == [1, 1, 0, 1]
+    assert branches[0].realigned_turns == [1]
+
+
+def test_without_a_decoder_the_same_history_is_a_fork_since_nobody_can_tell():
+    branches = join_turns([turn([0], [11, 2]), turn([0, 1, 1, 2, 3], [0])])
+    assert classify(branches) == "forked"
+    assert [branch.turns for branch in branches] == [[0], [1]]
+    assert branches[1].prompt_ids == [0, 1, 1, 2, 3]
+    assert (branches[1].parent, branches[1].shared_ids) == (0, 1)
+
+
+def test_an_edited_history_is_a_fork_and_both_branches_are_kept():
+    branches = join_turns([turn([0], [1, 2]), turn([0, 1, 3], [2])], decode)
+    assert classify(branches) == "forked"
+    assert [branch.completion_ids for branch in branches] == [[1, 2], [2]]
+
+
+def test_a_token_across_the_end_of_what_was_said_cannot_be_divided():
+    assert find_same_text([0, 1], [0, 11, 2], decode) is None
+
+
+def test_the_longest_branch_that_fits_is_continued():
+    branches = join_turns([turn([0], [1]), turn([0], [2]), turn([0, 1, 3], [3]), turn([0, 2, 3], [0])])
+    assert [branch.turns for branch in branches] == [[0, 2], [1, 3]]
+
+
+def test_a_rollout_without_tokens_has_no_drift():
+    assert classify(join_turns([])) is None
+
+
+ids = st.lists(st.sampled_from(sorted(TEXTS)), max_size=6)
+
+
+@given(first=ids, second=ids)
+def test_the_common_prefix_is_the_one_that_a_loop_finds(first, second):
+    expected = 0
+    while expected < min(len(first), len(second)) and first[expected] == second[expected]:
+        expected += 1
+    assert count_common_prefix(first, second) == expected
+
+
+@given(st.lists(st.tuples(ids, ids), max_size=6))
+def test_every_turn_is_in_one_branch_and_every_generated_token_is_trained_on_once(parts):
+    turns = [turn(prompt_ids, generated_ids) for prompt_ids, generated_ids in parts]
+    branches = join_turns(turns, decode)
+    assert sorted(number for branch in branches for number in branch.turns) == list(range(len(turns)))
+    for branch in branches:
+        assert len(branch.completion_ids) == len(branch.mask) == len(branch.log_probs)
+        trained = [one for one, wrote in zip(branch.completion_ids, branch.mask, strict=True) if wrote]
+        assert trained == [one for number in branch.turns for one in turns[number].generated_ids]
+
+
+@given(start=ids, parts=st.lists(st.tuples(ids, ids), min_size=1, max_size=4), respell=st.booleans())
+def test_a_conversation_whose_text_only_grows_is_never_forked(start, parts, respell):
+    """What the environment says begins with a letter of its own, so that no token spans the border."""
+    history, turns = list(start), []
+    for generated_ids, said in parts:
+        turns.append(turn(spell_otherwise(history) if respell else history, generated_ids))
+        history = history + generated_ids + said
+    branches = join_turns(turns, decode)
+    assert classify(branches) in ("clean", "realigned")
+    assert decode(branches[0].ids) == decode(turns[-1].prompt_ids + turns[-1].generated_ids)
