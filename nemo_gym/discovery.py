@@ -26,7 +26,7 @@ def read_config_metadata(path: str | Path) -> tuple[str | None, str | None]:
     A file that is not there or is no mapping has neither.
     """
     configs = Configs(component_search_roots())
-    blocks = [*iter_server_blocks(configs.read(Path(path))), *iter_server_blocks(configs.merged(Path(path)))]
+    blocks = [*iter_server_blocks(configs.read(Path(path))), *iter_server_blocks(configs.merge(Path(path)))]
 
     def find(key: str) -> str | None:
         values = (block.settings.get(key) for block in blocks)

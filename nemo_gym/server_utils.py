@@ -365,7 +365,7 @@ class SimpleServer(BaseServer):
         if not is_supervised():  # else whoever reads the output knows whose it is
             prefix_output(self.config.name)
 
-    def finished_app(self, global_config_dict: DictConfig) -> FastAPI:
+    def build_complete_app(self, global_config_dict: DictConfig) -> FastAPI:
         """Return the app with everything around its endpoints: MCP, liveness, errors, profiling."""
         app = self.setup_webserver()
         if getattr(self.config, "expose_tools_over_mcp", False):
@@ -401,7 +401,7 @@ class SimpleServer(BaseServer):
             cls.from_global_config(global_config_dict, name)
             return None
         if not may_serve():
-            return cls.from_global_config(global_config_dict, name).finished_app(global_config_dict)
+            return cls.from_global_config(global_config_dict, name).build_complete_app(global_config_dict)
         if worker is None and (config.num_workers or 1) > 1:
             sys.exit(run_workers(config, config.name, OmegaConf.to_yaml(global_config_dict)))
         join_named_cluster_if_used(global_config_dict)
@@ -409,7 +409,7 @@ class SimpleServer(BaseServer):
         server = cls.from_global_config(global_config_dict, name)
         server.set_ulimit()
         server.prefix_server_logs()
-        app: ASGIApp = server.finished_app(global_config_dict)
+        app: ASGIApp = server.build_complete_app(global_config_dict)
         if worker is not None:
             app = server._add_affinity(app, worker)
         serve_instance(app, config, AccessRules.from_config(global_config_dict))

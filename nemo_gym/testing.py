@@ -156,7 +156,7 @@ async def running(
     async with AsyncExitStack() as stack:
         for server in instances.values():
             server.server_client = client
-            app = server.finished_app(config)
+            app = server.build_complete_app(config)
             await stack.enter_async_context(app.router.lifespan_context(app))
             registry.host_app(server.config.host, server.config.port, app)
             stack.callback(registry.unhost_app, server.config.host, server.config.port)

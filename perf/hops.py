@@ -59,7 +59,7 @@ async def _measure(cls: type[SimpleServer], kind: str, path: str, body: Any) -> 
     server = build_server(cls, name="target", host=_HOST, port=port)
     config = OmegaConf.create({"target": {kind: {"perf": {"host": _HOST, "port": port}}}})
     client = ServerClient(head_server_config=BaseServerConfig(host=_HOST, port=0), global_config_dict=config)
-    app = server.finished_app(config)
+    app = server.build_complete_app(config)
     cookies: dict[str, str] = {}
 
     async def hop() -> None:

@@ -68,7 +68,7 @@ class WeatherServer(SimpleResourcesServer):
 
 def exposed(cls: type[SimpleResourcesServer] = WeatherServer, **config: Any) -> FastAPI:
     server = build_server(cls, name="weather", **{"expose_tools_over_mcp": True, **config})
-    return server.finished_app(server.server_client.global_config_dict)
+    return server.build_complete_app(server.server_client.global_config_dict)
 
 
 def caller(app: FastAPI) -> httpx.AsyncClient:
@@ -249,7 +249,7 @@ def test_a_server_without_tools_says_so_in_its_log(caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize("token", [None, "", "made-up", "eyJzaWQiOiJ4IiwidG9vbHMiOm51bGx9.AAAA"])
 async def test_without_a_token_of_this_server_tools_are_listed_and_not_run(token: str | None):
     server = build_server(WeatherServer, name="weather", expose_tools_over_mcp=True)
-    app = server.finished_app(server.server_client.global_config_dict)
+    app = server.build_complete_app(server.server_client.global_config_dict)
     headers = {} if token is None else {NEMO_GYM_MCP_SESSION_TOKEN_HEADER: token}
     assert await names(app, headers) == ["get_weather", "fail", "refuse"]
     refused = await call(app, headers, "get_weather", city="Oslo")
@@ -278,7 +278,7 @@ async def test_without_a_token_nothing_of_a_session_is_shown():
 async def test_a_token_of_another_server_is_refused():
     app = exposed()
     other = build_server(WeatherServer, name="other", expose_tools_over_mcp=True)
-    async with caller(other.finished_app(other.server_client.global_config_dict)) as rest:
+    async with caller(other.build_complete_app(other.server_client.global_config_dict)) as rest:
         headers = await seeded(rest)
     assert "not one of this server's" in text(await call(app, headers, "get_weather", city="Oslo"))
 

@@ -85,7 +85,7 @@ def the_config(monkeypatch, unused_tcp_port_factory):
 
 def listening(config) -> list[InlineServer]:
     where = config.adder.resources_servers.adder
-    app = Adder.from_global_config(config, "adder").finished_app(config)
+    app = Adder.from_global_config(config, "adder").build_complete_app(config)
     return [InlineServer("adder", where.host, where.port, app)]
 
 
@@ -293,7 +293,7 @@ def test_liveness_is_a_get_on_the_root():
     from starlette.testclient import TestClient
 
     server = build_server(Adder)
-    assert TestClient(server.finished_app(OmegaConf.create({}))).get("/").json() == {"status": "ok"}
+    assert TestClient(server.build_complete_app(OmegaConf.create({}))).get("/").json() == {"status": "ok"}
 
 
 async def test_sessions_are_kept_apart_by_class_and_instance_name():

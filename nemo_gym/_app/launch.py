@@ -270,7 +270,7 @@ def inline_spec(config: DictConfig, plan: ServerPlan) -> InlineSpec:
                 f"  {join_path(path)} {text}" for path, text in explain(error, {**block, "name": plan.name}).items()
             ]
             raise ConfigError(f"the config of server {plan.name!r} is not valid:\n" + "\n".join(lines)) from error
-        return server.finished_app(config)
+        return server.build_complete_app(config)
 
     return InlineSpec(plan.name, plan.host, plan.port, build)
 

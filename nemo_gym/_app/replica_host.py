@@ -83,7 +83,7 @@ async def _run(task: dict[str, Any], tell: Any) -> int:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        death, stopped = asyncio.create_task(child.died()), asyncio.create_task(stop.wait())
+        death, stopped = asyncio.create_task(child.wait_for_death()), asyncio.create_task(stop.wait())
         ready = asyncio.create_task(child.ready())
         try:
             await asyncio.wait({death, stopped, ready}, return_when=asyncio.FIRST_COMPLETED)

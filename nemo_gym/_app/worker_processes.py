@@ -62,7 +62,7 @@ class WorkerProcess(asyncio.Protocol):
         return worker
 
     async def _wait_until_ready(self, timeout_s: float) -> None:
-        ready, death = asyncio.create_task(self.process.ready()), asyncio.create_task(self.process.died())
+        ready, death = asyncio.create_task(self.process.ready()), asyncio.create_task(self.process.wait_for_death())
         try:
             done, _ = await asyncio.wait({ready, death}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
             if not done:
@@ -84,7 +84,7 @@ class WorkerProcess(asyncio.Protocol):
 
     async def wait_for_end(self) -> str:
         await self._silent.wait()
-        dying = asyncio.create_task(self.process.died())
+        dying = asyncio.create_task(self.process.wait_for_death())
         # A worker that has only closed its end of the line is of no more use.
         await asyncio.wait({dying}, timeout=_END_GRACE_S)
         if not dying.done() and not self._is_stopping:

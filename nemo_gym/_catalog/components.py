@@ -65,7 +65,7 @@ def _read_benchmarks(configs: Configs) -> Iterator[Component]:
     """Yield configs that run by themselves; one without a benchmark dataset has its first agent and one repeat."""
     for name, path in (item for root in configs.roots for item in config_names(root / "benchmarks").items()):
         own = list(iter_server_blocks(configs.read(path)))
-        blocks = list(iter_server_blocks(configs.merged(path)))
+        blocks = list(iter_server_blocks(configs.merge(path)))
         owners = [(block, one) for block in [*own, *blocks] for one in block.datasets if one.get("type") == "benchmark"]
         agents = [block for block in blocks if block.type == "responses_api_agents" and "entrypoint" in block.settings]
         if not owners and not agents:
@@ -91,7 +91,7 @@ def _read_environments(configs: Configs) -> Iterator[Component]:
         own = list(iter_server_blocks(values))
         if not own and "config_paths" not in values:
             continue
-        blocks = list(iter_server_blocks(configs.merged(path)))
+        blocks = list(iter_server_blocks(configs.merge(path)))
         agents = [block.instance for block in blocks if block.type == "responses_api_agents"]
         details = {
             "Agents": agents,

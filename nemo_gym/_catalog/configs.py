@@ -146,7 +146,7 @@ class Configs:
             self._files[path] = self._load(path)
         return self._files[path]
 
-    def merged(self, path: Path) -> dict[str, Any]:
+    def merge(self, path: Path) -> dict[str, Any]:
         """Return a file merged over everything that it includes."""
         return self._merge_includes(path, ())
 

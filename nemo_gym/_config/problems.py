@@ -46,7 +46,7 @@ class Problems:
             for text in texts:
                 self.add(kind, text)
 
-    def listed(self) -> list[tuple[type[ConfigError], str]]:
+    def pairs(self) -> list[tuple[type[ConfigError], str]]:
         """Return each problem with its kind."""
         return [(kind, text) for kind, texts in self._texts.items() for text in texts]
 

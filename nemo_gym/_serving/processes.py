@@ -129,7 +129,7 @@ class ServerProcess:
         """Return when the server listens. If it ends before, this waits for ever: `died` tells."""
         await self._pipes.byte()
 
-    async def died(self) -> ServerDied:
+    async def wait_for_death(self) -> ServerDied:
         """Wait for the end of the process and say how it ended."""
         code = await self.process.wait()
         with contextlib.suppress(TimeoutError):  # a grandchild may hold the pipe open

@@ -213,7 +213,7 @@ class RayReplica:
         """Return when the server listens for the first time. If it never does, this waits for ever: `died` tells."""
         await self._was_ready.wait()
 
-    async def died(self) -> ServerDied:
+    async def wait_for_death(self) -> ServerDied:
         """Wait until it has ended for good and say how."""
         return await asyncio.shield(self._death)
 

@@ -31,7 +31,7 @@ class RunningServer(Protocol):
     async def ready(self) -> None:
         """Return when the server listens. If it ends before, this waits for ever."""
 
-    async def died(self) -> ServerDied:
+    async def wait_for_death(self) -> ServerDied:
         """Wait for its end and say how it ended."""
 
     async def stop(self) -> None:
@@ -168,7 +168,7 @@ def _announce_waiting(
 async def _wait_for_death(children: Sequence[RunningServer]) -> ServerDied:
     if not children:
         await asyncio.get_running_loop().create_future()
-    deaths = [asyncio.create_task(child.died()) for child in children]
+    deaths = [asyncio.create_task(child.wait_for_death()) for child in children]
     try:
         done, _ = await asyncio.wait(deaths, return_when=asyncio.FIRST_COMPLETED)
         return done.pop().result()

@@ -92,7 +92,7 @@ def lock_of(venv: Path) -> Path:
 
 
 @contextlib.asynccontextmanager
-async def locked(venv: Path, timeout_s: float, on_wait: Callable[[], None]) -> AsyncIterator[int]:
+async def lock_venv(venv: Path, timeout_s: float, on_wait: Callable[[], None]) -> AsyncIterator[int]:
     """Hold the lock of `venv`, and give its descriptor.
 
     The lock ends with the last process that has the descriptor, so it cannot be left behind, and a child that

@@ -37,7 +37,7 @@ from nemo_gym._serving.venv_store import (
     is_usable,
     leads_to,
     link,
-    locked,
+    lock_venv,
     mark_complete,
     python_in,
     running_venv,
@@ -185,7 +185,7 @@ async def _provide(
 
     try:
         if not is_complete(venv):
-            async with locked(venv, settings.timeout_s, tell_waiting) as lock_fd:
+            async with lock_venv(venv, settings.timeout_s, tell_waiting) as lock_fd:
                 if not is_complete(venv):
                     async with slots:
                         tell("building", why)

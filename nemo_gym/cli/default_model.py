@@ -77,7 +77,7 @@ def _is_plainly_defined(overrides: list[str]) -> bool:
     roots = component_search_roots()
     files = (find_first(path, roots) for path in (paths if isinstance(paths, list) else ()))
     configs = Configs(roots)
-    blocks = (configs.merged(file).get(POLICY_MODEL_KEY_NAME) for file in files if file is not None)
+    blocks = (configs.merge(file).get(POLICY_MODEL_KEY_NAME) for file in files if file is not None)
     return any(isinstance(block, dict) and not _only_sets_local_model(block) for block in blocks)
 
 

@@ -141,7 +141,7 @@ async def test_bodies_of_types_that_any_page_can_post_are_not_read(run):
 async def test_the_mcp_endpoint_is_closed_to_pages(unused_tcp_port):
     port = unused_tcp_port
     server = build_server(CounterServer, name="counter", host="127.0.0.1", port=port, expose_tools_over_mcp=True)
-    app = server.finished_app(server.server_client.global_config_dict)
+    app = server.build_complete_app(server.server_client.global_config_dict)
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}).encode()
     async with serve_inline([InlineServer("counter", "127.0.0.1", port, app)]):
         json_type = {"content_type": "application/json"}

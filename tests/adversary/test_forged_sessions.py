@@ -69,7 +69,7 @@ def run():
 
 def client_of(cls=Diary, **config):
     server = build_server(cls, **config)
-    return TestClient(server.finished_app({}), raise_server_exceptions=False), server.get_session_middleware_key()
+    return TestClient(server.build_complete_app({}), raise_server_exceptions=False), server.get_session_middleware_key()
 
 
 def forge_cookie(key: str, session_id: str) -> str:

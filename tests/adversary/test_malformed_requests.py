@@ -79,7 +79,7 @@ class Notes(Bare):
 @pytest.fixture
 async def port(unused_tcp_port):
     server = build_server(Notes, name="notes", host="127.0.0.1", port=unused_tcp_port, expose_tools_over_mcp=False)
-    app = server.finished_app(server.server_client.global_config_dict)
+    app = server.build_complete_app(server.server_client.global_config_dict)
     async with serve_inline([InlineServer("notes", "127.0.0.1", unused_tcp_port, app)]):
         yield unused_tcp_port
 
@@ -131,7 +131,7 @@ async def test_a_tool_call_without_a_bottom_is_told_to_the_model(depth):
 )
 async def test_a_question_without_a_bottom_is_a_422(unused_tcp_port):
     model = scripted_model()
-    app = model.finished_app(OmegaConf.create({}))
+    app = model.build_complete_app(OmegaConf.create({}))
     async with serve_inline([InlineServer("model", "127.0.0.1", unused_tcp_port, app)]):
         for path in ("/v1/responses", "/v1/chat/completions", "/v1/messages"):
             for depth in DEPTHS:
@@ -147,7 +147,7 @@ async def test_a_question_without_a_bottom_is_a_422(unused_tcp_port):
 )
 async def test_an_mcp_message_without_a_bottom_is_a_parse_error(unused_tcp_port):
     server = build_server(Bare, name="notes", host="127.0.0.1", port=unused_tcp_port, expose_tools_over_mcp=True)
-    app = server.finished_app(server.server_client.global_config_dict)
+    app = server.build_complete_app(server.server_client.global_config_dict)
     async with serve_inline([InlineServer("notes", "127.0.0.1", unused_tcp_port, app)]):
         for depth in DEPTHS:
             answer = await ask(unused_tcp_port, "POST", "/mcp", nested(depth), content_type="application/json")

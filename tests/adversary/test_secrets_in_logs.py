@@ -89,7 +89,7 @@ async def listening(answer: Callable):
 async def said_of(url: str, caplog: pytest.LogCaptureFixture) -> str:
     """Return all that a model server says of a call to the endpoint at `url`: its reply, its headers, its log."""
     settings = {"openai_base_url": f"{url}/v1", "openai_api_key": KEY, "openai_model": "m"}
-    app = build_server(SimpleModelServer, **settings).finished_app(OmegaConf.create({}))
+    app = build_server(SimpleModelServer, **settings).build_complete_app(OmegaConf.create({}))
     with caplog.at_level(logging.DEBUG, "nemo_gym"):
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://model") as client:
             reply = await client.post("/v1/responses", json={"input": "hello"})
@@ -231,7 +231,7 @@ async def test_what_a_server_process_prints_is_taken_without_the_key(tmp_path):
     spec = ChildSpec("server", Path(sys.executable), tmp_path, "app.py", "127.0.0.1", 0, os.environ)
     lines = list[str]()
     child = await ServerProcess.start(spec, socket.create_server(("127.0.0.1", 0)), lines.append)
-    died = await child.died()
+    died = await child.wait_for_death()
     await child.stop()
     assert "ValueError: ****" in str(died)
     assert_is_nowhere(KEY, "\n".join([*lines, str(died)]))

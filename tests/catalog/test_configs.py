@@ -7,7 +7,7 @@ from tests.support.catalogue import write_config
 
 def blocks(root, path):
     configs = Configs([root])
-    return {block.instance: block for block in iter_server_blocks(configs.merged(path))}, configs.warnings
+    return {block.instance: block for block in iter_server_blocks(configs.merge(path))}, configs.warnings
 
 
 def test_an_includer_overrides_what_it_includes(tmp_path):

@@ -37,7 +37,7 @@ class Code(ServerCode):
 
 
 def unread(resolved, fields=FIELDS, mentioned=(), settings=("mine_too",)) -> list[str]:
-    found = check_command_line(resolved, lambda: settings, Code(fields, mentioned)).listed()
+    found = check_command_line(resolved, lambda: settings, Code(fields, mentioned)).pairs()
     return [text.split(" ")[0] for _, text in found]
 
 
@@ -105,5 +105,5 @@ def test_servers_that_run_already_have_another_config(shop):
 )
 def test_a_value_must_have_a_type_that_its_field_declares(shop, token, wrong):
     resolved = shop(token)
-    found = check_types(resolved.servers, resolved.provenance, Code(FIELDS)).listed()
+    found = check_types(resolved.servers, resolved.provenance, Code(FIELDS)).pairs()
     assert [text.partition("): ")[2] for _, text in found] == wrong

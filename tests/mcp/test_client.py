@@ -50,7 +50,7 @@ async def served() -> AsyncIterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = build_server(CounterServer, name="counter", host="127.0.0.1", port=port, expose_tools_over_mcp=True)
-    app = server.finished_app(server.server_client.global_config_dict)
+    app = server.build_complete_app(server.server_client.global_config_dict)
     async with serve_inline([InlineServer("counter", "127.0.0.1", port, app)]):
         yield f"http://127.0.0.1:{port}"
 

@@ -127,7 +127,7 @@ class Chatty(SimpleResourcesServer):
 
 async def test_servers_that_run_together_call_each_other_the_short_way_and_print_under_their_names(capsys):
     server = build_server(Chatty, name="chatty")
-    here = InlineServer("chatty", "127.0.0.1", free_port(), server.finished_app(OmegaConf.create({})))
+    here = InlineServer("chatty", "127.0.0.1", free_port(), server.build_complete_app(OmegaConf.create({})))
     answered = {"responses_create_params": asked("2 + 2?"), "response": reply("4")}
     with route_output(None):
         async with serve_inline([here]):

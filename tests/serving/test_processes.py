@@ -49,7 +49,7 @@ async def test_a_server_that_says_so_is_ready_and_stops_when_asked(tmp_path):
 
 async def test_what_it_prints_is_taken_line_by_line_and_the_last_twenty_are_kept(tmp_path):
     async with child(tmp_path, "for n in range(30): print('line', n)\nprint('ä', end='')") as (started, lines):
-        death = await soon(started.died())
+        death = await soon(started.wait_for_death())
     assert lines == [*(f"line {n}" for n in range(30)), "ä"]
     assert death.last_lines == tuple(lines[-20:])
     assert str(death).startswith("server 'tiny' exited with code 0.\nits last lines:\n  line 11\n")
@@ -58,7 +58,7 @@ async def test_what_it_prints_is_taken_line_by_line_and_the_last_twenty_are_kept
 async def test_a_line_without_end_does_not_stop_it(tmp_path, monkeypatch):
     monkeypatch.setattr(processes, "_LINE_LIMIT", 1000)
     async with child(tmp_path, "print('x' * 100_000)\nprint('after')") as (started, lines):
-        await soon(started.died())
+        await soon(started.wait_for_death())
     assert lines[-1] == "after"
 
 
@@ -73,7 +73,7 @@ async def test_a_line_without_end_does_not_stop_it(tmp_path, monkeypatch):
 )
 async def test_it_is_told_how_a_server_ended(tmp_path, end, how):
     async with child(tmp_path, end) as (started, _):
-        death = await soon(started.died())
+        death = await soon(started.wait_for_death())
     assert str(death) == f"server 'tiny' {how}. It printed nothing."
 
 
@@ -84,7 +84,7 @@ def test_a_signal_without_a_name_is_told_by_its_number():
 async def test_a_death_is_told_although_something_it_started_holds_its_pipes(tmp_path):
     grandchild = "import os, time\nprint('last words')\nif not os.fork(): time.sleep(1000)\n"
     async with child(tmp_path, grandchild + "else: os._exit(5)") as (started, _):
-        death = await soon(started.died())
+        death = await soon(started.wait_for_death())
     assert death.how == "exited with code 5"
     assert death.last_lines == ("last words",)
 

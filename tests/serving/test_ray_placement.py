@@ -170,7 +170,7 @@ async def test_a_server_that_ends_by_itself_is_left_to_ray_to_start_again(monkey
 async def test_a_server_that_never_starts_is_not_tried_again(monkeypatch):
     run = Run(monkeypatch, Node(["no such luck", {"ended": "exited with code 1"}], [READY]))
     replica = await run.start()
-    death = await replica.died()
+    death = await replica.wait_for_death()
     assert str(death) == "server 'counter.replica1' exited with code 1.\nits last lines:\n  no such luck"
     assert len(run.node.orders) == 1
     await replica.stop()
@@ -179,7 +179,7 @@ async def test_a_server_that_never_starts_is_not_tried_again(monkeypatch):
 async def test_a_replica_that_ray_gives_up_has_died(monkeypatch):
     run = Run(monkeypatch, Node([READY, RayActorError("The node is lost.")]))
     replica = await run.start()
-    death = await replica.died()
+    death = await replica.wait_for_death()
     assert death.how == "was lost for good: The actor died because all its nodes have died."
     assert run.places[-1] is None
     await replica.stop()
@@ -192,7 +192,7 @@ async def test_a_replica_that_does_not_come_back_in_time_has_died(monkeypatch):
     run = Run(monkeypatch, node)
     object.__setattr__(run.spec, "restart_timeout_s", 0.05)
     replica = await run.start()
-    assert "did not come back within 0.05 s" in (await replica.died()).how
+    assert "did not come back within 0.05 s" in (await replica.wait_for_death()).how
     await replica.stop()
 
 
@@ -227,7 +227,7 @@ def _start_once(node: Node, error: Exception) -> Callable[[dict[str, Any]], Any]
 async def test_a_fault_of_ours_ends_the_run_instead_of_waiting_for_ever(monkeypatch):
     run = Run(monkeypatch, Node([READY, ZeroDivisionError("oh")]))
     replica = await run.start()
-    assert "cannot be followed on the Ray cluster: ZeroDivisionError('oh')" in (await replica.died()).how
+    assert "cannot be followed on the Ray cluster: ZeroDivisionError('oh')" in (await replica.wait_for_death()).how
     await replica.stop()
 
 

@@ -88,7 +88,7 @@ def validate(overrides: list[str]) -> int:
 
         problems.extend(read_manifest(Path(settings.manifest))[1])
     if settings.as_json:
-        found = [{"kind": kind.__name__, "message": text} for kind, text in problems.listed()]
+        found = [{"kind": kind.__name__, "message": text} for kind, text in problems.pairs()]
         instances = resolved.servers.instances if resolved else []
         servers = [{"name": one.name, "server_type": one.SERVER_TYPE} for one in instances]
         render.json_data({"valid": not found, "problems": found, "servers": servers})
@@ -96,7 +96,7 @@ def validate(overrides: list[str]) -> int:
     if not problems:
         render.data("✓ Config is valid.")
         return 0
-    texts = [text for _, text in problems.listed()]
+    texts = [text for _, text in problems.pairs()]
     numbered = [f"[{number}] {text}" for number, text in enumerate(texts, 1)]
     render.error(texts[0] if len(texts) == 1 else "\n\n".join([f"the config has {len(texts)} problems:", *numbered]))
     return 1

@@ -267,12 +267,12 @@ async def _check(spec: ChildSpec, timeout_s: float) -> str | None:
         child = await ServerProcess.start(spec, bind(spec.host, spec.port, spec.name), lambda line: None)
     except GymError as error:
         return str(error)
-    ends = {asyncio.create_task(child.died()), asyncio.create_task(child.ready())}
+    ends = {asyncio.create_task(child.wait_for_death()), asyncio.create_task(child.ready())}
     try:
         done, _ = await asyncio.wait(ends, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
         if not done:
             return str(ServerLate(timeout_s, {spec.name: child.last_lines}))
-        return str(await child.died()) if child.process.returncode else None
+        return str(await child.wait_for_death()) if child.process.returncode else None
     finally:
         for task in ends:
             task.cancel()

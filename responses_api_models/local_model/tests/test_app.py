@@ -336,7 +336,7 @@ async def test_a_client_that_hangs_up_stops_the_generation(engine: Engine, serve
 
     async with serve():
         server = build_server(LocalModel, **FIELDS)
-        app = server.finished_app({})
+        app = server.build_complete_app({})
         async with app.router.lifespan_context(app):
             headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
             scope = {"type": "http", "method": "POST", "path": "/v1/responses", "headers": headers}
