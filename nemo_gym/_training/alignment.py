@@ -14,6 +14,8 @@ from typing import Literal
 Drift = Literal["clean", "realigned", "forked"]
 Decode = Callable[[Sequence[int]], str]
 """Returns the text of token ids, special tokens included."""
+_NOT_TEXT = "\ufffd"
+_LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,12 +131,22 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
     A token that holds both the end of that text and what comes after it cannot be divided: then it is None too.
     """
     common = count_common_prefix(so_far, prompt_ids)
-    wanted = decode(so_far[common:])
+    # From the last shared token on, because some tokenizers drop the space before the first word of a text.
+    start = max(0, common - 1)
+    wanted = decode(so_far[start:])
+    if _NOT_TEXT in wanted and start > 0:  # perhaps this token is the second half of a character
+        start = 0
+        wanted = decode(so_far)
+    # Bytes that are no text all look the same, so that nobody can tell whether they are.
+    if _NOT_TEXT in wanted or not decode(prompt_ids[start:]).startswith(wanted):
+        return None
     low, high = common, len(prompt_ids)
     while low < high:  # the text grows with the ids: find the fewest that give as many characters
         middle = (low + high) // 2
-        if len(decode(prompt_ids[common:middle])) < len(wanted):
+        if len(decode(prompt_ids[start:middle])) < len(wanted):
             low = middle + 1
         else:
             high = middle
-    return low if decode(prompt_ids[common:low]) == wanted else None
+    # The last character may be spread over several tokens, the first of which already counts as a character.
+    ends = range(low, min(low + _LONGEST_CHARACTER, len(prompt_ids) + 1))
+    return next((end for end in ends if decode(prompt_ids[start:end]) == wanted), None)

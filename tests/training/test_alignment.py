@@ -59,6 +59,31 @@ def test_a_token_across_the_end_of_what_was_said_cannot_be_divided():
     assert find_same_text([0, 1], [0, 11, 2], decode) is None
 
 
+# One token a byte, and one for a whole word with its space, which is dropped at the beginning of a text.
+BYTES = dict(enumerate(bytes([one]) for one in range(256))) | {300: " é".encode(), 301: "é".encode()}
+
+
+def decode_bytes(ids):
+    return b"".join(BYTES[one] for one in ids).decode(errors="replace").removeprefix(" ")
+
+
+def test_a_character_in_several_tokens_is_compared_as_a_whole():
+    history, said = list(b"a\xc3\xa9"), list(b"b")
+    assert find_same_text([97, 301], history + said, decode_bytes) == 3
+    assert find_same_text(history, [97, 301, *said], decode_bytes) == 2
+    assert find_same_text([97, 301, 98], [*history, *said], decode_bytes) == 4
+
+
+def test_bytes_that_are_no_text_are_not_taken_for_each_other():
+    assert decode_bytes([97, 0xC3]) == decode_bytes([97, 0xE9])
+    assert find_same_text([97, 0xC3], [97, 0xE9, 98], decode_bytes) is None
+
+
+def test_a_space_that_a_tokenizer_drops_at_the_beginning_still_counts():
+    assert decode_bytes([300]) == decode_bytes([301])
+    assert find_same_text([97, 300], [97, 301, 98], decode_bytes) is None
+
+
 def test_the_longest_branch_that_fits_is_continued():
     branches = join_turns([turn([0], [1]), turn([0], [2]), turn([0, 1, 3], [3]), turn([0, 2, 3], [0])])
     assert [branch.turns for branch in branches] == [[0, 2], [1, 3]]
