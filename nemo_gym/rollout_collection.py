@@ -21,7 +21,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import orjson
 from pydantic import BaseModel, Field, PositiveInt, ValidationError, ValidatorFunctionWrapHandler, field_validator
 
-from nemo_gym._app.rollout_calls import find_observer, metrics_from_servers, play_with_agents, post_with
+from nemo_gym._app.rollout_calls import (
+    find_observer,
+    metrics_from_servers,
+    open_handover,
+    play_with_agents,
+    post_with,
+)
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.expand import ExpandSettings, expand
 from nemo_gym._rollouts.inputs import read_input
@@ -230,7 +236,12 @@ class RolloutCollectionHelper(_MetricsWriter):
             _require_agent(row)
         client = self.setup_server_client(head_server_config)
         witness, limit = find_observer(client), semaphore or nullcontext()
-        player = Player(post_with(client), witness=witness, attach_trajectory=_attach_trajectory_record)
+        player = Player(
+            post_with(client),
+            witness=witness,
+            attach_trajectory=_attach_trajectory_record,
+            hand_over=open_handover(client),
+        )
 
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
@@ -270,7 +281,7 @@ class RolloutCollectionHelper(_MetricsWriter):
             with run.open_journal() as journal:
                 await collect(
                     run.rows,
-                    play_with_agents(post_with(client), witness=witness),
+                    play_with_agents(client, post_with(client), witness=witness),
                     journal,
                     FixedLimit(at_once) if at_once else AdaptiveLimit(),
                     RunControl(),

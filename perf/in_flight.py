@@ -125,7 +125,7 @@ async def _collect(base_url: str, in_flight: int, latency_s: float, rollouts: in
         with tempfile.TemporaryDirectory(prefix="perf-in-flight-") as folder, _journal(Path(folder), rollouts) as log:
             counts = await collect(
                 _tasks(rollouts),
-                play_with_agents(post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
+                play_with_agents(client, post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
                 log,
                 limit,
                 RunControl(),

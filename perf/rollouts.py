@@ -125,7 +125,7 @@ async def _collect_all(client: ServerClient, case: _Case) -> list[float]:
         with _journal(Path(folder)) as journal:
             counts = await collect(
                 _rows(case),
-                play_with_agents(post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
+                play_with_agents(client, post_with(client, timeout=_DEADLINE_S), timeout_s=_DEADLINE_S),
                 journal,
                 FixedLimit(case.concurrency),
                 RunControl(),

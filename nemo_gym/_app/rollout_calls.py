@@ -8,7 +8,7 @@ from aiohttp import ClientError
 from omegaconf import DictConfig
 
 from nemo_gym._rollouts.dispatch import Play
-from nemo_gym._rollouts.play import Player, Post, Witness
+from nemo_gym._rollouts.play import HandOver, Player, Post, Witness
 from nemo_gym._rollouts.types import OnRetry, Row
 from nemo_gym.errors import ServerCallError
 from nemo_gym.global_config import OBSERVABILITY_ENABLED_KEY_NAME
@@ -26,12 +26,27 @@ def post_with(client: ServerClient, **call: Any) -> Post:
     return lambda agent, row: client.post(agent, "/run", json=row, **call)
 
 
-def play_with_agents(post: Post, **player: Any) -> Callable[[OnRetry], Play]:
+def play_with_agents(client: ServerClient, post: Post, **player: Any) -> Callable[[OnRetry], Play]:
     """Return what plays rows by `post`, given who is to hear of retries; `player` has further arguments of a Player.
 
-    What agents have observed by themselves becomes a trajectory.
+    What agents have observed by themselves becomes a trajectory, and tokens are handed over.
     """
-    return lambda on_retry: Player(post, on_retry=on_retry, attach_trajectory=_attach_trajectory, **player).play
+    hand_over = open_handover(client)
+
+    def play_with(on_retry: OnRetry) -> Play:
+        player_of_rows = Player(
+            post, on_retry=on_retry, attach_trajectory=_attach_trajectory, hand_over=hand_over, **player
+        )
+        return player_of_rows.play
+
+    return play_with
+
+
+def open_handover(client: ServerClient) -> HandOver:
+    """Return what gets the tokens of a rollout ready for a trainer."""
+    from nemo_gym._app.token_handover import hand_over_with
+
+    return hand_over_with(client, _servers_config(client) or {})
 
 
 def _attach_trajectory(row: Row, result: Row) -> Any:

@@ -101,6 +101,7 @@ async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig
             client = ServerClient(head_server_config=BaseServerConfig.model_validate(head), global_config_dict=config)
             witness = find_observer(client)
             play_with = play_with_agents(
+                client,
                 post_with(client, timeout=LONGEST_ROLLOUT_S),
                 timeout_s=orders.timeout_s,
                 fail_on_tool_error=orders.fail_on_tool_error,

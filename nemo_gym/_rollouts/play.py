@@ -70,6 +70,8 @@ Post = Callable[[str, Row], Awaitable[Reply]]
 """Sends a row to the `/run` of an agent, which is named first."""
 AttachTrajectory = Callable[[Row, Row], Any]
 """Puts the trajectory of the row into its result."""
+HandOver = Callable[[Row, Row], Awaitable[None]]
+"""Gets the tokens in the result of the row, where it has any, ready for a trainer."""
 
 
 class Witness(Protocol):
@@ -110,6 +112,7 @@ class Player:
         fail_on_tool_error: bool = False,
         witness: Witness | None = None,
         attach_trajectory: AttachTrajectory | None = None,
+        hand_over: HandOver | None = None,
         explain_lateness: Callable[[float], str | None] | None = None,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
         rng: random.Random | None = None,
@@ -117,13 +120,14 @@ class Player:
         """`on_retry` hears why a rollout is played again.
 
         `fail_on_tool_error`: a rollout in which a tool crashed is a failure, whatever its reward. Without a `witness`,
-        `attach_trajectory` is given the results that hold what agents have observed by themselves. `explain_lateness`
-        says what has kept everything waiting in the last so many seconds, if anything has.
+        `attach_trajectory` is given the results that hold what agents have observed by themselves. `hand_over` is given
+        every result at the end. `explain_lateness` says what has kept everything waiting in the last so many seconds,
+        if anything has.
         """
         self._post, self._timeout_s = post, timeout_s
         self._retries, self._on_retry = retries or RetryRules(), on_retry
         self._fail_on_tool_error = fail_on_tool_error
-        self._witness, self._attach_trajectory = witness, attach_trajectory
+        self._witness, self._attach_trajectory, self._hand_over = witness, attach_trajectory, hand_over
         self._explain_lateness = explain_lateness
         self._sleep, self._rng = sleep, rng or random.Random()
 
@@ -154,9 +158,11 @@ class Player:
                 deadline.end()
         outcome = _conclude(row, ending, attempts, time.monotonic() - started)
         if self._witness is not None:
-            return await self._witness.complete(outcome)
-        if self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
+            outcome = await self._witness.complete(outcome)
+        elif self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
             self._attach_trajectory(row, outcome.result)
+        if self._hand_over is not None and outcome.result:
+            await self._hand_over(row, outcome.result)
         return outcome
 
     async def _attempt(self, row: Row) -> _Ending:

@@ -52,6 +52,8 @@ class Branch:
     """The branch with which it shares most of its beginning; None for the first, or if they share nothing."""
     shared_ids: int = 0
     """How many ids at its beginning are those of its parent."""
+    starts: list[int] = field(default_factory=list, compare=False)
+    """Where in `ids` what the model wrote in each of `turns` begins; known where the turns were joined, not stored."""
 
     @property
     def ids(self) -> list[int]:
@@ -60,20 +62,25 @@ class Branch:
     def append(self, context_ids: Sequence[int], turn: Turn, number: int) -> None:
         """Add what the environment said, and then the turn."""
         self.completion_ids += context_ids
+        self.starts.append(len(self.prompt_ids) + len(self.completion_ids))
         self.completion_ids += turn.generated_ids
         self.mask += [0] * len(context_ids) + [1] * len(turn.generated_ids)
         self.log_probs += [0.0] * len(context_ids) + turn.log_probs
         self.turns.append(number)
 
 
-def join_turns(turns: Sequence[Turn], decode: Decode | None = None) -> list[Branch]:
+def join_turns(
+    turns: Sequence[Turn], decode: Decode | None = None, places: Sequence[int] | None = None
+) -> list[Branch]:
     """Return the branches of a rollout, in the order in which they began. Every turn is in exactly one of them.
 
-    Without `decode` texts cannot be compared, so that a history that was tokenized otherwise is a fork.
+    Without `decode` texts cannot be compared, so that a history that was tokenized otherwise is a fork. `places`, where
+    it is known already, says to which branch each turn belongs.
     """
     branches: list[Branch] = []
     for number, turn in enumerate(turns):
-        if _continue_branch(branches, turn, number, decode):
+        candidates = branches if places is None else branches[places[number] : places[number] + 1]
+        if _continue_branch(candidates, turn, number, decode):
             continue
         branch = Branch(prompt_ids=list(turn.prompt_ids))
         for place, other in enumerate(branches):

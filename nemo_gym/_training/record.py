@@ -11,10 +11,12 @@ from typing import Any
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
+from nemo_gym._training.handover import read_turn, rejoin_turns, take_back
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     FAILURE_KEY,
+    MASK_SAMPLE_KEY,
     NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
     RESPONSE_KEY_NAME,
@@ -23,6 +25,7 @@ from nemo_gym._util.row_keys import (
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
     TOKEN_CAPTURE_KEY,
+    TOKEN_DRIFT_KEY,
     TRAJECTORY_KEY,
 )
 from nemo_gym.errors import GymError
@@ -112,7 +115,10 @@ class TrainableRollout:
             rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
         rollout.turns, problem = _read_turns(row)
         rollout.invalid = rollout.invalid or problem
-        rollout.branches = join_turns(rollout.turns, decode)
+        if TOKEN_DRIFT_KEY in row and any(turn.source == "response" for turn in rollout.turns):
+            rollout.turns, rollout.branches = rejoin_turns(row, rollout.turns, decode)
+        else:
+            rollout.branches = join_turns(rollout.turns, decode)
         return rollout
 
     def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
@@ -197,27 +203,30 @@ def collect_turns(
     """
     turns: list[Turn] = []
     for item, around in items:
-        prompt_ids, generated_ids = item.get("prompt_token_ids"), item.get("generation_token_ids")
-        if prompt_ids is None and generated_ids is None:
-            continue
-        log_probs = item.get("generation_log_probs")
-        if not (isinstance(prompt_ids, list) and isinstance(generated_ids, list) and isinstance(log_probs, list)):
-            return [], f"turn {len(turns)} has only some of its tokens"
-        if len(generated_ids) != len(log_probs):
-            return [], f"turn {len(turns)} has {len(generated_ids)} tokens, but {len(log_probs)} log-probs"
-        version = item.get(POLICY_VERSION_FIELD, around.get(POLICY_VERSION_FIELD))
-        call_id = around.get("model_call_id") or item.get("id") or item.get("call_id")
-        turns.append(Turn(prompt_ids, generated_ids, log_probs, source, around.get("model"), call_id, version))
+        turn = read_turn(
+            item,
+            source,
+            model=around.get("model"),
+            call_id=around.get("model_call_id") or item.get("id") or item.get("call_id"),
+            policy_version=item.get(POLICY_VERSION_FIELD, around.get(POLICY_VERSION_FIELD)),
+        )
+        if isinstance(turn, str):
+            return [], f"turn {len(turns)} {turn}"
+        if turn is not None:
+            turns.append(turn)
     return turns, None
 
 
 def _read_turns(row: Mapping[str, Any]) -> tuple[list[Turn], str | None]:
-    """Read the tokens from where there are most: the token capture, the response, or the captured calls."""
+    """Read the tokens from where there are most: the token capture, the response, or the captured calls.
+
+    Of the same turns, those of the response come first if they were handed over, because it is known how they relate.
+    """
     entries = as_list(as_mapping(row.get(TOKEN_CAPTURE_KEY)).get("records"))
-    if entries:
+    if entries and len(entries) != as_mapping(row.get(TOKEN_DRIFT_KEY)).get("turns"):
         return collect_turns(((entry, entry) for entry in map(as_mapping, entries)), "token_capture")
     response = as_mapping(row.get(RESPONSE_KEY_NAME))
-    turns, problem = collect_turns(((item, response) for item in list_answer_items(response)), "response")
+    turns, problem = collect_turns(((item, response) for item in take_back(row)), "response")
     if turns or problem:
         return turns, problem
     return collect_turns(_list_captured_items(row), "model_call_capture")
@@ -242,4 +251,4 @@ def _read_failure(row: Mapping[str, Any]) -> str | None:
 
 def _is_masked(row: Mapping[str, Any]) -> bool:
     """Return whether the row says that it must not be trained on, at its top or on its response."""
-    return bool(row.get("mask_sample") or as_mapping(row.get(RESPONSE_KEY_NAME)).get("mask_sample"))
+    return bool(row.get(MASK_SAMPLE_KEY) or as_mapping(row.get(RESPONSE_KEY_NAME)).get(MASK_SAMPLE_KEY))

@@ -53,6 +53,10 @@ TRAJECTORY_KEY = "ng_trajectory"
 OBSERVED_KEYS = frozenset({MODEL_CALL_CAPTURE_KEY, AGENT_OBSERVATIONS_KEY, TRAJECTORY_KEY})
 """What was observed of a rollout. A result that holds one of these has a trajectory."""
 TOKEN_CAPTURE_KEY = "_ng_token_capture"
+TOKEN_DRIFT_KEY = "_ng_token_drift"
+"""What was done to the tokens of a row so that they extend each other: `nemo_gym._training.handover`."""
+MASK_SAMPLE_KEY = "mask_sample"
+"""True in a row that must not be trained on; trainers read it."""
 ENDING_KEYS = frozenset(
     {
         NG_NO_PERSIST_KEY,
@@ -63,10 +67,16 @@ ENDING_KEYS = frozenset(
         NG_TOOL_ERRORS_KEY,
         NG_CUT_OFF_KEY,
         TOKEN_CAPTURE_KEY,
+        TOKEN_DRIFT_KEY,
     }
 )
 """How a rollout ended and what it left; never taken over from a row."""
-BULKY_KEYS = OBSERVED_KEYS | {TOKEN_CAPTURE_KEY, RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME}
+BULKY_KEYS = OBSERVED_KEYS | {
+    TOKEN_CAPTURE_KEY,
+    TOKEN_DRIFT_KEY,
+    RESPONSE_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME,
+}
 """What may be as large as a whole conversation and is no measurement."""
 PLAYER_KEYS = frozenset(
     {AGENT_REF_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME, SKILLS_REF_KEY_NAME, PROMPT_CONFIG_USED_KEY_NAME}

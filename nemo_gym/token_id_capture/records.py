@@ -12,12 +12,12 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym._capture.records import identify_item, list_answer_items
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
 from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
 TOKEN_ENTRY_RECORD_SCHEMA_VERSION = 1
 TOKEN_FIELDS = REQUIRED_TOKEN_FIELDS
-MASK_SAMPLE_KEY = "mask_sample"
 
 
 class TokenEntry(BaseModel):

@@ -82,6 +82,7 @@ async def open_play(
     count, on = settings.count_workers(), settings.rollout_workers_on
     if count == 1 and on == "machine":
         yield play_with_agents(
+            client,
             post_with(client, timeout=LONGEST_ROLLOUT_S),
             timeout_s=settings.rollout_timeout_seconds,
             fail_on_tool_error=settings.fail_on_tool_error,

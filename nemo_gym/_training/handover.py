@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hand the tokens of a result row over to a trainer: each trainable item extends all tokens before it, or is set aside.
+
+Trainers such as NeMo RL walk through `response.output` and take the tokens so far for the beginning of the next
+`prompt_token_ids`. Where that is so, a row stays as it is. Where an agent's history was tokenized anew, the ids that
+were generated are put back; where the history was changed, only the branch with the last turn keeps its tokens. What
+was changed or set aside is kept under `_ng_token_drift`, so that nothing is lost.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nemo_gym._capture.records import list_answer_items
+from nemo_gym._training.alignment import Branch, Decode, Turn, classify, count_common_prefix, join_turns
+from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DRIFT_KEY
+from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS, TOKEN_METADATA_FIELDS
+
+_PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
+
+
+def read_turn(item: Mapping[str, Any], source: str, **known: Any) -> Turn | str | None:
+    """Return the turn whose tokens `item` carries, or why they cannot be used; None if it carries none."""
+    if TOKEN_METADATA_FIELDS.isdisjoint(item):
+        return None
+    prompt_ids, generated_ids, log_probs = item.get(_PROMPT), item.get(_GENERATED), item.get(_LOG_PROBS)
+    if prompt_ids is None and generated_ids is None:
+        return None
+    if not (isinstance(prompt_ids, list) and isinstance(generated_ids, list) and isinstance(log_probs, list)):
+        return "has only some of its tokens"
+    if len(generated_ids) != len(log_probs):
+        return f"has {len(generated_ids)} tokens, but {len(log_probs)} log-probs"
+    return Turn(prompt_ids, generated_ids, log_probs, source, **known)
+
+
+def carries_tokens(row: Mapping[str, Any]) -> bool:
+    """Return whether there is anything to hand over. Every rollout asks, so that it costs next to nothing."""
+    response = row.get(RESPONSE_KEY_NAME)
+    output = response.get("output") if isinstance(response, dict) else None
+    if not isinstance(output, list):
+        return False
+    return any(isinstance(item, dict) and not TOKEN_METADATA_FIELDS.isdisjoint(item) for item in output)
+
+
+def is_clean(row: Mapping[str, Any]) -> bool:
+    """Return whether a trainer can take the row as it is."""
+    so_far: list[int] = []
+    output = list_answer_items(row.get(RESPONSE_KEY_NAME))
+    for item in output:
+        turn = read_turn(item, "response")
+        if isinstance(turn, str) or (turn is not None and turn.prompt_ids[: len(so_far)] != so_far):
+            return False
+        if turn is not None:
+            so_far = turn.prompt_ids + turn.generated_ids
+    return not count_untracked_turns(output)
+
+
+def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
+    """Change the tokens of `row` so that a trainer can take them, and say under `_ng_token_drift` what was changed.
+
+    `decode` is needed to tell a history that was tokenized anew from one that was changed.
+    """
+    if TOKEN_DRIFT_KEY in row or is_clean(row):
+        return
+    output = list_answer_items(row[RESPONSE_KEY_NAME])
+    read = [(place, read_turn(item, "response")) for place, item in enumerate(output)]
+    problems = {place: found for place, found in read if isinstance(found, str)}
+    places = [place for place, found in read if isinstance(found, Turn)]
+    turns = [found for _, found in read if isinstance(found, Turn)]
+    branches = join_turns(turns, decode)
+    branch_of = {number: place for place, branch in enumerate(branches) for number in branch.turns}
+    main = branch_of.get(len(turns) - 1)
+    reread = list(_put_generated_ids_back(branches, turns, [output[place] for place in places]))
+    aside = sorted([place for number, place in enumerate(places) if branch_of[number] != main] + list(problems))
+    row[TOKEN_DRIFT_KEY] = {
+        "class": classify(branches),
+        "turns": len(turns),
+        "branches": len(branches),
+        "realigned_turns": [one["turn"] for one in reread],
+        "untracked_turns": count_untracked_turns(output),
+        "problems": [f"output item {place} {reason}" for place, reason in problems.items()],
+        "branch_of_turn": [branch_of[number] for number in range(len(turns))],
+        "reread": reread,
+        "set_aside": [{"item": place, **_take_token_fields(output[place])} for place in aside],
+    }
+    if problems:
+        row[MASK_SAMPLE_KEY] = True
+
+
+def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a row's response with all their tokens, also those that were set aside."""
+    aside = {entry["item"]: entry for entry in as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))}
+    items = list_answer_items(row.get(RESPONSE_KEY_NAME))
+    return [
+        {**item, **{name: aside[place][name] for name in ALL_TOKEN_FIELDS if name in aside[place]}}
+        if place in aside
+        else item
+        for place, item in enumerate(items)
+    ]
+
+
+def rejoin_turns(
+    row: Mapping[str, Any], turns: Sequence[Turn], decode: Decode | None = None
+) -> tuple[list[Turn], list[Branch]]:
+    """Return the turns that `take_back` has found as the engine read them, and their branches.
+
+    The branches are those of the handover, unless it had no `decode` and there is one now.
+    """
+    mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
+    reread = {entry["turn"]: entry for entry in as_list(mark.get("reread"))}
+    restored = [
+        _read_as_engine(turn, reread[number]) if number in reread else turn for number, turn in enumerate(turns)
+    ]
+    places = as_list(mark.get("branch_of_turn"))
+    if decode is not None or len(places) != len(turns):
+        return restored, join_turns(restored, decode)
+    branches = join_turns(turns, places=places)
+    for branch in branches:
+        branch.realigned_turns = [number for number in branch.turns if number in reread]
+    return restored, branches
+
+
+def count_untracked_turns(output: Sequence[Mapping[str, Any]]) -> int:
+    """Count the turns in which the model said something, but of which there are no tokens.
+
+    A turn lasts until the environment answers. An empty reply, such as that to a conversation that has outgrown the
+    model's context, has no tokens to lose.
+    """
+    count, said, has_tokens = 0, False, False
+    for item in [*output, {"type": "end_output"}]:
+        kind = str(item.get("type") or "message")
+        if kind.endswith(("_output", "_response")) or (kind == "message" and item.get("role") != "assistant"):
+            count += said and not has_tokens
+            said, has_tokens = False, False
+            continue
+        said = said or any(item.get(name) for name in ("name", "summary")) or _has_text(item.get("content"))
+        has_tokens = has_tokens or item.get(_PROMPT) is not None or item.get(_GENERATED) is not None
+    return count
+
+
+def _has_text(content: Any) -> bool:
+    if not isinstance(content, list):
+        return bool(content)
+    return any(part.get("text") or part.get("refusal") for part in map(as_mapping, content))
+
+
+def _put_generated_ids_back(
+    branches: Sequence[Branch], turns: Sequence[Turn], items: Sequence[dict[str, Any]]
+) -> Iterator[dict[str, Any]]:
+    """Let every realigned turn begin with the ids of its branch; yield what the engine had read in their place."""
+    for branch in branches:
+        ids, so_far = branch.ids, 0
+        for number, start in zip(branch.turns, branch.starts, strict=True):
+            if number in branch.realigned_turns:
+                read, prompt_ids = turns[number].prompt_ids, ids[:start]
+                common = count_common_prefix(read, prompt_ids)
+                end = len(read) - (start - so_far)
+                yield {"turn": number, "start": common, "stop": so_far, "ids": read[common:end]}
+                items[number][_PROMPT] = prompt_ids
+            so_far = start + len(turns[number].generated_ids)
+
+
+def _read_as_engine(turn: Turn, entry: Mapping[str, Any]) -> Turn:
+    return replace(turn, prompt_ids=turn.prompt_ids[: entry["start"]] + entry["ids"] + turn.prompt_ids[entry["stop"] :])
+
+
+def _take_token_fields(item: dict[str, Any]) -> dict[str, Any]:
+    return {name: item.pop(name) for name in ALL_TOKEN_FIELDS if name in item}
