@@ -101,6 +101,9 @@ class NeMoGymAsyncOpenAI(BaseModel):
         # vLLM serves it beside its OpenAI routes, not under them.
         return await self._call("POST", f"{self._root.removesuffix('/v1')}/tokenize", json=kwargs)
 
+    async def create_detokenize(self, **kwargs: Any) -> dict[str, Any]:
+        return await self._call("POST", f"{self._root.removesuffix('/v1')}/detokenize", json=kwargs)
+
     @property
     def _root(self) -> str:
         return self.base_url.rstrip("/")

@@ -223,6 +223,7 @@ async def endpoint(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Endpoint]:
         ("create_completion", "POST", "/v1/completions"),
         ("create_response", "POST", "/v1/responses"),
         ("create_tokenize", "POST", "/tokenize"),
+        ("create_detokenize", "POST", "/detokenize"),
     ],
 )
 async def test_each_call_goes_to_its_path_with_key_and_headers(endpoint, call, method, path):

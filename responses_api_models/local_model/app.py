@@ -43,6 +43,7 @@ from responses_api_models.local_model.forecast import ExpectedWork, Forecast, Fo
 from responses_api_models.local_model.gate import GateFull
 from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
 from responses_api_models.openai_model.endpoint import apply_overrides, get_set_fields
+from responses_api_models.openai_model.tokens import DetokenizeRequest
 
 T = TypeVar("T")
 _BAD_REQUEST, _TOO_MANY, _HUNG_UP, _NOT_READY = 400, 429, 499, 503
@@ -149,6 +150,7 @@ class LocalModel(SimpleResponsesAPIModel):
         app.get("/health")(self.health)
         app.get("/v1/models")(self.models)
         app.post("/forecast")(self.forecast)
+        app.post("/detokenize")(self.detokenize)
         inner = app.router.lifespan_context
 
         @asynccontextmanager
@@ -206,6 +208,11 @@ class LocalModel(SimpleResponsesAPIModel):
             written_tokens_per_s=written,
             work=[await self._expect_work(engine, sample) for sample in body.samples],
         )
+
+    async def detokenize(self, body: DetokenizeRequest = Body()) -> dict[str, str]:
+        """`POST /detokenize`: the text of token ids, special tokens included."""
+        engine = await self._wait_for_engine()
+        return {"prompt": await engine.detokenize(body.tokens)}
 
     async def _expect_work(self, engine: Engine, sample: NeMoGymResponseCreateParamsNonStreaming) -> ExpectedWork:
         params = self._converter.responses_to_chat_completion_create_params(sample)

@@ -144,6 +144,11 @@ class Engine:
         ids: list[int] = (await self.call("/tokenize", asked))["tokens"]
         return ids
 
+    async def detokenize(self, ids: Sequence[int]) -> str:
+        """Return the text of `ids`, with the names of special tokens."""
+        text: str = (await self.call("/detokenize", {"tokens": ids}))["content"]
+        return text
+
     async def call(self, path: str, body: Mapping[str, Any]) -> Any:
         """Call an endpoint of the engine and return its answer."""
         async with self._post(path, body) as reply:

@@ -2,13 +2,14 @@
 """An OpenAI-compatible endpoint as a model server: requests go through as they are, only the model name is ours.
 
 Nothing is converted: `/v1/responses` needs an endpoint that speaks the Responses API, and one that only speaks chat
-belongs behind `vllm_model` or `inference_provider`.
+belongs behind `vllm_model` or `inference_provider`. Token ids in a reply are put where trainers look for them.
 """
 
 from asyncio import Semaphore
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import AliasChoices, BaseModel, Field, PositiveInt, PrivateAttr
 
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
@@ -19,7 +20,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
 )
-from responses_api_models.openai_model import endpoint
+from responses_api_models.openai_model import endpoint, tokens
 
 
 class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
@@ -57,19 +58,28 @@ class SimpleModelServer(SimpleResponsesAPIModel):
         self._slots = Semaphore(limit) if limit else nullcontext()
         return super().model_post_init(context)
 
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/detokenize")(self.detokenize)
+        return app
+
+    async def detokenize(self, body: tokens.DetokenizeRequest = Body()) -> dict[str, Any]:
+        """`POST /detokenize`: the text of token ids, where the endpoint says it."""
+        return await tokens.detokenize(self._client, self.config.openai_model, body.tokens)
+
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
         params = self._build_params(body)
         if self.config.drop_input_reasoning_items and isinstance(params["input"], list):
             params["input"] = [item for item in params["input"] if item.get("type") != "reasoning"]
         async with self._slots:
-            reply = await self._client.create_response(**params)
+            reply = tokens.place_response_tokens(await self._client.create_response(**params))
         return endpoint.parse_response(reply, f"{self.config.openai_base_url}/responses")
 
     async def chat_completions(
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         async with self._slots:
-            reply = await self._client.create_chat_completion(**self._build_params(body))
+            reply = tokens.place_chat_tokens(await self._client.create_chat_completion(**self._build_params(body)))
         return endpoint.parse_completion(reply, f"{self.config.openai_base_url}/chat/completions")
 
     def _build_params(self, body: BaseModel) -> dict[str, Any]:

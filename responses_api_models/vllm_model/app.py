@@ -6,13 +6,14 @@ Starting an inference server is not done here: `local_vllm_model` does it.
 """
 
 import asyncio
+import logging
 from hashlib import sha256
 from time import time
 from typing import Any
 from uuid import uuid4
 
 from aiohttp import ClientResponseError
-from fastapi import Request
+from fastapi import FastAPI, Request
 from pydantic import Field, PrivateAttr
 
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
@@ -33,11 +34,14 @@ from nemo_gym.responses_converter import (
 from nemo_gym.responses_converter import split_responses_input_output_items as split_responses_input_output_items
 from nemo_gym.server_utils import SESSION_ID_KEY
 from responses_api_models.openai_model import endpoint
+from responses_api_models.openai_model.tokens import DetokenizeRequest, detokenize, place_response_tokens
 from responses_api_models.vllm_model import completions, messages, tokens
 
+LOG = logging.getLogger(__name__)
 _BAD_REQUEST = 400
 _TOO_LONG = (b"context length", b"max_tokens")
-_TOKENIZED = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs")
+_PREFIX = "required_prefix_token_ids"
+_TOKENIZED = ("model", "messages", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs", _PREFIX)
 
 
 class VLLMModelConfig(BaseResponsesAPIModelConfig):
@@ -54,6 +58,9 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     """The endpoint has a reasoning parser: reasoning travels in a field of its own, not in the text."""
     request_prompt_and_generation_token_ids: bool = False
     """Ask for `return_token_ids` too, which saves the call to `/tokenize` (vLLM 0.10.2 and later)."""
+    send_required_prefix_token_ids: bool = False
+    """Say which tokens the prompt must begin with (`required_prefix_token_ids`), for endpoints that heed it, such as
+    NeMo RL's: all tokens up to the end of the last reply in the history that carries its tokens."""
     uses_interleaved_reasoning: bool = True
     """Send the reasoning of earlier turns along. Otherwise it is dropped from the history."""
     preserve_reasoning_in_assistant_content: bool = False
@@ -93,6 +100,7 @@ class VLLMModel(SimpleResponsesAPIModel):
     _clients: list[NeMoGymAsyncOpenAI] = PrivateAttr()
     _converter: VLLMConverter = PrivateAttr()
     _loading_tokenizer: asyncio.Task[Any] | None = PrivateAttr(default=None)
+    _has_warned_of_prefix: bool = PrivateAttr(default=False)
 
     def model_post_init(self, context: Any) -> None:
         self._post_init()
@@ -113,6 +121,15 @@ class VLLMModel(SimpleResponsesAPIModel):
             return_token_id_information=self.config.return_token_id_information,
             uses_reasoning_parser=self.config.uses_reasoning_parser,
         )
+
+    def setup_webserver(self) -> FastAPI:
+        app = super().setup_webserver()
+        app.post("/detokenize")(self.detokenize)
+        return app
+
+    async def detokenize(self, request: Request, body: DetokenizeRequest = Body()) -> dict[str, Any]:
+        """`POST /detokenize`: the text of token ids, where the endpoint says it."""
+        return await detokenize(self._resolve_client(request), self.config.model, body.tokens)
 
     async def responses(  # type: ignore[override]  # arguments are found by name
         self, request: Request, body: NeMoGymResponseCreateParamsNonStreaming = Body()
@@ -156,6 +173,9 @@ class VLLMModel(SimpleResponsesAPIModel):
         if config.return_token_id_information:
             with_token_ids = config.request_prompt_and_generation_token_ids
             params |= tokens.build_token_request(with_token_ids=with_token_ids)
+        if config.send_required_prefix_token_ids and not config.use_completions_api:
+            prefix = tokens.find_required_prefix(params["messages"])
+            params |= {_PREFIX: prefix} if prefix is not None else {}
         if config.uses_reasoning_parser and not config.preserve_reasoning_in_assistant_content:
             params["messages"] = messages.separate_reasoning(
                 params["messages"],
@@ -187,7 +207,23 @@ class VLLMModel(SimpleResponsesAPIModel):
     async def _complete_chat(self, client: NeMoGymAsyncOpenAI, params: dict[str, Any]) -> NeMoGymChatCompletion:
         reply = await client.create_chat_completion(**params)
         to_tokenize = {name: params[name] for name in _TOKENIZED if name in params}
-        return await self._finish_reply(client, reply, "/chat/completions", to_tokenize)
+        completion = await self._finish_reply(client, reply, "/chat/completions", to_tokenize)
+        if _PREFIX in params and self.config.return_token_id_information:
+            self._check_prefix(params[_PREFIX], getattr(completion.choices[0].message, "prompt_token_ids", []))
+        return completion
+
+    def _check_prefix(self, prefix: list[int], prompt_ids: list[int]) -> None:
+        """Log, once, that the endpoint does not heed the prefix. What that means for a rollout is told at its end."""
+        if prompt_ids[: len(prefix)] == prefix or self._has_warned_of_prefix:
+            return
+        self._has_warned_of_prefix = True
+        LOG.warning(
+            "the endpoint of %r was told the %d tokens that the prompt must begin with, but read others. Rollouts "
+            "whose tokens do not extend each other are marked (`_ng_token_drift`).\n"
+            "hint: only endpoints such as NeMo RL's heed `required_prefix_token_ids`",
+            self.config.name,
+            len(prefix),
+        )
 
     async def _complete_text(self, client: NeMoGymAsyncOpenAI, params: dict[str, Any]) -> NeMoGymChatCompletion:
         if self.config.render_chat_template:
@@ -215,7 +251,7 @@ class VLLMModel(SimpleResponsesAPIModel):
         params |= self.config.sampling_overrides or {}
         client = self._resolve_client(request)
         try:
-            reply = await client.create_response(**params)
+            reply = place_response_tokens(await client.create_response(**params))
         except ClientResponseError as error:
             if _is_too_long(error):
                 return self._converter.chat_completion_to_response(body, self._make_empty_completion("length"))

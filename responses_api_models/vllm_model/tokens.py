@@ -10,15 +10,22 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from nemo_gym.token_id_capture import TOKEN_FIELDS
+from responses_api_models.openai_model.tokens import read_log_probs, read_spelled_ids
 
 Tokenize = Callable[[], Awaitable[list[int]]]
-_PREFIX = "token_id:"
 
 
 def build_token_request(*, with_token_ids: bool) -> dict[str, Any]:
     """Return the fields of a chat request that make the endpoint send tokens."""
     fields: dict[str, Any] = {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
     return {**fields, "return_token_ids": True} if with_token_ids else fields
+
+
+def find_required_prefix(messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
+    """Return all tokens up to the end of the last reply in the history that carries its tokens; None if none does."""
+    prompt, generation, _ = TOKEN_FIELDS
+    carrier = next((m for m in reversed(messages) if m.get(prompt) is not None and m.get(generation) is not None), None)
+    return None if carrier is None else [*carrier[prompt], *carrier[generation]]
 
 
 async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
@@ -37,7 +44,11 @@ async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[st
 async def _find_tokens(reply: Mapping[str, Any], choice: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     message = choice["message"]
     on_message = {f: message[f] for f in TOKEN_FIELDS if message.get(f) is not None}
-    prompt, generation, log_probs = reply.get("prompt_token_ids"), choice.get("token_ids"), _read_log_probs(choice)
+    prompt, generation, log_probs = (
+        reply.get("prompt_token_ids"),
+        choice.get("token_ids"),
+        read_log_probs(_get_content(choice)),
+    )
     if on_message:
         if len(on_message) < len(TOKEN_FIELDS):
             _fail("the token information on the message is not complete", reply, choice)
@@ -46,7 +57,7 @@ async def _find_tokens(reply: Mapping[str, Any], choice: Mapping[str, Any], toke
         if prompt is None or generation is None or log_probs is None:
             _fail("prompt_token_ids, token_ids and log-probs must come together", reply, choice)
         return _name_fields(prompt, generation, log_probs)
-    spelled = _read_spelled_ids(choice)
+    spelled = read_spelled_ids(_get_content(choice))
     if spelled is None or log_probs is None:
         _fail("the reply holds no token ids", reply, choice)
     return _name_fields(await tokenize(), spelled, log_probs)
@@ -63,7 +74,7 @@ def _check_agreement(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice
     for source, other, own in (
         ("the reply's prompt_token_ids", reply.get("prompt_token_ids"), prompt),
         ("the choice's token_ids", choice.get("token_ids"), generation),
-        ("the ids in the log-probs", _read_spelled_ids(choice), generation),
+        ("the ids in the log-probs", read_spelled_ids(_get_content(choice)), generation),
     ):
         if other is not None and other != own:
             _fail(f"{source} disagree with the other token ids", reply, choice)
@@ -71,19 +82,6 @@ def _check_agreement(bundle: Mapping[str, Any], reply: Mapping[str, Any], choice
 
 def _get_content(choice: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return (choice.get("logprobs") or {}).get("content")
-
-
-def _read_log_probs(choice: Mapping[str, Any]) -> list[float] | None:
-    content = _get_content(choice)
-    return None if content is None else [entry["logprob"] for entry in content]
-
-
-def _read_spelled_ids(choice: Mapping[str, Any]) -> list[int] | None:
-    """Return the ids that the log-probs spell; None if they hold plain text, as some endpoints ignore the request."""
-    content = _get_content(choice)
-    if content is None or not all(entry["token"].startswith(_PREFIX) for entry in content):
-        return None
-    return [int(entry["token"].removeprefix(_PREFIX)) for entry in content]
 
 
 def _fail(problem: str, reply: Mapping[str, Any], choice: Mapping[str, Any]) -> NoReturn:

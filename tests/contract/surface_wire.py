@@ -139,7 +139,9 @@ _CHAT = (
     ),
 )
 
-_CREATE = each("create_models create_chat_completion create_completion create_response create_tokenize")
+_CREATE = each(
+    "create_models create_chat_completion create_completion create_response create_tokenize create_detokenize"
+)
 
 _CLIENT = (
     model(

@@ -256,6 +256,15 @@ async def test_token_ids_are_those_of_the_engine_and_spell_the_text(
     assert all(value <= 0 for value in log_probs)
 
 
+async def test_the_text_of_token_ids_is_the_engines(serve: Serve, engine: Engine) -> None:
+    async with serve() as client:
+        prompt = await engine.tokenize_prompt([{"role": "user", "content": "Hello 🌍!"}])
+        answer = await client.post("policy_model", "/detokenize", json={"tokens": prompt})
+        text = (await answer.json())["prompt"]
+    assert "Hello 🌍!<|im_end|>" in text
+    assert await engine.tokenize(text, parse_special=True) == prompt
+
+
 async def test_a_character_of_several_tokens_has_all_of_them(engine: Engine, serve: Serve) -> None:
     async with serve():
         prompt = await engine.tokenize_prompt([{"role": "user", "content": "Reply with an emoji."}])

@@ -204,3 +204,55 @@ def test_a_client_can_be_replaced_by_a_mock():
     server._client.create_response = AsyncMock(return_value=REPLY)
     assert TestClient(app).post("/v1/responses", json={"input": "hi"}).status_code == 200
     server._client.create_response.assert_awaited_once_with(input="hi", model="m")
+
+
+# --- token ids --------------------------------------------------------------------------------------------------------
+
+BUNDLE = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [7, 8], "generation_log_probs": [-0.5, -0.25]}
+LISTED = [{"token": "token_id:7", "logprob": -0.5}, {"token": "token_id:8", "logprob": -0.25}]
+
+
+def tokens_of(item):
+    return {name: item[name] for name in BUNDLE if name in item}
+
+
+def text_item(**part):
+    content = [{"type": "output_text", "text": "2!", "annotations": [], **part}]
+    return {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content}
+
+
+@pytest.mark.parametrize("ids", [{"token_ids": [7, 8]}, {}], ids=["as numbers", "in the log-probs"])
+async def test_tokens_that_the_endpoint_sends_are_put_where_trainers_look(ids):
+    on_chat = chat("2!", choice={"logprobs": {"content": LISTED}, **ids}, top={"prompt_token_ids": [1, 2, 3]})
+    on_response = response(text_item(logprobs=LISTED), prompt_token_ids=[1, 2, 3], **ids)
+    async with FakeOpenAI(on_chat, on_response) as fake, served(fake) as client:
+        _, completed = await ask(client, "/v1/chat/completions", CHAT_QUESTION)
+        _, answer = await ask(client)
+    assert tokens_of(completed["choices"][0]["message"]) == BUNDLE
+    assert tokens_of(answer["output"][0]) == BUNDLE
+    assert "prompt_token_ids" not in answer
+
+
+async def test_tokens_on_the_items_themselves_stay_there():
+    async with FakeOpenAI(response({**text_item(), **BUNDLE})) as fake, served(fake) as client:
+        _, answer = await ask(client)
+    assert tokens_of(answer["output"][0]) == BUNDLE
+
+
+@pytest.mark.parametrize("ids", [{"token_ids": [7, 8, 9]}, {"token_ids": None}], ids=["another number", "none"])
+async def test_tokens_with_a_gap_are_not_made_up(ids):
+    listed = {"content": [{"token": "2!", "logprob": -0.5}]}
+    on_chat = chat("2!", choice={"logprobs": listed, **ids}, top={"prompt_token_ids": [1, 2, 3]})
+    on_response = response(text_item(), prompt_token_ids=[1, 2, 3], **ids)
+    async with FakeOpenAI(on_chat, on_response) as fake, served(fake) as client:
+        status, completed = await ask(client, "/v1/chat/completions", CHAT_QUESTION)
+        assert (status, tokens_of(completed["choices"][0]["message"])) == (200, {})
+        status, answer = await ask(client)
+        assert (status, tokens_of(answer["output"][0])) == (200, {})
+    assert completed["prompt_token_ids"] == [1, 2, 3]
+
+
+async def test_the_text_of_token_ids_is_the_endpoints():
+    async with FakeOpenAI(of_json({"prompt": "hello"}), default=failing(404)) as fake, served(fake) as client:
+        assert await ask(client, "/detokenize", {"tokens": [7]}) == (200, {"prompt": "hello"})
+        assert (await ask(client, "/detokenize", {"tokens": [7]}))[0] == 501

@@ -415,6 +415,56 @@ async def test_partial_or_disagreeing_tokens_are_an_error_that_says_what_was_fou
     assert "found: message.prompt_token_ids" in answer
 
 
+FIRST = {"role": "assistant", "content": "1", **BUNDLE}
+SECOND = {"role": "assistant", "content": "2", **BUNDLE, "prompt_token_ids": [1, 2, 3, 7, 8, 9]}
+HISTORY = [CHAT_QUESTION["messages"][0], FIRST, {"role": "user", "content": "And?"}, SECOND]
+
+
+async def test_the_tokens_so_far_are_required_of_an_endpoint_that_heeds_them():
+    settings = {"return_token_id_information": True, "send_required_prefix_token_ids": True}
+    async with FakeOpenAI(default=SOURCES["in the log-probs"], tokens=[1, 2, 3]) as fake:
+        async with served(fake, **settings) as client:
+            await ask_chat(client, {"messages": [*HISTORY, {"role": "user", "content": "And?"}]})
+            await ask_chat(client)
+        async with served(fake, return_token_id_information=True) as client:
+            await ask_chat(client, {"messages": HISTORY})
+    later, first, unasked = fake.bodies
+    assert later["required_prefix_token_ids"] == [1, 2, 3, 7, 8, 9, 7, 8]
+    assert fake.calls_to("/tokenize")[0].body["required_prefix_token_ids"] == [1, 2, 3, 7, 8, 9, 7, 8]
+    assert "required_prefix_token_ids" not in first
+    assert "required_prefix_token_ids" not in unasked
+
+
+async def test_an_endpoint_that_does_not_heed_the_prefix_is_told_of_once(caplog):
+    heeded = chat("3", **{**BUNDLE, "prompt_token_ids": [1, 2, 3, 7, 8, 9, 7, 8, 5]})
+    settings = {"return_token_id_information": True, "send_required_prefix_token_ids": True}
+    async with FakeOpenAI(heeded, default=SOURCES["on the message"]) as fake, served(fake, **settings) as client:
+        assert (await ask_chat(client, {"messages": HISTORY}))[0] == 200
+        assert "required_prefix_token_ids" not in caplog.text
+        for _ in range(2):
+            assert (await ask_chat(client, {"messages": HISTORY}))[0] == 200
+    assert caplog.text.count("required_prefix_token_ids") == 1
+
+
+async def test_the_text_of_token_ids_is_the_endpoints():
+    async with FakeOpenAI(of_json({"prompt": "hello"}), default=failing(404)) as fake, served(fake) as client:
+        assert await ask(client, {"tokens": [7, 8]}, "/detokenize") == (200, {"prompt": "hello"})
+        status, answer = await ask(client, {"tokens": [7]}, "/detokenize")
+    assert fake.received[0].path == "/detokenize"
+    assert fake.bodies[0] == {"model": "qwen", "tokens": [7, 8]}
+    assert (status, "no /detokenize" in str(answer)) == (501, True)
+
+
+async def test_a_native_endpoint_may_send_tokens_beside_its_answer():
+    listed = [{"token": "2", "logprob": -0.5}, {"token": "!", "logprob": -0.25}]
+    text = {"type": "output_text", "text": "2!", "annotations": [], "logprobs": listed}
+    item = {"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": [text]}
+    reply = response(item, prompt_token_ids=[1, 2, 3], token_ids=[7, 8])
+    async with FakeOpenAI(reply) as fake, served(fake, is_responses_native=True) as client:
+        _, answer = await ask(client)
+    assert tokens_of(answer["output"][0]) == BUNDLE
+
+
 async def test_a_tokenize_reply_without_tokens_is_an_error():
     async with (
         FakeOpenAI(SOURCES["in the log-probs"]) as fake,
