@@ -41,8 +41,10 @@ from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_o
 from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
 from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
+from nemo_gym._util.aio import AsFinished
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym._util.moved_names import find_names
+from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, REWARD_KEY_NAME
 from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY as NG_FAILURE_CLASS_KEY
 from nemo_gym._util.row_keys import NG_NO_PERSIST_KEY as NG_NO_PERSIST_KEY
 from nemo_gym._util.row_keys import NG_TERMINAL_KEY as NG_TERMINAL_KEY
@@ -168,7 +170,10 @@ class RolloutAggregationConfig(BaseNeMoGymCLIConfig):
 
 
 class FailedRollout(dict[str, Any]):
-    """What stands in for the result of a rollout that has none: its row in the failures file, without a reward."""
+    """What stands in for the result of a rollout that has none: its row in the failures file, with `mask_sample`.
+
+    It has a reward only where the agent itself has masked it and left one.
+    """
 
     def __init__(self, row: Mapping[str, Any], failure: Failure) -> None:
         super().__init__(row)
@@ -230,7 +235,8 @@ class RolloutCollectionHelper(_MetricsWriter):
         The awaitable of a rollout that fails raises an `aiohttp.ClientResponseError` with the status that the agent
         answered, its body in `response_content` and the RolloutFailure for its cause. With `route_failures_to_sidecar`
         it gives a `FailedRollout` instead: the row that belongs into the failures file. TooManyMaskedSamples is raised
-        either way, where the config bounds how many rollouts may lack token ids.
+        either way, where the config bounds how many rollouts may lack token ids. Token ids in a result extend each
+        other (`nemo_gym._training.handover`). Rollouts that nobody can await any more are cancelled.
         """
         for row in examples:
             _require_agent(row)
@@ -254,13 +260,18 @@ class RolloutCollectionHelper(_MetricsWriter):
                 return row, outcome.result
             failed = FailedRollout(build_failed_row(outcome), outcome.failure)
             # A trainer takes a masked sample as it is: it has a response, and its reward counts for nothing.
-            if route_failures_to_sidecar or (failed.get("mask_sample") and RESPONSE_KEY_NAME in failed):
+            if failed.get(MASK_SAMPLE_KEY) and RESPONSE_KEY_NAME in failed:
+                return row, failed
+            if route_failures_to_sidecar:
+                # What a verifier writes for lack of a score, such as 0.0, is no reward that a group may be measured by.
+                failed.pop(REWARD_KEY_NAME, None)
+                failed[MASK_SAMPLE_KEY] = True
                 return row, failed
             failure = outcome.failure
             raise _make_error(outcome) from RolloutFailure(failure.kind, failure.message, failure.retryable)
 
         plays = [play(row) for row in examples]
-        return iter(asyncio.as_completed(plays if witness is None else _close_after(plays, witness)))
+        return AsFinished(plays if witness is None else _close_after(plays, witness))
 
     async def run_from_config(self, config: RolloutCollectionConfig) -> list[dict[str, Any]]:
         """Collect rollouts from servers that run, into the files of `config`.

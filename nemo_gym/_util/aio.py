@@ -9,7 +9,7 @@ import asyncio
 import functools
 import multiprocessing
 import pickle
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -23,6 +23,33 @@ T = TypeVar("T")
 
 class ChildProcessDied(GymError):
     """A child process ended without an answer: it was killed, ran out of memory, or crashed."""
+
+
+class AsFinished(Iterator[Awaitable[T]]):
+    """Yields awaitables as `asyncio.as_completed` does, and cancels what is left once nobody can await it any more.
+
+    That is when this object and all awaitables that it has yielded are gone: whoever waited was cancelled or gave up.
+    """
+
+    def __init__(self, coroutines: Sequence[Coroutine[Any, Any, T]]) -> None:
+        self._coroutines = coroutines
+        self._tasks: list[asyncio.Task[T]] = []
+        self._finished: Iterator[Awaitable[T]] | None = None
+
+    def __next__(self) -> Awaitable[T]:
+        if self._finished is None:
+            self._tasks = [asyncio.ensure_future(one) for one in self._coroutines]
+            self._finished = iter(asyncio.as_completed(self._tasks))
+        return self._await(next(self._finished))
+
+    async def _await(self, finished: Awaitable[T]) -> T:
+        return await finished  # holds on to `self` meanwhile
+
+    def __del__(self) -> None:
+        left = [task for task in self._tasks if not task.done()]
+        loop = left[0].get_loop() if left else None
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(lambda: [task.cancel() for task in left])
 
 
 async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
