@@ -8,7 +8,7 @@ Its rules: it plays rows through `run_examples`; every item of `response.output`
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -29,13 +29,8 @@ from resources_servers.example_single_tool_call.app import ExampleSingleToolCall
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.vllm_model.app import VLLMModel
 from tests.support.drifting_engine import DriftingEngine
+from tests.support.nemo_rl import make_example, walk_as_nemo_rl_does
 
-TOOL = {
-    "type": "function",
-    "name": "get_weather",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-    "strict": True,
-}
 EXPECTED = {
     ("plain", "faithful"): None,
     ("plain", "retokenizes"): "realigned",
@@ -90,36 +85,11 @@ def servers(engine: DriftingEngine) -> dict[str, Any]:
     }
 
 
-def make_example(number: int, habit: str, agent: str = "plain", cities: int = 2) -> dict[str, Any]:
-    """A row as NeMo RL sends it."""
-    asked = {"role": "user", "content": f"{habit} rollout-{number} {cities}"}
-    params = {"input": [asked], "tools": [TOOL], "temperature": 1.0}
-    agent_ref = {"type": "responses_api_agents", "name": agent}
-    return {"_rowidx": number, "agent_ref": agent_ref, "responses_create_params": params}
-
-
 def make_examples(count: int) -> list[dict[str, Any]]:
     """Rows that meet every agent and every habit in turn."""
     rng = random.Random(5)
     kinds = [list(EXPECTED)[number % len(EXPECTED)] for number in range(count)]
     return [make_example(number, habit, agent, rng.randint(2, 4)) for number, (agent, habit) in enumerate(kinds)]
-
-
-def walk_as_nemo_rl_does(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the messages that NeMo RL makes of a result; AssertionError where its rule is broken."""
-    so_far, messages = list[int](), list[dict[str, Any]]()
-    for item in result["response"]["output"]:
-        if "generation_token_ids" not in item:
-            continue
-        prompt_ids, generated_ids = item["prompt_token_ids"], item["generation_token_ids"]
-        assert prompt_ids[: len(so_far)] == so_far
-        messages.append({"role": "user", "token_ids": prompt_ids[len(so_far) :]})
-        log_probs = item["generation_log_probs"]
-        assert len(log_probs) == len(generated_ids)
-        messages.append({"role": "assistant", "token_ids": generated_ids, "generation_logprobs": log_probs})
-        so_far = prompt_ids + generated_ids
-    assert messages, "nothing to train on"
-    return messages
 
 
 @pytest.fixture
@@ -266,20 +236,14 @@ async def test_a_trainer_that_dies_leaves_nothing_running_and_may_come_back(engi
     async with serve(weather=weather):
         engine.may_answer.clear()
         dying = asyncio.create_task(play(examples))
-        await wait_until(lambda: engine.asked == len(examples))
+        await engine.wait_until_asked(len(examples))
         dying.cancel()
         with pytest.raises(asyncio.CancelledError):
             await dying
         del dying
-        await wait_until(lambda: engine.asked == 0)
+        await engine.wait_until_asked(0)
         engine.may_answer.set()
         results = await play(examples)
     assert sorted(results) == list(range(8))
     assert all(walk_as_nemo_rl_does(result) for result in results.values())
     assert sorted(weather.scored.values()) == [1] * 8
-
-
-async def wait_until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110  there is no event to wait for
-            await asyncio.sleep(0.01)

@@ -2,6 +2,9 @@
 """What a trainer's actor does with the package, in the order in which it does it: NeMo RL is the pattern."""
 
 import asyncio
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,9 @@ from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 from nemo_gym.global_config import HEAD_SERVER_KEY_NAME
 from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import BaseServerConfig
+from tests.support.drifting_engine import DriftingEngine
 from tests.support.fake_openai import FakeOpenAI, chat, of_json
+from tests.support.nemo_rl import make_example, walk_as_nemo_rl_does
 from tests.support.small_servers import free_port
 
 ENVIRONMENT = "resources_servers/string_match/configs/string_match.yaml"
@@ -94,3 +99,43 @@ async def test_a_dry_run_inside_the_actors_loop_serves_nothing(tmp_path, capsys)
     actor.servers.shutdown()
     assert "3 servers: 3 in one process with the head server" in capsys.readouterr().out
     assert actor.servers.server_instances == []
+
+
+TOOL_ENVIRONMENT = "resources_servers/example_single_tool_call/configs/example_single_tool_call.yaml"
+TRAINED_MODEL = "responses_api_models/vllm_model/configs/vllm_model_for_training.yaml"
+OTHER_TRAINER = """
+import asyncio, json, sys
+from nemo_gym.rollout_collection import RolloutCollectionHelper
+from nemo_gym.server_utils import BaseServerConfig
+
+async def play(head, examples):
+    for finished in RolloutCollectionHelper().run_examples(examples, head_server_config=head):
+        await finished
+
+port, examples = json.load(sys.stdin)
+asyncio.run(play(BaseServerConfig(host="127.0.0.1", port=port), examples))
+"""
+
+
+async def test_a_trainer_whose_process_is_killed_leaves_servers_that_the_next_one_can_use(tmp_path):
+    rows = [make_example(number, "retokenizes", "example_single_tool_call_simple_agent") for number in range(4)]
+    async with DriftingEngine() as engine:
+        actor = await asyncio.to_thread(
+            TrainerActor, tmp_path, engine.base_url, config_paths=[TOOL_ENVIRONMENT, TRAINED_MODEL]
+        )
+        try:
+            engine.may_answer.clear()
+            other = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER_TRAINER, stdin=subprocess.PIPE)
+            other.stdin.write(json.dumps([actor.head.port, rows]).encode())
+            other.stdin.write_eof()
+            await engine.wait_until_asked(len(rows))
+            other.kill()
+            assert await other.wait() < 0
+            engine.may_answer.set()
+            results, failed = await actor.play(rows)
+        finally:
+            await asyncio.to_thread(actor.servers.shutdown)
+    assert (sorted(results), failed) == ([0, 1, 2, 3], [])
+    for result in results.values():
+        assert walk_as_nemo_rl_does(result)
+        assert (result["reward"], result["_ng_token_drift"]["class"]) == (1.0, "realigned")

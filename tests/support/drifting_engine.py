@@ -88,8 +88,7 @@ class DriftingEngine:
         self._detokenizes = detokenizes
         self.calls: dict[str, list[EngineCall]] = defaultdict(list)
         self.detokenized = 0
-        self.asked = 0
-        """How many answers are asked for at the moment."""
+        self._asked, self._change = 0, asyncio.Condition()
         self.may_answer = asyncio.Event()
         """As long as it is not set, nobody gets an answer."""
         self.may_answer.set()
@@ -115,14 +114,24 @@ class DriftingEngine:
     def _serve(self, answer: Callable[[Any], Any]) -> Any:
         async def handle(request: web.Request) -> web.Response:
             body = await request.json()
-            self.asked += 1
+            await self._count(1)
             try:
                 await self.may_answer.wait()
                 return web.json_response(answer(body))
             finally:
-                self.asked -= 1
+                await self._count(-1)
 
         return handle
+
+    async def _count(self, more: int) -> None:
+        async with self._change:
+            self._asked += more
+            self._change.notify_all()
+
+    async def wait_until_asked(self, count: int) -> None:
+        """Wait until so many answers are asked for at once."""
+        async with asyncio.timeout(60), self._change:
+            await self._change.wait_for(lambda: self._asked == count)
 
     def _detokenize(self, body: dict[str, Any]) -> dict[str, str]:
         self.detokenized += 1

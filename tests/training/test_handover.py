@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from nemo_gym._training.handover import carries_tokens, count_untracked_turns, hand_over, is_clean
 from nemo_gym._training.record import TrainableRollout
+from tests.support.nemo_rl import walk_as_nemo_rl_does
 from tests.training.test_alignment import decode, spell_otherwise
 
 SAID = {"type": "function_call_output", "call_id": "c", "output": "5"}
@@ -30,16 +31,9 @@ def make_row(*output, **fields):
     return {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {"output": list(output)}, **fields}
 
 
-def walk_as_nemo_rl_does(row):
-    """Return all tokens of a row; AssertionError where they do not extend each other."""
-    so_far = []
-    for one in row["response"]["output"]:
-        if "generation_token_ids" not in one:
-            continue
-        assert one["prompt_token_ids"][: len(so_far)] == so_far
-        assert len(one["generation_token_ids"]) == len(one["generation_log_probs"])
-        so_far = one["prompt_token_ids"] + one["generation_token_ids"]
-    return so_far
+def list_ids(row):
+    """All tokens that NeMo RL makes of a row; AssertionError where they do not extend each other."""
+    return [one for message in walk_as_nemo_rl_does(row) for one in message["token_ids"]]
 
 
 def test_a_clean_row_is_not_touched():
@@ -58,7 +52,7 @@ def test_a_row_without_tokens_has_nothing_to_hand_over():
 def test_a_history_that_was_tokenized_anew_gets_the_generated_ids_back():
     row = make_row(item([0], [11, 2]), SAID, item([0, 1, 1, 2, 3], [0]))
     hand_over(row, decode)
-    assert walk_as_nemo_rl_does(row) == [0, 11, 2, 3, 0]
+    assert list_ids(row) == [0, 11, 2, 3, 0]
     drift = row["_ng_token_drift"]
     assert (drift["class"], drift["realigned_turns"], drift["set_aside"]) == ("realigned", [1], [])
     assert drift["reread"] == [{"turn": 1, "start": 1, "stop": 3, "ids": [1, 1, 2]}]
@@ -67,7 +61,7 @@ def test_a_history_that_was_tokenized_anew_gets_the_generated_ids_back():
 def test_of_a_fork_the_last_turns_branch_stays_and_the_other_is_set_aside():
     row = make_row(item([0], [1, 2]), SAID, item([0, 3], [2], routed_experts="…"), SAID, item([0, 3, 2, 1], [0]))
     hand_over(row, decode)
-    assert walk_as_nemo_rl_does(row) == [0, 3, 2, 1, 0]
+    assert list_ids(row) == [0, 3, 2, 1, 0]
     drift = row["_ng_token_drift"]
     assert (drift["class"], drift["turns"], drift["branches"]) == ("forked", 3, 2)
     assert drift["set_aside"] == [
@@ -89,7 +83,7 @@ def test_handing_over_twice_changes_nothing_more():
 def test_an_item_with_half_of_its_tokens_masks_the_row_and_keeps_the_others_in_order(lost):
     row = make_row(item([0], [1]), SAID, item([0, 1, 2], [3], **lost), SAID, item([0, 1, 2, 3, 0], [1]))
     hand_over(row, decode)
-    assert walk_as_nemo_rl_does(row) == [0, 1, 2, 3, 0, 1]
+    assert list_ids(row) == [0, 1, 2, 3, 0, 1]
     assert row["mask_sample"] is True
     assert "output item 2 has" in row["_ng_token_drift"]["problems"][0]
     assert row["_ng_token_drift"]["set_aside"][0]["generation_token_ids"] == [3]
@@ -101,7 +95,7 @@ def test_a_turn_without_any_tokens_is_counted():
     row = make_row(item([0], [1]), SAID, bare, SAID, item([0, 1, 2, 3, 0], [1]))
     assert not is_clean(row)
     hand_over(row, decode)
-    assert walk_as_nemo_rl_does(row) == [0, 1, 2, 3, 0, 1]
+    assert list_ids(row) == [0, 1, 2, 3, 0, 1]
     assert (row["_ng_token_drift"]["class"], row["_ng_token_drift"]["untracked_turns"]) == ("clean", 1)
 
 
@@ -130,7 +124,7 @@ def conversations(draw):
 def test_whatever_happens_to_a_history_the_row_is_trainable_or_says_why_and_nothing_is_lost(row, decode):
     raw = copy.deepcopy(row)
     hand_over(row, decode)
-    walk_as_nemo_rl_does(row)
+    list_ids(row)
     expected = TrainableRollout.from_row(raw, decode)
     assert TrainableRollout.from_row(row) == expected
     if "_ng_token_drift" not in row:
