@@ -24,7 +24,7 @@ from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
-from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME
+from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME, TOKEN_FACTS
 
 UNSAFE_PREFIX = "unsafe_"
 JUDGE_FAILED = "judge_failed"
@@ -39,7 +39,7 @@ class Payload(NamedTuple):
     key: Key
     agent: str | None
     row: Row
-    """The materialized input row with the stored response in it."""
+    """The materialized input row with the stored response in it, and what is known of the response's tokens."""
 
 
 class _Todo(NamedTuple):
@@ -83,7 +83,8 @@ class Reverification:
                 inputs.seek(self._input_offsets[key])
                 stored = loads_line(source.readline(), place.path, place.line)
                 row = loads_line(inputs.readline(), self._inputs, 0)
-                yield Payload(key, read_agent_name(row), {**row, RESPONSE_KEY_NAME: stored[RESPONSE_KEY_NAME]})
+                kept = {name: stored[name] for name in (RESPONSE_KEY_NAME, *TOKEN_FACTS) if name in stored}
+                yield Payload(key, read_agent_name(row), {**row, **kept})
 
 
 def choose_output(output: str | os.PathLike[str], reverify_modes: Mapping[str, str], *, force: bool = False) -> Path:

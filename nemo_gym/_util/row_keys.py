@@ -57,6 +57,8 @@ TOKEN_DRIFT_KEY = "_ng_token_drift"
 """What was done to the tokens of a row so that they extend each other: `nemo_gym._training.handover`."""
 MASK_SAMPLE_KEY = "mask_sample"
 """True in a row that must not be trained on; trainers read it."""
+TOKEN_FACTS = (TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY, MASK_SAMPLE_KEY)
+"""What a row says of the tokens of its response; it stays true when the response is scored again."""
 ENDING_KEYS = frozenset(
     {
         NG_NO_PERSIST_KEY,

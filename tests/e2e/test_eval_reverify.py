@@ -49,10 +49,12 @@ def folder(tmp_path, unused_tcp_port):
 
 
 def test_stored_responses_get_the_rewards_that_the_verifier_gives_now(folder):
-    folder.write("r.jsonl", [{**row, "reward": 0.25} for row in folder.rows("r.jsonl")])
+    on_tokens = {"mask_sample": True, "_ng_token_drift": {"class": "forked"}}
+    folder.write("r.jsonl", [{**row, "reward": 0.25, **on_tokens} for row in folder.rows("r.jsonl")])
     done = folder.reverify("--json")
     assert done.returncode == 0, done.stderr
     assert [row["reward"] for row in folder.rows("again.jsonl")] == [1.0] * 5
+    assert all(on_tokens.items() <= row.items() for row in folder.rows("again.jsonl")), "it is the same response"
     assert json.loads(done.stdout)["counts"]["scored"] == 5
     assert not any("response" in row for row in folder.rows("again_materialized_inputs.jsonl"))
     refused = folder.reverify()
