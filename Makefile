@@ -3,16 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+TRAIN_VENV := .venv-train
+TRAIN_STAMP := $(TRAIN_VENV)/.installed
+SEED ?= 0
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
 # constraints.txt is uv.lock for those who install with pip, or from an index of their own.
 EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
 # Two more than there are processors: tests that start processes and servers wait for them half of their time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
-.PHONY: help install check test test-all demo bench format lock
+.PHONY: help install check test test-all demo train-demo bench format lock
 
 help:
 	@echo "make demo     evaluate a real model in a small environment; no key needed"
+	@echo "make train-demo  watch a small model learn, on the CPU; no key needed"
 	@echo "make test     run all tests"
 	@echo "make test-all also those that take minutes"
 	@echo "make check    formatting, lint, types, layers"
@@ -43,6 +47,13 @@ test-all: $(STAMP)
 
 demo: $(STAMP)
 	@$(BIN)/gym demo
+
+$(TRAIN_STAMP): pyproject.toml nemo_gym/integrations/train-requirements.txt scripts/install-train.sh
+	@PYTHON=$(PYTHON) TRAIN_VENV=$(TRAIN_VENV) bash scripts/install-train.sh
+	@touch $@
+
+train-demo: $(TRAIN_STAMP)
+	@$(TRAIN_VENV)/bin/gym demo --train --seed $(SEED)
 
 bench: $(STAMP)
 	@$(BIN)/gym bench

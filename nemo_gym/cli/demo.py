@@ -5,7 +5,7 @@ what was said and where to go from there.
 Every flag of `gym eval run` that makes sense here works and wins over what is filled in.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,11 @@ _OUTCOMES = ("passed", "failed", "mixed")
 
 def demo(overrides: list[str]) -> int:
     """Play, show some of it, say what to try next; the exit code is that of the evaluation."""
-    own, rest = split_off(overrides, "config_paths", "seed")
+    own, rest = split_off(overrides, "config_paths", "seed", "train", "training_steps")
+    if own.get("train"):
+        return _train(own, rest)
+    if "training_steps" in own:
+        raise UsageError("--steps is for `demo --train`")
     given = {token.lstrip("+").partition("=")[0] for token in rest}
     is_local = "config_paths" not in own and not given & set(ENDPOINT_KEYS)
     if "seed" in own and not is_local:
@@ -55,6 +59,19 @@ def demo(overrides: list[str]) -> int:
         output = split_off(rest, "output_jsonl_fpath")[0].get("output_jsonl_fpath", OUTPUT)
         _show(Path(str(output)))
     return code
+
+
+def _train(own: Mapping[str, Any], rest: Sequence[str]) -> int:
+    from nemo_gym.cli.demo_train import TrainingSettings, train
+
+    paths, others = split_off(rest, "output_jsonl_fpath")
+    if others or "config_paths" in own:
+        raise UsageError("`demo --train` takes --seed, --steps and --output (a folder), and nothing else")
+    given = {"seed": own.get("seed"), "steps": own.get("training_steps"), "folder": paths.get("output_jsonl_fpath")}
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if "folder" in chosen:
+        chosen["folder"] = Path(str(chosen["folder"]))
+    return train(TrainingSettings(**chosen))
 
 
 def _choose_local_model_settings(seed: int | None) -> dict[str, Any]:

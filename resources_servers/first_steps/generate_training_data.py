@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the tasks of `gym demo --train`: always the same ones, to train on and to be held out.
+
+Two words are to be swapped. No word of a held-out task occurs in a task for training, so that nobody can have learnt
+its answer by heart. One example before each question shows the form of the answer.
+"""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+SEED = 0
+TRAINING_ROWS, HELD_OUT_ROWS = 160, 64
+INSTRUCTIONS = "Answer with the answer alone."
+EXAMPLE = ("Swap: sun tree", "tree sun")
+CATEGORY = "swapping"
+
+TRAINING_WORDS = """
+apple bridge button candle carpet castle chair cloud coffee desert doctor dragon eagle engine farmer flower
+forest garden guitar hammer island jacket kitchen ladder lemon letter market meadow mirror monkey mountain
+number orange pencil pepper pillow planet purple queen rabbit river rocket silver spider square stone summer
+table teacher tiger turtle valley velvet village violin winter wizard yellow
+"""
+HELD_OUT_WORDS = """
+anchor autumn basket bottle butter camera canyon circle copper cotton donkey evening falcon feather finger
+galaxy honey hunter insect jungle kettle lantern leather lion magnet marble melon morning needle ocean onion
+palace paper pirate pocket potato rainbow ribbon sailor shadow spring sugar thunder ticket tomato tunnel uncle
+whale window zebra
+"""
+
+
+def training_rows() -> list[dict[str, Any]]:
+    """Return the tasks to train on."""
+    return _draw(TRAINING_WORDS, TRAINING_ROWS, random.Random(f"train {SEED}"))
+
+
+def held_out_rows() -> list[dict[str, Any]]:
+    """Return the tasks by which learning is measured."""
+    return _draw(HELD_OUT_WORDS, HELD_OUT_ROWS, random.Random(f"held out {SEED}"))
+
+
+def _draw(words: str, count: int, draw: random.Random) -> list[dict[str, Any]]:
+    pairs: dict[tuple[str, ...], None] = {}
+    while len(pairs) < count:
+        pairs[tuple(draw.sample(words.split(), 2))] = None
+    return [_row(first, second) for first, second in pairs]
+
+
+def _row(first: str, second: str) -> dict[str, Any]:
+    asked, answer = EXAMPLE
+    return {
+        "responses_create_params": {
+            "input": [
+                {"role": "system", "content": INSTRUCTIONS},
+                {"role": "user", "content": asked},
+                {"role": "assistant", "content": answer},
+                {"role": "user", "content": f"Swap: {first} {second}"},
+            ]
+        },
+        "category": CATEGORY,
+        "answers": [f"{second} {first}"],
+    }
+
+
+def write(folder: Path = HERE / "data") -> None:
+    """Write both files into `folder`."""
+    for name, rows in (("swapping_training", training_rows()), ("swapping_held_out", held_out_rows())):
+        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+
+if __name__ == "__main__":
+    write()
