@@ -246,6 +246,7 @@ def draw_curve(curve: Curve, comparison: Comparison, picture: Path) -> None:
     import io
 
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     figure = Figure(figsize=(7, 4), layout="constrained")
     axes = figure.add_subplot()
@@ -255,9 +256,9 @@ def draw_curve(curve: Curve, comparison: Comparison, picture: Path) -> None:
     held_out = (comparison.baseline_mean, comparison.run_mean)
     axes.plot((0, len(steps) + 1), held_out, "D", color="#c50", label="held-out tasks, before and after")
     axes.set(xlabel="step", ylabel="mean reward", ylim=(0, 1.02))
-    axes.set_title(
-        f"held-out reward {comparison.baseline_mean:.2f} → {comparison.run_mean:.2f}, {describe_difference(comparison)}"
-    )
+    rise = f"held-out reward {comparison.baseline_mean:.2f} → {comparison.run_mean:.2f}"
+    axes.set_title(f"{rise}\n{describe_difference(comparison)}", fontsize="medium")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="lower right", frameon=False)
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png", dpi=120)

@@ -22,8 +22,6 @@ class LentModel:
 
     model: Any
     tokenizer: Any
-    version: int | None = None
-    """The version of its weights, which replies say; None: nobody counts."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     """Held by whoever generates with the model, or changes it."""
 

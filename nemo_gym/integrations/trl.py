@@ -61,10 +61,11 @@ def make_dataset(tasks: Sequence[Task]) -> "Dataset":
     """Return the dataset of a trainer: one prompt for each task, by which `rollout_func` knows the task again."""
     from datasets import Dataset
 
-    return Dataset.from_list([{"prompt": _write_prompt(task, number)} for number, task in enumerate(tasks)])
+    return Dataset.from_list([{"prompt": make_prompt(task, number)} for number, task in enumerate(tasks)])
 
 
-def _write_prompt(task: Task, number: int) -> list[dict[str, Any]]:
+def make_prompt(task: Task, number: int) -> list[dict[str, Any]]:
+    """Return the prompt of a task, which names it, for the trainer's dataset and logs."""
     asked = (task.get(RESPONSES_CREATE_PARAMS_KEY_NAME) or {}).get("input") or ""
     items = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
     return [

@@ -235,7 +235,7 @@ class TransformersModel(SimpleResponsesAPIModel):
         await asyncio.gather(*map(self._batcher.generate, generations))
         made = [_to_generated(one, lent.tokenizer) for one in generations]
         choices = [
-            chat.build_choice(number, text, ask, self._write_token_fields(one, lent))
+            chat.build_choice(number, text, ask, self._write_token_fields(one))
             for number, (one, text) in enumerate(zip(generations, made, strict=True))
         ]
         return chat.build_completion(self.model_name, choices, len(prompt), made)
@@ -246,17 +246,14 @@ class TransformersModel(SimpleResponsesAPIModel):
         lent = self._loaded.result()
         with lent.lock:
             generate(lent.model, find_end_ids(lent), lent.tokenizer.decode, batch)
-            for one in batch:
-                one.policy_version = lent.version
 
-    def _write_token_fields(self, one: Generation, lent: LentModel) -> dict[str, Any]:
+    def _write_token_fields(self, one: Generation) -> dict[str, Any]:
         if not self.config.return_token_id_information:
             return {}
         return {
             "prompt_token_ids": list(one.prompt_ids),
             "generation_token_ids": one.token_ids,
             "generation_log_probs": one.log_probs,
-            **({} if one.policy_version is None else {"policy_version": one.policy_version}),
         }
 
 

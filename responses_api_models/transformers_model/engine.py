@@ -33,8 +33,6 @@ class Generation:
     ended_by: str = ""
     """`eos`, `word` (a stop string) or `limit`; empty while it is not done."""
     stop_string: str | None = None
-    policy_version: int | None = None
-    """The version of the weights that wrote it, where somebody counts."""
     is_cancelled: threading.Event = field(default_factory=threading.Event)
     """Set by whoever no longer wants it: it ends at its next token."""
 
