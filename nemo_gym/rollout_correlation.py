@@ -81,6 +81,22 @@ class RolloutContextMiddleware:
             await self.app(remove_rollout_prefix(scope, split), receive, send)
 
 
+class RolloutPathMiddleware:
+    """Make the rollout that a request's path names the current one. The path stays as it is: others read it too."""
+
+    only_for_rollout_paths = True
+
+    def __init__(self, app: "ASGIApp") -> None:
+        self.app = app
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        rollout_id = split_rollout_prefix(str(scope.get("path", ""))).rollout_id
+        if rollout_id is None:
+            return await self.app(scope, receive, send)
+        with rollout_context(rollout_id):
+            return await self.app(scope, receive, send)
+
+
 def _get_field(body: BaseModel | Mapping[str, Any], key: str) -> Any:
     if not isinstance(body, BaseModel):
         return body.get(key)

@@ -10,11 +10,9 @@ from typing import Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import Field, NonNegativeFloat, PrivateAttr, model_validator
-from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym.base_responses_api_model import BaseResponsesAPIModelConfig, Body, SimpleResponsesAPIModel
-from nemo_gym.config_types import ROLLOUT_PATH_PREFIX
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -23,7 +21,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseUsage,
 )
 from nemo_gym.responses_converter import ResponsesConverter
-from nemo_gym.rollout_correlation import current_rollout_id, rollout_context
+from nemo_gym.rollout_correlation import RolloutPathMiddleware, current_rollout_id
 from nemo_gym.server_utils import SESSION_ID_KEY
 from responses_api_models.replay_model.forms import ReplayMiss
 from responses_api_models.replay_model.recordings import Asked, Recordings
@@ -87,7 +85,7 @@ class ReplayModel(SimpleResponsesAPIModel):
 
     def setup_webserver(self) -> FastAPI:
         app = super().setup_webserver()
-        app.add_middleware(_KnowsRollout)
+        app.add_middleware(RolloutPathMiddleware)
         return app
 
     async def responses(  # type: ignore[override]  # arguments are found by name
@@ -118,20 +116,6 @@ class ReplayModel(SimpleResponsesAPIModel):
                 raise
             answer = self._recordings.choose_any_turn(body.input, body.instructions)
         return answer if self.config.model is None else answer.model_copy(update={"model": self.config.model})
-
-
-class _KnowsRollout:
-    """Makes the rollout that a request's path names the current one. The path stays as it is: others read it too."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        _, prefix, *rest = (*str(scope.get("path", "")).split("/", 3), "", "")
-        if prefix != ROLLOUT_PATH_PREFIX:
-            return await self._app(scope, receive, send)
-        with rollout_context(rest[0] or None):
-            return await self._app(scope, receive, send)
 
 
 def build_chat_completion(response: NeMoGymResponse) -> NeMoGymChatCompletion:

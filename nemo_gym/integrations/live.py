@@ -1,0 +1,312 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Play rows inside a trainer: the servers of a config on its event loop, and its own engine as the model.
+
+    gym = await LiveGym.of_process(["resources_servers/example_multi_step/configs/example_multi_step.yaml"])
+    played = await gym.play(row, TokenSettings(generate, ChatFormat(tokenizer)))
+    played.rollout.main_branch, played.rollout.reward
+
+Every process of a trainer that plays has servers of its own, on ports of its own. A rollout that fails is played again,
+and if that does not help either, it is an error: no trainer here can be given a rollout without a reward, and a zero in
+its place would move the baseline of its group.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from uuid import uuid4
+
+import orjson
+from omegaconf import OmegaConf
+from pydantic import PrivateAttr
+
+from nemo_gym._app.launch import serve_config
+from nemo_gym._training.alignment import Branch, join_turns
+from nemo_gym._training.record import TrainableRollout
+from nemo_gym._util.row_keys import (
+    AGENT_REF_KEY_NAME,
+    RESPONSE_KEY_NAME,
+    RESPONSES_CREATE_PARAMS_KEY_NAME,
+    ROLLOUT_ID_KEY_NAME,
+)
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.errors import GymError, RolloutFailure
+from nemo_gym.global_config import (
+    GlobalConfigDictParserConfig,
+    find_open_port,
+    get_first_server_config_dict,
+    get_global_config_dict,
+    set_global_config_dict,
+)
+from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.responses_converter import ResponsesConverter
+from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+from nemo_gym.token_engine import TokenSettings, open_token_rollout
+
+LOG = logging.getLogger(__name__)
+
+ENGINE_CONFIG = "responses_api_models/token_engine_model/configs/token_engine_model.yaml"
+"""The config of the policy model that a trainer's engine plays."""
+DEFAULT_ATTEMPTS = 3
+
+
+class LiveGymError(GymError):
+    """A trainer cannot play in this process."""
+
+
+@dataclass(frozen=True)
+class PlayedRollout:
+    """A rollout that may be trained on."""
+
+    rollout: TrainableRollout
+    result: dict[str, Any]
+    """The row that a rollouts file would hold."""
+
+    @property
+    def branch(self) -> Branch:
+        """The token sequence that ends with the answer."""
+        branch = self.rollout.main_branch
+        assert branch is not None, "a rollout without tokens is not handed out"
+        return branch
+
+
+class LiveGym:
+    """Servers that run on the event loop of the caller, until `close`."""
+
+    _of_process: ClassVar["tuple[asyncio.AbstractEventLoop, tuple[Any, ...], asyncio.Task[LiveGym]] | None"] = None
+
+    def __init__(self, client: ServerClient, serving: "asyncio.Task[None]", stop: asyncio.Event) -> None:
+        self.client = client
+        self._serving, self._stop = serving, stop
+
+    @classmethod
+    async def start(
+        cls,
+        config_paths: Sequence[str],
+        overrides: Sequence[str] = (),
+        *,
+        model_config: str = ENGINE_CONFIG,
+        values: Mapping[str, Any] | None = None,
+    ) -> "LiveGym":
+        """Start the servers of these configs and wait until they are ready; the config becomes that of the process.
+
+        Paths and overrides (`++key=value`) are those of `gym env start`. `model_config` defines the policy model: by
+        default the caller's engine. `values` go on top of the files, such as keys, which are no overrides to show.
+        """
+        given: dict[str, Any] = {
+            "config_paths": [model_config, *config_paths],
+            "head_server": {"host": "127.0.0.1", "port": find_open_port()},
+            **(values or {}),
+        }
+        set_global_config_dict(
+            GlobalConfigDictParserConfig(initial_global_config_dict=OmegaConf.create(given), overrides=list(overrides))
+        )
+        ready: asyncio.Future[ServerClient] = asyncio.get_running_loop().create_future()
+        stop = asyncio.Event()
+        serving = asyncio.create_task(_serve(ready, stop), name="nemo-gym-servers")
+        await asyncio.wait(set[asyncio.Future[Any]]({ready, serving}), return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            serving.result()  # raises what kept the servers from starting
+            raise LiveGymError("the servers ended before they were ready")
+        return cls(ready.result(), serving, stop)
+
+    @classmethod
+    async def of_process(cls, config_paths: Sequence[str], overrides: Sequence[str] = ()) -> "LiveGym":
+        """Return the servers of this process, which are started by whoever comes first."""
+        loop, asked = asyncio.get_running_loop(), (tuple(config_paths), tuple(overrides))
+        known = cls._of_process
+        if known is None or known[0] is not loop:
+            known = cls._of_process = (loop, asked, asyncio.create_task(cls.start(config_paths, overrides)))
+        if known[1] != asked:
+            raise LiveGymError(
+                f"this process plays with the configs {list(known[1][0])}, and is asked for {list(config_paths)}.\n"
+                "hint: name all environments in one list: each row says by its `agent_ref` which one it plays in"
+            )
+        try:
+            return await asyncio.shield(known[2])
+        except BaseException:
+            if known[2].done() and cls._of_process is known:
+                cls._of_process = None  # so that the next one may try again
+            raise
+
+    async def __aenter__(self) -> "LiveGym":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Stop the servers."""
+        known = type(self)._of_process
+        if known is not None and known[2].done() and not known[2].exception() and known[2].result() is self:
+            type(self)._of_process = None
+        self._stop.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._serving
+
+    async def play(
+        self, row: Mapping[str, Any], settings: TokenSettings, *, attempts: int = DEFAULT_ATTEMPTS
+    ) -> PlayedRollout:
+        """Play the row with the engine of `settings`; RolloutFailure if no attempt gave a rollout to train on."""
+        for left in range(attempts - 1, -1, -1):
+            try:
+                return await self._play_once(row, settings)
+            except RolloutFailure as failure:
+                if left == 0:
+                    raise
+                LOG.warning("a rollout failed and is played again, %d times at most: %s", left, failure)
+        raise ValueError(f"attempts must be at least 1, not {attempts}")
+
+    async def _play_once(self, row: Mapping[str, Any], settings: TokenSettings) -> PlayedRollout:
+        rollout_id = uuid4().hex
+        with open_token_rollout(rollout_id, settings) as opened:
+            result = await self.run({**row, ROLLOUT_ID_KEY_NAME: rollout_id})
+        rollout = TrainableRollout.from_row(result)
+        # What the engine itself said knows more, such as the version of the weights, and is there for every agent.
+        by_tokens = {(tuple(turn.prompt_ids), tuple(turn.generated_ids)): turn for turn in opened.turns}
+        if rollout.turns:
+            turns = [by_tokens.get((tuple(t.prompt_ids), tuple(t.generated_ids)), t) for t in rollout.turns]
+        else:
+            turns = opened.turns
+        rollout.turns, rollout.branches = turns, join_turns(turns)
+        require_trainable(rollout, result)
+        return PlayedRollout(rollout, result)
+
+    async def run(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        """Play the row once, with whichever model its agent has, and return its result or the row of its failure."""
+        if self._serving.done():
+            self._serving.result()
+            raise LiveGymError("the servers of this process have been stopped")
+        collection = _Collection()
+        collection._client = self.client
+        [playing] = collection.run_examples([dict(row)], route_failures_to_sidecar=True)
+        _, result = await playing
+        return result
+
+
+def require_trainable(rollout: TrainableRollout, result: Mapping[str, Any]) -> None:
+    """Raise RolloutFailure unless the rollout has a reward and tokens that may be trained on."""
+    if rollout.failure is not None:
+        failure = result.failure if isinstance(result, FailedRollout) else None
+        message = failure.message if failure is not None else "the result has no reward"
+        raise RolloutFailure(rollout.failure, message, failure is not None and failure.retryable)
+    if rollout.invalid is not None:
+        raise RolloutFailure("tokens_lost", f"the rollout must not be trained on: {rollout.invalid}")
+    if not rollout.branches:
+        raise RolloutFailure(
+            "no_tokens",
+            "the model wrote nothing: its agent did not ask it, or the prompt leaves no room for a reply.\n"
+            "hint: raise the lengths of the trainer's config, or leave out rows whose prompts are that long",
+        )
+    if rollout.reward is None or not math.isfinite(rollout.reward):
+        raise RolloutFailure("no_reward", f"the reward is {rollout.reward!r}, with which nothing can be trained")
+
+
+async def _serve(ready: "asyncio.Future[ServerClient]", stop: asyncio.Event) -> None:
+    config = get_global_config_dict()
+    async with serve_config(config, LOG.info, LOG.info) as served:
+        head = OmegaConf.to_container(config["head_server"], resolve=True)
+        ready.set_result(
+            ServerClient(head_server_config=BaseServerConfig.model_validate(head), global_config_dict=config)
+        )
+        await served.running.run_unless_dead(stop.wait())
+
+
+class _Collection(RolloutCollectionHelper):
+    """Plays with a client that is there already."""
+
+    _client: ServerClient = PrivateAttr()
+
+    def setup_server_client(self, head_server_config: BaseServerConfig | None = None) -> ServerClient:
+        return self._client
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+ROW_FIELD = "nemo_gym_row"
+"""Where a trainer's dataset keeps a row of ours, as JSON text: columns of tables would mix the fields of all rows."""
+
+
+def write_row(row: Mapping[str, Any]) -> str:
+    """Return a row as the text that datasets of trainers carry."""
+    return orjson.dumps(row).decode()
+
+
+def read_row(carried: Any, where: str) -> dict[str, Any]:
+    """Return the row that `carried` holds, text or object; LiveGymError, which names `where`, if it holds none."""
+    try:
+        row = orjson.loads(carried) if isinstance(carried, str | bytes) else carried
+    except orjson.JSONDecodeError:
+        row = None
+    if isinstance(row, Mapping) and RESPONSES_CREATE_PARAMS_KEY_NAME in row:
+        return dict(row)
+    raise LiveGymError(
+        f"{where} holds no row of NeMo Gym: {str(carried)[:120]!r}\n"
+        f"hint: put the row there as JSON text, with its `agent_ref` and `{RESPONSES_CREATE_PARAMS_KEY_NAME}`"
+    )
+
+
+def list_messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the prompt of a row as chat messages."""
+    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
+    converter = ResponsesConverter(return_token_id_information=False)
+    return [dict(message) for message in converter.responses_to_chat_completion_create_params(params).messages]
+
+
+# --- rewards alone ----------------------------------------------------------------------------------------------------
+
+
+async def connect(head_server: str | None = None) -> ServerClient:
+    """Return a client for servers that run elsewhere: `host:port` of a head server, or that of the config."""
+    where = None
+    if head_server is not None:
+        host, _, port = head_server.rpartition(":")
+        if not (host and port.isdigit()):
+            raise LiveGymError(f"the head server is given as {head_server!r}.\nhint: write it as host:port")
+        where = BaseServerConfig(host=host, port=int(port))
+    return await asyncio.to_thread(ServerClient.load_from_global_config, where)
+
+
+async def score_reply(client: ServerClient, row: Mapping[str, Any], text: str) -> float:
+    """Return the reward of `text` as the whole answer to the row; RolloutFailure if the verifier gives none.
+
+    For environments without tools: the session is opened, nothing is done in it, and the answer is verified.
+    """
+    server = _find_resources_server(client, row)
+    converter = ResponsesConverter(return_token_id_information=False)
+    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
+    message = {"role": "assistant", "content": text}
+    completion = NeMoGymChatCompletion.model_validate(
+        {
+            "id": uuid4().hex,
+            "object": "chat.completion",
+            "created": 0,
+            "model": "policy",
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        }
+    )
+    response = converter.chat_completion_to_response(params, completion).model_dump(mode="json")
+    seeded = await client.post(server, "/seed_session", json=dict(row))
+    await raise_for_status(seeded)
+    verified = await client.post(server, "/verify", json={**row, RESPONSE_KEY_NAME: response}, cookies=seeded.cookies)
+    await raise_for_status(verified)
+    rollout = TrainableRollout.from_row(await get_response_json(verified))
+    if rollout.failure is not None or rollout.reward is None:
+        raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {server!r} gave no reward")
+    return rollout.reward
+
+
+def _find_resources_server(client: ServerClient, row: Mapping[str, Any]) -> str:
+    agent = str((row.get(AGENT_REF_KEY_NAME) or {}).get("name"))
+    block = get_first_server_config_dict(client.global_config_dict, agent)
+    name = (block.get("resources_server") or {}).get("name")
+    if name is None:
+        raise LiveGymError(
+            f"the agent {agent!r} names no resources server, so that nobody can verify its answers.\n"
+            "hint: play its rows instead of scoring texts"
+        )
+    return str(name)

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model whose engine is a function of token ids: how a trainer's own engine plays our rollouts.
+
+Whoever trains opens a rollout with a function that takes the ids of a prompt and returns the ids of a reply, and the
+model server `token_engine_model` answers the calls of that rollout with it:
+
+    with open_token_rollout(rollout_id, TokenSettings(generate, ChatFormat(tokenizer))) as opened:
+        ...                                     # play the row that carries the rollout id
+    opened.turns                                # what the engine read and wrote
+
+The server and the trainer share a process. A conversation that goes on is continued with its exact ids; one that was
+edited begins a branch of its own.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from nemo_gym._training.alignment import Turn
+from nemo_gym._training.chat_tokens import (
+    ChatFormat,
+    Message,
+    NotContinuable,
+    ParsedReply,
+    Tools,
+    build_message,
+    digest_history,
+)
+from nemo_gym.errors import GymError
+
+__all__ = [
+    "ChatFormat",
+    "EngineReply",
+    "Generate",
+    "NoTokenRollout",
+    "NotContinuable",
+    "OpenTokenRollout",
+    "ParsedReply",
+    "TokenAnswer",
+    "TokenSession",
+    "TokenSettings",
+    "find_token_session",
+    "open_token_rollout",
+]
+
+
+class NoTokenRollout(GymError):
+    """A model call belongs to no rollout that a trainer has open."""
+
+
+@dataclass(frozen=True)
+class EngineReply:
+    """What an engine wrote."""
+
+    token_ids: list[int]
+    log_probs: list[float]
+    """One for each of `token_ids`."""
+    is_cut_off: bool = False
+    """It ended because there was no more room, and not because the model was done."""
+    policy_version: int | None = None
+    """The version of the weights that wrote it, where the engine knows."""
+
+
+Generate = Callable[[list[int], int | None], Awaitable[EngineReply]]
+"""Takes the ids of a prompt, and how many more may be written; None: as many as the engine likes."""
+
+
+@dataclass(frozen=True)
+class TokenSettings:
+    """What answers the calls of a rollout, and how much room they have."""
+
+    generate: Generate
+    chat: ChatFormat
+    max_length: int | None = None
+    """Most ids of a sequence, its first prompt included."""
+    max_response_length: int | None = None
+    """Most ids of a sequence after its first prompt."""
+    model: str = "policy"
+    """The model's name in replies."""
+
+
+@dataclass(frozen=True)
+class TokenAnswer:
+    """One answer: the message, the turn that wrote it, and how it ended."""
+
+    message: dict[str, Any]
+    finish_reason: str
+    prompt_length: int
+    turn: Turn | None
+    """None if there was no room left to ask the engine."""
+
+
+@dataclass(frozen=True)
+class _Sequence:
+    ids: list[int]
+    root_length: int
+    """How many of the ids are the prompt that it began with."""
+
+
+class TokenSession:
+    """One attempt at a rollout: its turns, and the conversations that may be continued."""
+
+    def __init__(self, settings: TokenSettings) -> None:
+        self.settings = settings
+        self.turns: list[Turn] = []
+        self._sequences: dict[bytes, _Sequence] = {}
+
+    async def answer(self, messages: Sequence[Message], tools: Tools, limit: int | None = None) -> TokenAnswer:
+        """Let the engine write the next message; at most `limit` ids of it."""
+        digests = digest_history(messages, tools)
+        prompt = self._write_prompt(messages, tools, digests)
+        room = self._measure_room(prompt)
+        if room is not None and room <= 0:
+            message = {"role": "assistant", "content": None}
+            return TokenAnswer(message, "length", len(prompt.ids), None)
+        most = min((each for each in (room, limit) if each is not None), default=None)
+        reply = await self.settings.generate(prompt.ids, most)
+        if len(reply.token_ids) != len(reply.log_probs):
+            raise RuntimeError(
+                f"the engine wrote {len(reply.token_ids)} tokens, but gave {len(reply.log_probs)} log-probs.\n"
+                "hint: ask it for the log-prob of every token that it chose"
+            )
+        turn = Turn(
+            prompt.ids,
+            list(reply.token_ids),
+            list(reply.log_probs),
+            "engine",
+            model=self.settings.model,
+            policy_version=reply.policy_version,
+        )
+        self.turns.append(turn)
+        parsed = await self.settings.chat.parse(turn.generated_ids, tools)
+        message = build_message(parsed)
+        so_far = _Sequence([*prompt.ids, *turn.generated_ids], prompt.root_length)
+        self._sequences[digest_history([*messages, message], tools)[-1]] = so_far
+        ended_by = "length" if reply.is_cut_off else "tool_calls" if parsed.calls else "stop"
+        return TokenAnswer(message, ended_by, len(prompt.ids), turn)
+
+    def _write_prompt(self, messages: Sequence[Message], tools: Tools, digests: Sequence[bytes]) -> _Sequence:
+        """Return the prompt: what it continues, and what is new; all anew if it continues nothing."""
+        for number in range(len(messages) - 1, -1, -1):
+            known = self._sequences.get(digests[number])
+            if known is None:
+                continue
+            try:
+                return _Sequence(self.settings.chat.extend(known.ids, messages, number, tools), known.root_length)
+            except NotContinuable:
+                break
+        ids = self.settings.chat.start(messages, tools)
+        return _Sequence(ids, len(ids))
+
+    def _measure_room(self, prompt: _Sequence) -> int | None:
+        length, after_first = self.settings.max_length, self.settings.max_response_length
+        whole = None if length is None else length - len(prompt.ids)
+        response = None if after_first is None else after_first - (len(prompt.ids) - prompt.root_length)
+        return min((room for room in (whole, response) if room is not None), default=None)
+
+
+@dataclass
+class OpenTokenRollout:
+    """A rollout while it is played; each attempt at it has a session of its own."""
+
+    settings: TokenSettings
+    sessions: dict[str, TokenSession] = field(default_factory=dict)
+    """By the id of the attempt, in the order in which they began."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        """The turns of the last attempt."""
+        return next((session.turns for session in reversed(self.sessions.values())), [])
+
+
+_OPEN: dict[str, OpenTokenRollout] = {}
+
+
+@contextmanager
+def open_token_rollout(rollout_id: str, settings: TokenSettings) -> Iterator[OpenTokenRollout]:
+    """Let model calls of `rollout_id` be answered as `settings` say, while the context lasts."""
+    if rollout_id in _OPEN:
+        raise ValueError(f"the rollout {rollout_id!r} is open already.\nhint: give every rollout an id of its own")
+    opened = _OPEN[rollout_id] = OpenTokenRollout(settings)
+    try:
+        yield opened
+    finally:
+        del _OPEN[rollout_id]
+
+
+def find_token_session(attempt_id: str | None) -> TokenSession:
+    """Return the session of an attempt, `<rollout id>` or `<rollout id>-a<number>`; NoTokenRollout if none is open."""
+    base, _, retry = (attempt_id or "").rpartition("-a")
+    opened = _OPEN.get(attempt_id or "") or (_OPEN.get(base) if retry.isdigit() else None)
+    if attempt_id is None or opened is None:
+        named = "names no rollout" if attempt_id is None else f"names the rollout {attempt_id!r}, which is not open"
+        raise NoTokenRollout(
+            f"a model call {named}; open in this process: {', '.join(list(_OPEN)[:5]) or 'none'}.\n"
+            "hint: `token_engine_model` runs in the process of a trainer (`nemo_gym.integrations`) and answers only "
+            "while that trainer plays; its config needs `token_id_capture: {enabled: true, all_agents: true}`"
+        )
+    return opened.sessions.setdefault(attempt_id, TokenSession(opened.settings))
