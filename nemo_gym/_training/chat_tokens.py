@@ -21,7 +21,7 @@ Tools = Sequence[Mapping[str, Any]] | None
 
 _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
-_MARK = "NEMO-GYM-REPLY-GOES-HERE"
+_MARK, _LATER = "NEMO-GYM-REPLY-GOES-HERE", "NEMO-GYM-MESSAGE-"
 _ROLES = {"developer": "system"}
 
 
@@ -102,8 +102,12 @@ class ChatFormat:
         for marked in ({**bare, "tool_calls": reply.get("tool_calls")}, bare):
             closed = self._render_after_mark([*before, marked], tools, opens_turn=False)
             opened = self._render_after_mark([*before, marked, *later], tools, opens_turn=True)
-            if None not in (end_of_turn, closed, opened) and str(opened).startswith(str(closed)):
-                return str(end_of_turn) + str(opened)[len(str(closed)) :]
+            if end_of_turn is None or closed is None or opened is None or not opened.startswith(closed):
+                continue
+            numbered = [{**message, "content": f"{_LATER}{place}."} for place, message in enumerate(later)]
+            traced = self._render_after_mark([*before, marked, *numbered], tools, opens_turn=True) or ""
+            if all(f"{_LATER}{place}." in traced for place in range(len(later))):  # none is written further up
+                return end_of_turn + opened[len(closed) :]
         raise NotContinuable("the chat template does not write new messages after a reply that it has written before")
 
     def _render_after_mark(self, messages: Sequence[Message], tools: Tools, *, opens_turn: bool) -> str | None:
