@@ -26,8 +26,10 @@ from pydantic import PrivateAttr
 from nemo_gym._app.launch import serve_config
 from nemo_gym._training.alignment import Branch, join_turns
 from nemo_gym._training.record import TrainableRollout
+from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
+    FAILURE_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     ROLLOUT_ID_KEY_NAME,
@@ -43,7 +45,7 @@ from nemo_gym.global_config import (
 )
 from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.responses_converter import ResponsesConverter
-from nemo_gym.rollout_collection import FailedRollout, RolloutCollectionHelper
+from nemo_gym.rollout_collection import RolloutCollectionHelper
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
 from nemo_gym.token_engine import TokenSettings, open_token_rollout
 
@@ -191,9 +193,9 @@ class LiveGym:
 def require_trainable(rollout: TrainableRollout, result: Mapping[str, Any]) -> None:
     """Raise RolloutFailure unless the rollout has a reward and tokens that may be trained on."""
     if rollout.failure is not None:
-        failure = result.failure if isinstance(result, FailedRollout) else None
-        message = failure.message if failure is not None else "the result has no reward"
-        raise RolloutFailure(rollout.failure, message, failure is not None and failure.retryable)
+        failure = as_mapping(result.get(FAILURE_KEY))
+        message = str(failure.get("message") or "the result has no reward")
+        raise RolloutFailure(rollout.failure, message, bool(failure.get("retryable")))
     if rollout.invalid is not None:
         raise RolloutFailure("tokens_lost", f"the rollout must not be trained on: {rollout.invalid}")
     if not rollout.branches:
