@@ -50,7 +50,7 @@ from nemo_gym.token_engine import ChatFormat, EngineReply, ParsedReply, TokenSet
 VERL_VERSION = "0.9.1"
 """The version of verl that this module was made for and tested with."""
 AGENT_NAME = "nemo_gym"
-"""The name under which the agent loop is registered, and which the rows of a dataset ask for."""
+"""The name of the agent loop in verl's config, for which the rows of a dataset ask."""
 _ABORTED = "aborted"
 
 
@@ -157,12 +157,11 @@ def build_chat_format(tokenizer: Any, tool_format: str, template_settings: Mappi
 
 @functools.cache
 def build_agent_loop() -> type[Any]:
-    """Return the class of the agent loop, registered with verl as `nemo_gym`; MissingLibrary without verl."""
+    """Return the class of the agent loop; MissingLibrary without verl."""
     verl = import_library(
         "verl.experimental.agent_loop.agent_loop",
         "AgentLoopBase",
         "AgentLoopOutput",
-        "register",
         package="verl",
         version=VERL_VERSION,
     )
@@ -198,9 +197,8 @@ def build_agent_loop() -> type[Any]:
             )
             return verl.AgentLoopOutput(**output)
 
-    # verl and Ray find the class by its address.
+    # Its address is what a config of verl names. verl's own `register` is not used: it would replace that config.
     GymAgentLoop.__module__, GymAgentLoop.__qualname__ = __name__, "GymAgentLoop"
-    verl.register(AGENT_NAME)(GymAgentLoop)
     return GymAgentLoop
 
 
