@@ -10,7 +10,11 @@ from typing import Any
 
 from fastapi import Body as Body
 from fastapi import FastAPI, Request
+from pydantic import PrivateAttr
 
+from nemo_gym._process.policy_version import add_version_routes, open_version_cell
+from nemo_gym._serving.policy_version import VersionCell
+from nemo_gym._util.row_keys import NG_POLICY_VERSIONS_KEY
 from nemo_gym._util.signatures import resolve_signature
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.config_types import (
@@ -48,6 +52,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
     """An agent server: override `responses` (the loop) and `run` (a whole rollout with its reward)."""
 
     config: BaseResponsesAPIAgentConfig
+    _policy_version: VersionCell = PrivateAttr(default_factory=open_version_cell)
 
     def setup_webserver(self) -> FastAPI:
         """Return the app with the endpoints that every agent has."""
@@ -58,6 +63,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
             app.post(f"{prefix}/v1/responses")(self.responses)
         app.post("/run")(self._run_in_rollout_context())
         app.post("/aggregate_metrics")(self.aggregate_metrics)
+        add_version_routes(app, self._policy_version)
         return app
 
     @abstractmethod
@@ -85,13 +91,17 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         )
 
     def _run_in_rollout_context(self) -> Callable[..., Any]:
-        run = self.run
+        run, version = self.run, self._policy_version
 
         @functools.wraps(run)
         async def run_in_context(*args: Any, **kwargs: Any) -> Any:
             body = next((value for value in (*args, *kwargs.values()) if isinstance(value, BaseRunRequest)), None)
             with rollout_context(maybe_rollout_id_from_run_body(body) if body is not None else None):
-                return await run(*args, **kwargs)
+                began = version.get()
+                result = await run(*args, **kwargs)
+            if (ended := version.get()) is not None:
+                _note_versions(result, began, ended)
+            return result
 
         # FastAPI reads the signature through __wrapped__; pin it so that a mixin's wrapper cannot hide it.
         run_in_context.__signature__ = resolve_signature(run)  # type: ignore[attr-defined]
@@ -150,3 +160,13 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         config = get_first_server_config_dict(known, model_server_name)
         base_url = f"{self.server_client._build_server_base_url(config)}/v1"
         return apply_rollout_prefix(base_url, rollout_id, token_capture=self._token_id_capture_enabled())
+
+
+def _note_versions(result: Any, began: int | None, ended: int) -> None:
+    """Say on the response of a rollout which policy versions it saw, for the row that is made of it."""
+    from nemo_gym._training.versions import describe_versions  # only runs that train need it
+
+    response = result.get("response") if isinstance(result, Mapping) else getattr(result, "response", None)
+    notes = response.model_extra if isinstance(response, NeMoGymResponse) else response
+    if isinstance(notes, dict):
+        notes[NG_POLICY_VERSIONS_KEY] = describe_versions(response, began, ended)

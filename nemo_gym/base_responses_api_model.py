@@ -16,11 +16,14 @@ from fastapi import Body as Body
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from omegaconf import DictConfig
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError
 
 from nemo_gym._inprocess.fast_path import ModelJsonResponse, ObjectRequest, read_params
 from nemo_gym._inprocess.route import build_validation_error, parse_json, require_json, validate_body
+from nemo_gym._process.policy_version import add_version_routes, open_version_cell
 from nemo_gym._serving.guard import describe, json_reply
+from nemo_gym._serving.policy_version import VersionCell
+from nemo_gym._training.versions import mark_answer, pick_marks
 from nemo_gym._transport.failures import HEADER as FAILURE_HEADER
 from nemo_gym._transport.failures import FailureKind, build_failure
 from nemo_gym._wire.converters.anthropic import AnthropicMessagesRequest
@@ -76,6 +79,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     _failure_kind: ClassVar[FailureKind] = "model_endpoint"
 
     config: BaseResponsesAPIModelConfig
+    _policy_version: VersionCell = PrivateAttr(default_factory=open_version_cell)
 
     def setup_webserver(self) -> FastAPI:
         """Return the app with the endpoints of all three dialects."""
@@ -85,6 +89,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         app.post("/v1/chat/completions")(self.chat_completions_dispatch)
         app.post("/v1/responses")(self.responses_dispatch)
         app.post("/v1/messages")(self.messages)
+        add_version_routes(app, self._policy_version)
         return app
 
     @abstractmethod
@@ -173,16 +178,21 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             reply = await self._dispatch_answer(self.responses, request, messages_to_responses_create_params(asked))
             await capture_tokens(reply)  # the Anthropic dialect has no place for them
             _require_answer(reply, explain_unanswered_response(reply))
-            return response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
+            message = response_to_anthropic_message(NeMoGymResponse.model_validate(reply), asked.model)
+            return {**message, **pick_marks(reply)}
 
         if asked.stream:
             return await self._dispatch_stream(answer, stream_message, stream_message_failure)
         return json_reply(200, await answer())
 
     async def _dispatch_answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
+        """Return what `handler` answers, marked with the policy version that was in force, if one was announced."""
+        began = self._policy_version.get()
         if _takes_request(getattr(handler, "__func__", handler)):
-            return await handler(request=request, body=body)
-        return await handler(body=body)
+            reply = await handler(request=request, body=body)
+        else:
+            reply = await handler(body=body)
+        return reply if began is None else mark_answer(reply, began, self._policy_version.get())
 
     async def _dispatch_stream(
         self,

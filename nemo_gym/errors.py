@@ -30,6 +30,8 @@
     ├── DryRunFailed                                       servers that would not start; `nemo_gym.cli.env.run_helper`
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
+    ├── PolicyVersionRefused (ValueError), PolicyVersionError  a version that goes back, or reached not all servers
+    ├── StalenessTimeout              (TimeoutError)       no new policy version came; `nemo_gym.policy_versions`
     ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_metrics.rollouts`
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
     ├── PortInUseError                (OSError)            the port a server was given is taken

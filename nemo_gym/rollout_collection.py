@@ -16,12 +16,23 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import orjson
-from pydantic import BaseModel, Field, PositiveInt, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+    model_validator,
+)
 
 from nemo_gym._app.rollout_calls import (
+    bound_staleness,
     find_observer,
     metrics_from_servers,
     open_handover,
@@ -32,12 +43,13 @@ from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.expand import ExpandSettings, expand
 from nemo_gym._rollouts.inputs import read_input
 from nemo_gym._rollouts.journal import build_failed_row
-from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit
+from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.play import Player, Witness
 from nemo_gym._rollouts.resume import find_left
 from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_or_resume
+from nemo_gym._rollouts.staleness import StalenessGate
 from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
 from nemo_gym._transport.errors import ServerResponseError
 from nemo_gym._transport.failures import Failure
@@ -88,6 +100,32 @@ class SharedRolloutCollectionConfig(UploadRolloutsConfigMixin, BaseNeMoGymCLICon
     rollout_collection_driver: str | None = Field(
         default=None, description="`module:function` that collects instead, called with this config."
     )
+    max_policy_staleness: NonNegativeInt | None = Field(
+        default=None,
+        description="Hold new rollouts back that would be trained on more than so many policy versions after they "
+        "began; needs `policy_batch_size`.",
+    )
+    policy_batch_size: PositiveInt | None = Field(
+        default=None, description="How many rollouts the trainer takes for one policy version."
+    )
+    policy_version_timeout_seconds: PositiveFloat = Field(
+        default=3600.0, description="Give the run up if `max_policy_staleness` has held everything back for so long."
+    )
+
+    @model_validator(mode="after")
+    def _require_batch_size(self) -> Self:
+        if self.max_policy_staleness is not None and self.policy_batch_size is None:
+            raise ValueError(
+                "max_policy_staleness is set, but policy_batch_size is not.\n"
+                "hint: add `++policy_batch_size=N`, the number of rollouts that the trainer takes for one version"
+            )
+        return self
+
+    def make_staleness_gate(self) -> StalenessGate | None:
+        """Return what holds rollouts back until the policy has moved on; None if nothing does."""
+        if self.max_policy_staleness is None or self.policy_batch_size is None:
+            return None
+        return StalenessGate(self.max_policy_staleness, self.policy_batch_size, version=None)
 
 
 class E2ERolloutCollectionConfig(SharedRolloutCollectionConfig):
@@ -229,6 +267,8 @@ class RolloutCollectionHelper(_MetricsWriter):
         semaphore: Semaphore | None = None,
         *,
         route_failures_to_sidecar: bool = False,
+        gate: StalenessGate | None = None,
+        gate_timeout_s: float | None = None,
     ) -> Iterator[Awaitable[Played]]:
         """Play every example; return one awaitable of `(row, result)` for each, in the order in which they finish.
 
@@ -237,6 +277,9 @@ class RolloutCollectionHelper(_MetricsWriter):
         it gives a `FailedRollout` instead: the row that belongs into the failures file. TooManyMaskedSamples is raised
         either way, where the config bounds how many rollouts may lack token ids. Token ids in a result extend each
         other (`nemo_gym._training.handover`). Rollouts that nobody can await any more are cancelled.
+
+        With a `gate` a rollout begins once it would not be too old when it is trained on; one that fails gives its
+        place back, and one that waits for `gate_timeout_s` raises StalenessTimeout.
         """
         for row in examples:
             _require_agent(row)
@@ -251,7 +294,16 @@ class RolloutCollectionHelper(_MetricsWriter):
 
         async def play(row: dict[str, Any]) -> Played:
             async with limit:
-                outcome = await player.play(row)
+                if gate is not None:
+                    await gate.admit(timeout_s=gate_timeout_s)
+                try:
+                    outcome = await player.play(row)
+                except BaseException:
+                    if gate is not None:
+                        gate.give_back()
+                    raise
+            if gate is not None and not isinstance(outcome, Scored):
+                gate.give_back()
             if witness is not None and (reason := await witness.note_recorded(outcome)):
                 from nemo_gym.token_id_capture import TooManyMaskedSamples
 
@@ -288,18 +340,23 @@ class RolloutCollectionHelper(_MetricsWriter):
                 resume=config.resume_from_cache,
                 max_attempts=_get_max_rollout_attempts(),
             )
-            at_once, witness = config.num_samples_in_parallel, find_observer(client)
-            with run.open_journal() as journal:
-                await collect(
-                    run.rows,
-                    play_with_agents(client, post_with(client), witness=witness),
-                    journal,
-                    FixedLimit(at_once) if at_once else AdaptiveLimit(),
-                    RunControl(),
-                    CollectSettings(),
-                    lambda outcome: None,
-                    witness,
-                )
+            at_once, witness, control = config.num_samples_in_parallel, find_observer(client), RunControl()
+            limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
+            gate, timeout_s = config.make_staleness_gate(), config.policy_version_timeout_seconds
+            async with bound_staleness(limit, gate, client, timeout_s, control.abort) as limiter:
+                with run.open_journal() as journal:
+                    await collect(
+                        run.rows,
+                        play_with_agents(client, post_with(client), witness=witness),
+                        journal,
+                        limiter,
+                        control,
+                        CollectSettings(),
+                        lambda outcome: None,
+                        witness,
+                    )
+            if control.abort_reason is not None:
+                raise GymError(control.abort_reason)
         results = sorted(read_rows(paths.output), key=key_of)
         if not config.disable_aggregation:
             await self._call_aggregate_metrics(results, list(read_rows(paths.materialized)), paths.output)

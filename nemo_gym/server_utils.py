@@ -48,6 +48,7 @@ from nemo_gym._process.http_session import (
 from nemo_gym._process.http_session import global_aiohttp_client_exit as global_aiohttp_client_exit
 from nemo_gym._process.http_session import is_global_aiohttp_client_setup as is_global_aiohttp_client_setup
 from nemo_gym._process.http_session import set_global_aiohttp_client as set_global_aiohttp_client
+from nemo_gym._process.policy_version import tell_servers
 from nemo_gym._process.ray_cluster import join_named_cluster_if_used, join_or_start_cluster, stop_own_cluster
 from nemo_gym._process.replica_calls import call_replica, find_base_url, guard_replica_sessions, is_placed_on_ray
 from nemo_gym._process.serving import fetch_head_config, serve_in_thread, serve_instance
@@ -58,6 +59,7 @@ from nemo_gym._serving.app import GymApp
 from nemo_gym._serving.guard import BodyLimit, ErrorsAsJson, make_validation_handler
 from nemo_gym._serving.head import ServerInstanceDisplayConfig as ServerInstanceDisplayConfig
 from nemo_gym._serving.logs import prefix_output
+from nemo_gym._serving.policy_version import RunVersion
 from nemo_gym._serving.session import SessionCookieMiddleware, session_cookie
 from nemo_gym._transport import http, retries
 from nemo_gym._transport.deadline import add_seconds_left
@@ -433,6 +435,7 @@ class HeadServer(BaseServer):
 
     config: BaseServerConfig  # type: ignore[assignment]
     _server_instances: list[dict[str, Any]] = PrivateAttr(default_factory=list)
+    _policy_version: RunVersion = PrivateAttr(default_factory=lambda: RunVersion(tell_servers))
 
     @classmethod
     def run_webserver(cls) -> tuple["uvicorn.Server", Thread, "HeadServer"]:
@@ -447,7 +450,12 @@ class HeadServer(BaseServer):
         """Return the app, with its token in the user's token file: the config's access token, else a new run token."""
         access = AccessRules.from_config(maybe_get_global_config_dict() or {})
         token = run_files.create_token(run_token_path(self.config), access.token)
-        return head.build_head_app(self.global_config_dict_yaml, self.get_server_instances, token)
+        return head.build_head_app(self.global_config_dict_yaml, self.get_server_instances, token, self.policy_version)
+
+    @property
+    def policy_version(self) -> RunVersion:
+        """The version of the policy's weights, and who is told of a new one."""
+        return self._policy_version
 
     def global_config_dict_yaml(self, with_secrets: bool = True) -> str:
         """Return the config of the run as YAML, interpolations as they were written."""
@@ -460,6 +468,7 @@ class HeadServer(BaseServer):
     def set_server_instances(self, instances: list[dict[str, Any]]) -> None:
         """Tell which servers the run has."""
         self._server_instances = instances
+        self._policy_version.note_instances(instances)
 
     def get_server_instances(self) -> list[dict[str, Any]]:
         """Return which servers the run has."""

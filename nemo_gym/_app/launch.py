@@ -42,6 +42,7 @@ from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._serving.host import InlineServer, InlineSpec
 from nemo_gym._serving.logs import route_output
+from nemo_gym._serving.policy_version import RunVersion
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervise
 from nemo_gym._serving.uv_tool import find_uv
@@ -73,6 +74,7 @@ class Served:
 
     servers: list[ServerInstanceDisplayConfig]
     running: Running
+    policy_version: RunVersion
 
     async def first_death(self) -> ServerDied:
         """Wait for the first server process that ends by itself."""
@@ -195,7 +197,7 @@ async def serve_config(
                     servers = server_list.note_ready(running.pids)
                     if models_within_s is None:
                         await running.run_unless_dead(wait_for_models(config, notice, count))
-                    yield Served(servers, running)
+                    yield Served(servers, running, head.policy_version)
         if config.get("profiling_enabled"):
             names = [plan.name for plan in plans if plan.placement != "external"]
             notice(describe_profiles(Path(config["profiling_results_dirpath"]), names))

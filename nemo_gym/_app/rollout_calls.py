@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a collection asks of servers through a client: a rollout, what was observed of it, and metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientError
 from omegaconf import DictConfig
 
 from nemo_gym._rollouts.dispatch import Play
+from nemo_gym._rollouts.limiter import Limiter
 from nemo_gym._rollouts.play import HandOver, Player, Post, Witness
 from nemo_gym._rollouts.types import OnRetry, Row
 from nemo_gym.errors import ServerCallError
@@ -16,6 +18,7 @@ from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_sta
 
 if TYPE_CHECKING:
     from nemo_gym._results.aggregate import Post as AskForMetrics
+    from nemo_gym._rollouts.staleness import StalenessGate
 
 LONGEST_ROLLOUT_S = 24 * 3600.0
 """How long a rollout may take where no deadline is given."""
@@ -63,6 +66,28 @@ def find_observer(client: ServerClient) -> Witness | None:
     from nemo_gym._app.rollout_observer import RolloutObserver
 
     return RolloutObserver.from_global_config(config)
+
+
+@asynccontextmanager
+async def bound_staleness(
+    limiter: Limiter,
+    gate: "StalenessGate | None",
+    client: ServerClient,
+    timeout_s: float,
+    give_up: Callable[[str], None],
+) -> AsyncIterator[Limiter]:
+    """Yield `limiter`, which meanwhile also holds back what `gate` does not admit; the gate hears of every version.
+
+    `give_up` is told why if everything was held back for `timeout_s`.
+    """
+    if gate is None:
+        yield limiter
+        return
+    from nemo_gym._rollouts.staleness import StalenessLimit
+    from nemo_gym.policy_versions import follow
+
+    async with follow(gate, client.head_server_config):
+        yield StalenessLimit(limiter, gate, timeout_s=timeout_s, give_up=give_up)
 
 
 def _servers_config(client: ServerClient) -> Mapping[str, Any] | DictConfig | None:

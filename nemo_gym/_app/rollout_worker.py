@@ -16,8 +16,9 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TextIO, cast
+from typing import Any, TextIO, cast
 
 from omegaconf import DictConfig, OmegaConf
 from pydantic import BaseModel
@@ -28,6 +29,7 @@ from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, find_observer, play_w
 from nemo_gym._config.ports import reserve_port
 from nemo_gym._process.environment import say_ready
 from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._process.policy_version import tell_servers
 from nemo_gym._process.ray_cluster import join_named_cluster_if_used
 from nemo_gym._results.rows import strip_row
 from nemo_gym._rollouts.play_as_worker import WorkerDesk
@@ -36,6 +38,7 @@ from nemo_gym._serving.entrypoint import LIFELINE_FD, LISTEN_FD, end_with_parent
 from nemo_gym._serving.event_loop import run_beside_servers
 from nemo_gym._serving.logs import route_output
 from nemo_gym._serving.loop_watch import Blockage, LoopWatch
+from nemo_gym._serving.policy_version import Announcement, list_told
 from nemo_gym._serving.supervisor import Launch, supervise
 from nemo_gym._transport.retries import RETRIES
 from nemo_gym._util.aio import in_thread
@@ -110,7 +113,7 @@ async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig
             )
             loop = asyncio.get_running_loop()
             transport, line = await loop.create_unix_connection(lambda: _CoordinatorConnection(over), sock=channel)
-            desk = WorkerDesk(play_with, transport.write, strip_row)
+            desk = WorkerDesk(play_with, transport.write, strip_row, partial(_tell_own_servers, config, orders.hosted))
             line.take = desk.take
             with collect_rarely():
                 say_ready()
@@ -119,6 +122,19 @@ async def _work(channel: socket.socket, orders: WorkerOrders, config: DictConfig
             if witness is not None:
                 await witness.aclose()
             transport.close()
+
+
+async def _tell_own_servers(config: DictConfig, hosted: Sequence[str], announced: dict[str, Any]) -> dict[str, str]:
+    """Announce a policy version to the servers of this worker; return those that did not take it."""
+    announcement = Announcement.model_validate(announced)
+    instances = []
+    for name in hosted:
+        block, server_type = get_first_server_config_dict(config, name), next(iter(config[name]))
+        url = f"http://{block['host']}:{block['port']}"
+        instances.append({"process_name": name, "server_type": str(server_type), "url": url})
+    wanted = announcement.servers
+    names = None if wanted is None else [name for name in wanted if name in hosted]
+    return await tell_servers(list_told(instances, names), announcement)
 
 
 class _CoordinatorConnection(asyncio.Protocol):

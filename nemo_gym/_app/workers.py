@@ -16,6 +16,7 @@ from nemo_gym._process.environment import export_run_token
 from nemo_gym._rollouts.control import RunControl
 from nemo_gym._rollouts.worker_pool import StartWorker, WorkerPool
 from nemo_gym._serving.logs import ServerLogs
+from nemo_gym._serving.policy_version import RunVersion
 from nemo_gym._util.aio import in_thread
 from nemo_gym.global_config import GlobalConfigDictParser
 
@@ -39,25 +40,38 @@ async def open_workers(
     notice: Callable[[str], None],
     *,
     cpus_on_ray: float | None = None,
+    versions: RunVersion | None = None,
 ) -> AsyncIterator[WorkerPool]:
     """Have `count` workers while the context lasts; the servers of `config` run meanwhile.
 
     They are processes of this machine, unless `cpus_on_ray` says how many CPUs of a Ray cluster each takes; there, None
-    stands for as many as the cluster has room for.
+    stands for as many as the cluster has room for. The servers of workers are told of policy versions by `versions`.
     """
     log_dir = config.get("nemo_gym_log_dir")
     with closing(ServerLogs(Path(log_dir) if log_dir else None, sys.stderr)) as logs:
         if cpus_on_ray is None:
             async with _prepare_processes(config, orders, logs) as start:
-                async with WorkerPool(start, count or 1, control, notice) as pool:
+                async with WorkerPool(start, count or 1, control, notice) as pool, _tell_versions(versions, pool):
                     yield pool
             return
         from nemo_gym._app.ray_workers import fit_into_cluster
 
         async with _prepare_actors(config, orders, logs, cpus_on_ray) as start:
             count = await in_thread(fit_into_cluster, count, cpus_on_ray, notice)
-            async with WorkerPool(start, count, control, notice) as pool:
+            async with WorkerPool(start, count, control, notice) as pool, _tell_versions(versions, pool):
                 yield pool
+
+
+@asynccontextmanager
+async def _tell_versions(versions: RunVersion | None, pool: WorkerPool) -> AsyncIterator[None]:
+    """Let the workers of `pool` hear of policy versions, also of the one that is in force already."""
+    if versions is None:
+        yield
+        return
+    with versions.relaying(lambda announced: pool.announce(announced.model_dump())) as in_force:
+        if in_force is not None:
+            await pool.announce(in_force.model_dump())
+        yield
 
 
 @asynccontextmanager

@@ -80,6 +80,13 @@ def derive_run_secret(purpose: str) -> str | None:
     return hmac.digest(shared.encode(), purpose.encode(), "sha256").hex() if shared else None
 
 
+def read_run_token() -> str | None:
+    """Return the token of the run that this process belongs to; None outside of a run."""
+    path = os.environ.get(_RUN_TOKEN_FILE_ENV)
+    # The file comes first: a user's variable may be that of another run.
+    return (run_files.read_token(Path(path)) if path else None) or os.environ.get(RUN_TOKEN_ENV)
+
+
 def export_run_token() -> dict[str, str]:
     """Return the variables that tell the token of this run to a process that cannot read the file which holds it."""
     path = os.environ.get(_RUN_TOKEN_FILE_ENV)

@@ -75,7 +75,7 @@ async def dispatch(
                     row = None
                 if has_more or under_way.ended:
                     await under_way.yield_to_others(has_more)
-                elif under_way.running or under_way.held:
+                elif under_way.running or under_way.held or row is not None:
                     await under_way.wait_for_event()
                 else:
                     break

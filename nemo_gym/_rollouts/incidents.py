@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a result says of its rollout beside the reward: tools that crashed, and what cut it off.
+"""What a result says of its rollout beside the reward: tools that crashed, what cut it off, which policy versions.
 
 Agents put these into their result, or on a response that somebody else makes a result of. A response that is cut off by
 its length says so by itself, whoever made it.
@@ -10,7 +10,7 @@ from typing import Any
 
 from nemo_gym._rollouts.types import Row
 from nemo_gym._util.known_secrets import KNOWN_SECRETS
-from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
+from nemo_gym._util.row_keys import NG_CUT_OFF_KEY, NG_POLICY_VERSIONS_KEY, NG_TOOL_ERRORS_KEY, RESPONSE_KEY_NAME
 
 MAX_STEPS, LENGTH = "max_steps", "length"
 # Tuples, because what an agent sends may be of any type, also of one that has no hash.
@@ -22,7 +22,7 @@ _LONGEST_MESSAGE = 2000
 
 
 def lift_incidents(result: Row) -> None:
-    """Let `result` say itself which tools crashed and what cut it off, wherever it says so."""
+    """Let `result` say itself which tools crashed, what cut it off and which policy versions it saw."""
     response = result.get(RESPONSE_KEY_NAME)
     if type(response) is not dict:
         response = {}  # somebody else's result: what it says of itself is all there is
@@ -35,6 +35,10 @@ def lift_incidents(result: Row) -> None:
         cut_off = LENGTH if is_cut_by_length(response) else None
     if cut_off:
         result[NG_CUT_OFF_KEY] = cut_off
+    on_response, in_result = response.pop(NG_POLICY_VERSIONS_KEY, None), result.pop(NG_POLICY_VERSIONS_KEY, None)
+    # Who made the response has seen the versions; a result may hold those of a row that it was made from.
+    if versions := on_response or in_result:
+        result[NG_POLICY_VERSIONS_KEY] = versions
 
 
 def note_length_of_last_call(result: Row, calls: Sequence[Mapping[str, Any]]) -> None:

@@ -7,8 +7,9 @@ coordinator's business.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict
+from typing import Any
 
 import orjson
 
@@ -19,6 +20,8 @@ from nemo_gym._rollouts.worker_messages import (
     PAUSING,
     PLAY,
     RETRY,
+    TOLD,
+    VERSION,
     FrameReader,
     Outbox,
     Send,
@@ -39,10 +42,15 @@ class WorkerDesk:
         play_with: Callable[[OnRetry], Play],
         send: Send,
         strip: Callable[[Row], Row],
+        tell_servers: Callable[[dict[str, Any]], Awaitable[dict[str, str]]] | None = None,
     ) -> None:
-        """`play_with`: see `collect`. `send` takes frames for the coordinator. `strip`: see `add_outcome`."""
+        """`play_with`: see `collect`. `send` takes frames for the coordinator. `strip`: see `add_outcome`.
+
+        `tell_servers` tells the worker's servers of a policy version, and returns those that did not take it.
+        """
         self._play, self._strip = play_with(self._tell_retry), strip
         self._loop, self._outbox, self._reader = asyncio.get_running_loop(), Outbox(send), FrameReader()
+        self._tell_servers, self._telling = tell_servers, set[asyncio.Task[None]]()
         self._running = dict[int, asyncio.Task[None]]()
         self._pauses_told = dict[str, int]()
         self._next_pauses: asyncio.TimerHandle | None = None
@@ -56,6 +64,10 @@ class WorkerDesk:
                     row = orjson.loads(body[at : at + message[2]])
                     task = self._loop.create_task(self._play_and_tell(message[1], row))
                     self._running[message[1]] = task
+                elif message[0] == VERSION:
+                    telling = self._loop.create_task(self._announce(message[1], message[2]))
+                    self._telling.add(telling)
+                    telling.add_done_callback(self._telling.discard)
                 elif (running := self._running.get(message[1])) is not None:
                     running.cancel()
                 at += count_body_bytes(message)
@@ -64,9 +76,10 @@ class WorkerDesk:
         """Stop playing."""
         if self._next_pauses is not None:
             self._next_pauses.cancel()
-        for task in self._running.values():
+        tasks = (*self._running.values(), *self._telling)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _play_and_tell(self, number: int, row: Row) -> None:
         started = time.monotonic()
@@ -79,6 +92,10 @@ class WorkerDesk:
         finally:
             del self._running[number]
         add_outcome(self._outbox, number, outcome, self._strip)
+
+    async def _announce(self, number: int, announced: dict[str, Any]) -> None:
+        problems = dict[str, str]() if self._tell_servers is None else await self._tell_servers(announced)
+        self._outbox.add([TOLD, number, problems])
 
     def _tell_retry(self, failure: Failure) -> None:
         self._outbox.add([RETRY, asdict(failure)])

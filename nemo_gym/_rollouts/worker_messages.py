@@ -7,10 +7,12 @@ with its kind:
 
     to a worker          play     number, row                                play this row, under this number
                          cancel   number                                     stop playing it
+                         version  number, announcement                       a new policy version for its servers
     to the coordinator   scored   number, attempts, seconds, scores, line    `line` is for the journal, as it is
                          failed   number, attempts, seconds, failure, terminal, persist, result
                          retry    failure                                    a rollout failed so, and is tried again
                          pausing  counts                                     who waits for another attempt, by cause
+                         told     number, problems                           its servers have the version, save these
 """
 
 import asyncio
@@ -25,8 +27,8 @@ from nemo_gym._rollouts.journal import encode_line
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored
 from nemo_gym._transport.failures import Failure
 
-PLAY, CANCEL = "play", "cancel"
-SCORED, FAILED, RETRY, PAUSING = "scored", "failed", "retry", "pausing"
+PLAY, CANCEL, VERSION = "play", "cancel", "version"
+SCORED, FAILED, RETRY, PAUSING, TOLD = "scored", "failed", "retry", "pausing", "told"
 _SIZES = Struct("!II")
 
 Message = list[Any]

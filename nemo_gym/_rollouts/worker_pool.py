@@ -29,6 +29,8 @@ from nemo_gym._rollouts.worker_messages import (
     PLAY,
     RETRY,
     SCORED,
+    TOLD,
+    VERSION,
     FrameReader,
     Message,
     Outbox,
@@ -42,6 +44,7 @@ from nemo_gym._transport.retries import RETRIES
 _MOST_LOSSES = 3
 # How many workers may die: so many for each that there is, and one more whenever so many rollouts have ended.
 _DEATHS_PER_WORKER, _ROLLOUTS_PER_DEATH = 4, 200
+_TELL_TIMEOUT_S = 60.0
 
 
 class Worker(Protocol):
@@ -73,6 +76,8 @@ class _BusyWorker:
     worker: Worker
     outbox: Outbox
     under_way: dict[int, "_Play"] = field(default_factory=dict)
+    telling: dict[int, "asyncio.Future[dict[str, str]]"] = field(default_factory=dict)
+    """Announcements that it has not answered yet."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class WorkerPool:
         self._numbers, self._names = itertools.count(1), itertools.count(1)
         self._on_retry: OnRetry = lambda failure: None
         self._ended = self._deaths = 0
+        self._announced: dict[str, Any] | None = None
         self._tasks = set[asyncio.Task[None]]()
         self._is_closing = False
 
@@ -144,6 +150,29 @@ class WorkerPool:
                     failure = Failure("worker_died", name_boundary(row), True, message)
                     return Failed(row, failure, losses, time.monotonic() - started)
 
+    async def announce(self, announced: dict[str, Any]) -> dict[str, str]:
+        """Tell the servers of all workers, and of workers to come, of a policy version; return who did not take it.
+
+        A worker that dies meanwhile has nobody left to tell.
+        """
+        self._announced = announced
+        told = await asyncio.gather(*(self._tell(place, announced) for place in list(self._places)))
+        return {name: problem for problems in told for name, problem in problems.items()}
+
+    async def _tell(self, place: _BusyWorker, announced: dict[str, Any]) -> dict[str, str]:
+        number = next(self._numbers)
+        answer: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        place.telling[number] = answer
+        place.outbox.add([VERSION, number, announced])
+        try:
+            async with asyncio.timeout(_TELL_TIMEOUT_S):
+                problems = await answer
+        except TimeoutError:
+            problems = {"every server": f"the worker did not answer within {_TELL_TIMEOUT_S:g} s"}
+        finally:
+            place.telling.pop(number, None)
+        return {f"{name} of {place.name}": problem for name, problem in problems.items()}
+
     async def _play_once(self, row: Row) -> Outcome:
         while not self._places:
             # Somebody is being started, or the run is being given up, which cancels this.
@@ -163,17 +192,26 @@ class WorkerPool:
 
     async def _add_worker(self) -> None:
         name = f"worker-{next(self._names)}"
-        under_way, reader = dict[int, _Play](), FrameReader()
+        under_way, telling, reader = dict[int, _Play](), dict[int, asyncio.Future[dict[str, str]]](), FrameReader()
 
         def take(data: bytes) -> None:
             for messages, body in reader.feed(data):
                 at = 0
                 for message in messages:
-                    self._hear(name, under_way, message, body[at:])
+                    if message[0] == TOLD:
+                        if (answer := telling.get(message[1])) is not None and not answer.done():
+                            answer.set_result(message[2])
+                    else:
+                        self._hear(name, under_way, message, body[at:])
                     at += count_body_bytes(message)
 
         worker = await self._start(name, take)
-        place = _BusyWorker(name, worker, Outbox(worker.send), under_way)
+        place = _BusyWorker(name, worker, Outbox(worker.send), under_way, telling)
+        announced: dict[str, Any] | None = None
+        while self._announced is not announced and (announced := self._announced) is not None:
+            # Before any row is sent: what it plays begins with the version in force.
+            for server, problem in (await self._tell(place, announced)).items():
+                self._notice(f"{server} does not know policy version {announced.get('version')}: {problem}")
         self._places.append(place)
         self._has_place.set()
         self._run(self._watch(place))
@@ -203,6 +241,9 @@ class WorkerPool:
         place.under_way.clear()
         for outcome in lost:
             outcome.set_exception(_WorkerLost(how))
+        for answer in place.telling.values():
+            if not answer.done():
+                answer.set_result({})
         self._run(place.worker.stop())
         self._deaths += 1
         allowed = _DEATHS_PER_WORKER * self._count + self._ended // _ROLLOUTS_PER_DEATH
@@ -232,3 +273,6 @@ class WorkerPool:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for place in self._places:
             RETRIES.note_elsewhere(place.name, {})
+            for answer in place.telling.values():
+                if not answer.done():
+                    answer.set_result({})

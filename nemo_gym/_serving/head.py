@@ -5,12 +5,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastapi import FastAPI, Request
+from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel
 
 from nemo_gym._inprocess.route import GymRoute
+from nemo_gym._serving.guard import json_reply
+from nemo_gym._serving.policy_version import VERSION_PATH, Announcement, PolicyVersionRefused, RunVersion
 from nemo_gym._serving.run_files import TOKEN_HEADER, same_token
 from nemo_gym._transport.probe import ServerStatus
+from nemo_gym.errors import GymError
+
+LONGEST_WAIT_S = 60.0
+"""So long a caller may wait for another policy version in one request."""
 
 
 class ServerInstanceDisplayConfig(BaseModel):
@@ -36,9 +42,15 @@ class ServerInstanceDisplayConfig(BaseModel):
 
 
 def build_head_app(
-    config_yaml: Callable[[bool], str], instances: Callable[[], list[dict[str, Any]]], token: str | None
+    config_yaml: Callable[[bool], str],
+    instances: Callable[[], list[dict[str, Any]]],
+    token: str | None,
+    versions: RunVersion | None = None,
 ) -> FastAPI:
-    """Return an app that serves `config_yaml(with_secrets)` and `instances()`; without a token nobody sees secrets."""
+    """Return an app that serves `config_yaml(with_secrets)` and `instances()`; without a token nobody sees secrets.
+
+    `versions` is where policy versions are announced and asked for.
+    """
     app = FastAPI()
     app.router.route_class = GymRoute
 
@@ -54,4 +66,41 @@ def build_head_app(
     app.get("/")(liveness)
     app.get("/global_config_dict_yaml")(global_config_dict_yaml)
     app.get("/server_instances")(server_instances)
+    if versions is not None:
+        _add_version_routes(app, versions, instances, token)
     return app
+
+
+def _add_version_routes(
+    app: FastAPI, versions: RunVersion, instances: Callable[[], list[dict[str, Any]]], token: str | None
+) -> None:
+    async def tell_version(other_than: int | None = None, wait_s: float = 0.0) -> dict[str, Any]:
+        """Tell the version in force; with `wait_s`, as soon as it is another one than `other_than`."""
+        if wait_s > 0:
+            await versions.wait_for_other_than(other_than, min(wait_s, LONGEST_WAIT_S))
+        return {"version": versions.version}
+
+    async def announce(body: Announcement, request: Request) -> Any:
+        if token is not None and not same_token(request.headers.get(TOKEN_HEADER), token):
+            raise HTTPException(
+                401,
+                "a policy version was not taken: the request does not carry the token of the run.\n"
+                f"hint: `nemo_gym.policy_versions.announce` sends it; others send it as the header `{TOKEN_HEADER}`",
+            )
+        try:
+            problems = await versions.announce(body, instances())
+        except PolicyVersionRefused as error:
+            return json_reply(409, {"detail": str(error), "version": error.current})
+        except GymError as error:
+            raise HTTPException(422, str(error)) from error
+        if not problems:
+            return {"version": versions.version}
+        named = "\n".join(f"  {name}: {problem}" for name, problem in problems.items())
+        detail = (
+            f"policy version {body.version} is in force, but these servers have not taken it:\n{named}\n"
+            "hint: announce the same version again once they answer; that is safe"
+        )
+        return json_reply(502, {"detail": detail, "version": versions.version, "problems": problems})
+
+    app.get(VERSION_PATH)(tell_version)
+    app.post(VERSION_PATH)(announce)

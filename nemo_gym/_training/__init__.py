@@ -2,5 +2,6 @@
 """Rollouts as trainers need them: exact tokens in, one record out, and views of that record for every trainer.
 
 alignment  the turns of a rollout joined into token sequences, without tokenizing anything anew
+versions   the policy versions on answers and rows
 record     one trainable rollout: turns, sequences, reward, validity, policy versions, group
 """

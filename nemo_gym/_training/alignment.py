@@ -31,7 +31,14 @@ class Turn:
     model: str | None = None
     call_id: str | None = None
     policy_version: int | None = None
-    """The version of the weights that wrote it, where the model server was told."""
+    """The version of the weights that was in force when the call began, where the model server was told."""
+    policy_version_end: int | None = None
+    """The version when the call ended, if that was another one: the turn may have been written by both."""
+
+    @property
+    def policy_versions(self) -> list[int]:
+        """The versions that may have written it, in order; none if none is known."""
+        return [version for version in (self.policy_version, self.policy_version_end) if version is not None]
 
 
 @dataclass(slots=True)

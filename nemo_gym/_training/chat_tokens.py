@@ -16,6 +16,8 @@ from uuid import uuid4
 
 import orjson
 
+from nemo_gym.errors import GymError
+
 Message = Mapping[str, Any]
 Tools = Sequence[Mapping[str, Any]] | None
 
@@ -44,7 +46,7 @@ class ParsedReply:
 ParseReply = Callable[[list[int], Tools], Awaitable[ParsedReply]]
 
 
-class NotContinuable(ValueError):
+class NotContinuable(GymError, ValueError):
     """A chat template does not put later messages after earlier ones, so that a conversation cannot be continued."""
 
 

@@ -12,6 +12,7 @@ from typing import Any
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
 from nemo_gym._training.handover import read_turn, rejoin_turns, take_back
+from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
 from nemo_gym._util.json_shapes import as_list, as_mapping
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
@@ -19,6 +20,7 @@ from nemo_gym._util.row_keys import (
     MASK_SAMPLE_KEY,
     NG_CUT_OFF_KEY,
     NG_FAILURE_CLASS_KEY,
+    NG_POLICY_VERSIONS_KEY,
     RESPONSE_KEY_NAME,
     REWARD_KEY_NAME,
     ROLLOUT_ID_KEY_NAME,
@@ -31,8 +33,6 @@ from nemo_gym._util.row_keys import (
 from nemo_gym.errors import GymError
 
 SCHEMA = 1
-POLICY_VERSION_FIELD = "policy_version"
-"""Stands beside the token ids on an output item, and in a captured answer."""
 
 
 class TrainableRolloutError(GymError, ValueError):
@@ -58,6 +58,8 @@ class TrainableRollout:
     """What ended it before the model did: `max_steps` or `length`."""
     turns: list[Turn] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
+    row_versions: tuple[int, int] | None = None
+    """The first and last policy version that its row tells of, for rollouts whose turns do not."""
 
     @property
     def group(self) -> tuple[str | None, int]:
@@ -83,13 +85,14 @@ class TrainableRollout:
     @property
     def policy_versions(self) -> tuple[int | None, int | None]:
         """The versions of the weights that wrote the first and the last turn, where they are known."""
-        known = [turn.policy_version for turn in self.turns if turn.policy_version is not None]
-        return (known[0], known[-1]) if known else (None, None)
+        known = [version for turn in self.turns for version in turn.policy_versions]
+        return (known[0], known[-1]) if known else self.row_versions or (None, None)
 
     @property
     def straddles_versions(self) -> bool:
         """Whether more than one version of the weights took part."""
-        return len({turn.policy_version for turn in self.turns} - {None}) > 1
+        known = {version for turn in self.turns for version in turn.policy_versions}
+        return len(known or set(self.row_versions or ())) > 1
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any], decode: Decode | None = None) -> "TrainableRollout":
@@ -119,6 +122,8 @@ class TrainableRollout:
             rollout.turns, rollout.branches = rejoin_turns(row, rollout.turns, decode)
         else:
             rollout.branches = join_turns(rollout.turns, decode)
+        if not any(turn.policy_versions for turn in rollout.turns):
+            rollout.row_versions = read_described_versions(row.get(NG_POLICY_VERSIONS_KEY))
         return rollout
 
     def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
@@ -155,6 +160,7 @@ class TrainableRollout:
                     "model": turn.model,
                     "call_id": turn.call_id,
                     "policy_version": turn.policy_version,
+                    "policy_version_end": turn.policy_version_end,
                 }
                 for turn in self.turns
             ],
@@ -182,10 +188,14 @@ class TrainableRollout:
                 "hint: export the rollouts file again with `gym export`"
             )
         derived = {"schema", "drift", "policy_version_start", "policy_version_end", "turns", "branches"}
+        versions = {"start": stored.get("policy_version_start"), "end": stored.get("policy_version_end")}
         try:
+            turns = [Turn(**turn) for turn in stored["turns"]]
+            is_told_by_turns = any(turn.policy_versions for turn in turns)
             return cls(
+                row_versions=None if is_told_by_turns else read_described_versions(versions),
                 **{name: value for name, value in stored.items() if name not in derived},
-                turns=[Turn(**turn) for turn in stored["turns"]],
+                turns=turns,
                 branches=[Branch(**branch) for branch in stored["branches"]],
             )
         except (KeyError, TypeError) as error:
@@ -203,12 +213,14 @@ def collect_turns(
     """
     turns: list[Turn] = []
     for item, around in items:
+        marked = item if POLICY_VERSION_FIELD in item else around
         turn = read_turn(
             item,
             source,
             model=around.get("model"),
             call_id=around.get("model_call_id") or item.get("id") or item.get("call_id"),
-            policy_version=item.get(POLICY_VERSION_FIELD, around.get(POLICY_VERSION_FIELD)),
+            policy_version=marked.get(POLICY_VERSION_FIELD),
+            policy_version_end=marked.get(POLICY_VERSION_END_FIELD),
         )
         if isinstance(turn, str):
             return [], f"turn {len(turns)} {turn}"

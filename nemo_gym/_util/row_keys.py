@@ -31,6 +31,9 @@ NG_TOOL_ERRORS_KEY = "_ng_tool_errors"
 NG_CUT_OFF_KEY = "_ng_cut_off"
 """What ended the rollout before the model did: `"max_steps"` or `"length"`."""
 
+NG_POLICY_VERSIONS_KEY = "_ng_policy_versions"
+"""The versions of the policy's weights that a rollout saw: `{"start": int, "end": int, "straddles": bool}`."""
+
 CARRIED_KEYS = (
     TASK_INDEX_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
@@ -68,6 +71,7 @@ ENDING_KEYS = frozenset(
         FAILURE_KEY,
         NG_TOOL_ERRORS_KEY,
         NG_CUT_OFF_KEY,
+        NG_POLICY_VERSIONS_KEY,
         TOKEN_CAPTURE_KEY,
         TOKEN_DRIFT_KEY,
     }

@@ -12,6 +12,7 @@ from typing import Any, Self
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym._capture.records import identify_item, list_answer_items
+from nemo_gym._training.versions import pick_marks
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY as MASK_SAMPLE_KEY
 from nemo_gym._util.row_keys import TOKEN_CAPTURE_KEY as TOKEN_CAPTURE_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
@@ -106,6 +107,7 @@ def read_token_entries(answer: Any, rollout_id: str, model_call_id: str) -> list
             output_items=output_items,
             token_item_index=index,
             created_at=time.time(),
+            **(pick_marks(item) or pick_marks(answer)),
             **fields,
         )
         for index, item in enumerate(items)
@@ -138,4 +140,5 @@ def _put_tokens_back(response: Any, entries: list[TokenEntry]) -> bool:
         if item is None:
             return False
         item.update({name: value for name in ALL_TOKEN_FIELDS if (value := getattr(entry, name)) is not None})
+        item.update(pick_marks(entry))
     return True

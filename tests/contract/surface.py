@@ -33,6 +33,7 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.token_id_capture.store": surface_tokens.TOKEN_STORE,
     "nemo_gym.token_id_capture.delivery": surface_tokens.TOKEN_DELIVERY,
     "nemo_gym.trajectories": surface_tokens.TRAJECTORIES,
+    "nemo_gym.policy_versions": surface_tokens.POLICY_VERSIONS,
     "nemo_gym.prompt": surface_runs.PROMPT,
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,

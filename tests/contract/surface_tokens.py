@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of token-id capture."""
 
-from tests.contract.shapes import OPTIONAL, class_, constant, coroutine, dataclass_, function, model
+from tests.contract.shapes import OPTIONAL, attribute, class_, constant, coroutine, dataclass_, error, function, model
 
 _SINK_METHODS = (
     coroutine("put", "entry"),
@@ -85,7 +85,14 @@ TOKEN_ID_CAPTURE = (
 
 TRAJECTORIES = (
     constant("SCHEMA", 1),
-    dataclass_("Turn", "prompt_ids generated_ids log_probs source", model=None, call_id=None, policy_version=None),
+    dataclass_(
+        "Turn",
+        "prompt_ids generated_ids log_probs source",
+        model=None,
+        call_id=None,
+        policy_version=None,
+        policy_version_end=None,
+    ),
     dataclass_(
         "Branch",
         "prompt_ids",
@@ -111,4 +118,24 @@ TRAJECTORIES = (
         branches=OPTIONAL,
     ),
     function("read_trainable_rollouts", "path, decode=None"),
+)
+
+POLICY_VERSIONS = (
+    error("PolicyVersionError", "GymError"),
+    error("PolicyVersionRefused", "GymError", "ValueError"),
+    error("StalenessTimeout", "GymError", "TimeoutError"),
+    coroutine("announce", "version, *, servers=None, restart=False, gate=None, head_server_config=None, timeout_s=..."),
+    coroutine("read_policy_version", "head_server_config=None, *, timeout_s=..."),
+    function("follow", "gate, head_server_config=None"),
+    class_(
+        "StalenessGate",
+        "max_staleness, batch_size, version",
+        attribute("version"),
+        attribute("admitted"),
+        attribute("free"),
+        function("announce", "version, restart=False"),
+        function("try_admit", "count=1"),
+        coroutine("admit", "count=1, timeout_s=None"),
+        function("give_back", "count=1"),
+    ),
 )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym eval run --workers N`: what one process would have recorded, whatever becomes of the workers."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import psutil
 import pytest
 import yaml
 
+from nemo_gym.policy_versions import PolicyVersionError, announce
 from tests.support.eval_runs import AGENT, Endpoint, Runner, fake_endpoint, planned, write_tasks
 from tests.support.warm_start import WarmProcess
 
@@ -129,6 +131,39 @@ def test_a_coordinator_that_is_killed_leaves_no_worker_and_the_run_is_resumed(ru
     assert done.returncode == 0, done.stderr
     assert runner.keys()[: len(before)] == before
     assert sorted(runner.keys()) == planned(120)
+
+
+# --- policy versions --------------------------------------------------------------------------------------------------
+
+
+def announce_version(runner: Runner, process: WarmProcess, version: int) -> None:
+    """Announce as a trainer does that may come before the servers are up."""
+    ends = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return asyncio.run(announce(version, head_server_config=runner.head))
+        except PolicyVersionError:
+            assert process.poll() is None, "it ended too early"
+            assert time.monotonic() < ends
+            time.sleep(0.1)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_rollouts_of_every_worker_wait_for_their_policy_version_and_carry_it(runner, workers):
+    path, errors = write_tasks(runner.folder / "tasks.jsonl", 16), runner.folder / "errors.txt"
+    bounds = "++max_policy_staleness=0", "++policy_batch_size=8"
+    with errors.open("wb") as file:
+        process = runner.start("-i", str(path), "--workers", str(workers), *bounds, stderr=file)
+    announce_version(runner, process, 3)
+    wait_for_rows(runner, process, 8)
+    if workers > 1:
+        list_workers(process)[0].kill()  # the one that takes its place has to be told too
+    announce_version(runner, process, 4)
+    assert process.wait(timeout=120) == 0, errors.read_text()
+    assert sorted(runner.keys()) == planned(16)
+    said = [row["_ng_policy_versions"] for row in runner.rows()]
+    assert said == [{"start": version, "end": version, "straddles": False} for version in [3] * 8 + [4] * 8]
 
 
 # --- the same results -------------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ TRAINERS = {
     "verl": (
         "3.11",
         ["--no-deps", "verl==0.9.1"],
-        "torch==2.13.0 ray==2.60.* tensordict==0.10.* transformers<5.11 pillow codetiming cachetools pandas datasets torchdata "
-        "accelerate regex",
+        "torch==2.13.0 ray==2.60.* tensordict==0.10.* transformers<5.11 pillow codetiming cachetools pandas datasets "
+        "torchdata accelerate regex",
     ),
     "openrlhf": ("3.11", ["--no-deps", "openrlhf==0.11.0"], "torch==2.13.0 transformers==5.15.* sympy pylatexenc"),
     "art": ("3.12", ["openpipe-art==0.5.23"], ""),

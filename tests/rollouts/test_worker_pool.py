@@ -23,7 +23,8 @@ class LocalWorker:
 
     def __init__(self, name, on_data, play_with):
         self.name, self._on_data = name, on_data
-        self.desk = WorkerDesk(play_with, self._answer, dict)
+        self.told, self.refuses = [], False
+        self.desk = WorkerDesk(play_with, self._answer, dict, self._tell_servers)
         self._ended = asyncio.get_running_loop().create_future()
 
     def send(self, frame):
@@ -33,6 +34,11 @@ class LocalWorker:
     def _answer(self, frame):
         if not self._ended.done():
             self._on_data(frame)
+
+    async def _tell_servers(self, announced):
+        await asyncio.sleep(0)
+        self.told.append(announced["version"])
+        return {"policy": "it does not answer"} if self.refuses else {}
 
     def die(self, how="was killed by SIGKILL"):
         if not self._ended.done():
@@ -230,3 +236,45 @@ async def test_a_mistake_of_ours_in_a_worker_is_the_failure_of_one_rollout():
         outcome = await pool.play(row(0))
     assert outcome.failure.kind == "agent"
     assert "KeyError" in outcome.failure.message
+
+
+# --- policy versions --------------------------------------------------------------------------------------------------
+
+
+async def test_the_servers_of_every_worker_have_a_version_when_its_announcement_returns():
+    crew = Crew(score)
+    async with WorkerPool(crew.start, 3, RunControl()) as pool:
+        assert await pool.announce({"version": 1}) == {}
+        assert [worker.told for worker in crew.workers] == [[1]] * 3
+        crew.workers[1].refuses = True
+        assert await pool.announce({"version": 2}) == {"policy of worker-2": "it does not answer"}
+
+
+async def test_a_worker_that_takes_the_place_of_a_dead_one_is_told_before_it_plays():
+    crew, seen = Crew(score), []
+
+    async def note_told(worker, given, on_retry):
+        seen.append((worker.name, list(worker.told)))
+        return await score(worker, given, on_retry)
+
+    crew.play = note_told
+    async with WorkerPool(crew.start, 1, RunControl()) as pool:
+        await pool.announce({"version": 6})
+        crew.workers[0].die()
+        await wait_until(lambda: pool.names == ["worker-2"])
+        await play_all(pool, 3)
+    assert seen == [("worker-2", [6])] * 3
+
+
+async def test_a_worker_that_dies_while_it_is_told_keeps_no_announcement_waiting():
+    crew = Crew(score)
+    async with WorkerPool(crew.start, 2, RunControl()) as pool:
+
+        async def hang(announced):
+            await asyncio.Event().wait()
+
+        crew.workers[0].desk._tell_servers = hang
+        announcing = asyncio.create_task(pool.announce({"version": 1}))
+        await wait_until(lambda: crew.workers[1].told == [1])
+        crew.workers[0].die()
+        assert await announcing == {}

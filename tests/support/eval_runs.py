@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import PARENT_DIR
+from nemo_gym.config_types import BaseServerConfig
 from tests.support import warm_start
 from tests.support.warm_start import WarmProcess
 
@@ -80,7 +81,7 @@ class Runner:
 
     def __init__(self, folder: Path, endpoint: Endpoint, head_port: int, output: Path | None = None) -> None:
         self.folder, self.output = folder, output or folder / "r.jsonl"
-        self.agent = AGENT
+        self.agent, self.head = AGENT, BaseServerConfig(host="127.0.0.1", port=head_port)
         self.flags = [
             *("--resources-server", "example_single_tool_call", "--model-type", "openai_model"),
             *("--model", "m", "--model-url", f"{endpoint.url}/v1", "--model-api-key", "sk-secret"),

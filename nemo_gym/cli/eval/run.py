@@ -7,7 +7,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from nemo_gym._app.rollout_calls import find_observer
+from nemo_gym._app.rollout_calls import bound_staleness, find_observer
 from nemo_gym._results.aggregate import Requested
 from nemo_gym._results.summary import RunSummary
 from nemo_gym._rollouts.control import RunControl
@@ -110,7 +110,7 @@ async def _evaluate(
 ) -> int:
     """Play what is to be done, with the servers behind the client `running` or else with the config's own."""
     control, at_once = RunControl(), settings.num_samples_in_parallel
-    limiter: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
+    limit: Limiter = FixedLimit(at_once) if at_once else AdaptiveLimit()
     with (
         open_screen(quiet=settings.quiet) as screen,
         RunInterrupts(control, screen).catch() as interrupts,
@@ -118,8 +118,17 @@ async def _evaluate(
         keep_scores(todo.paths, complete=not todo.is_resumed) as scores,
     ):
         async with reach_servers(config, settings, running) as (client, served):
-            witness = find_observer(client)
-            async with open_play(config, settings, client, witness, control, interrupts) as play_with:
+            witness, versions = find_observer(client), None if served is None else served.policy_version
+            async with (
+                open_play(config, settings, client, witness, control, interrupts, versions) as play_with,
+                bound_staleness(
+                    limit,
+                    settings.make_staleness_gate(),
+                    client,
+                    settings.policy_version_timeout_seconds,
+                    control.abort,
+                ) as limiter,
+            ):
                 with todo.open_journal() as journal:
                     if not settings.quiet:
                         await tell_duration(client, todo)

@@ -23,6 +23,7 @@ from nemo_gym.server_utils import ServerClient
 
 if TYPE_CHECKING:
     from nemo_gym._app.launch import Served
+    from nemo_gym._serving.policy_version import RunVersion
     from nemo_gym.cli.eval.interrupts import RunInterrupts
 
 _OTHER_FILES = 512
@@ -77,8 +78,12 @@ async def open_play(
     witness: Witness | None,
     control: RunControl,
     interrupts: "RunInterrupts",
+    versions: "RunVersion | None" = None,
 ) -> AsyncIterator[Callable[[OnRetry], Play]]:
-    """Yield what plays rows: this process, or as many workers as `settings` asks for, while the context lasts."""
+    """Yield what plays rows: this process, or as many workers as `settings` asks for, while the context lasts.
+
+    The servers of workers are told of policy versions by `versions`.
+    """
     count, on = settings.count_workers(), settings.rollout_workers_on
     if count == 1 and on == "machine":
         yield play_with_agents(
@@ -100,7 +105,8 @@ async def open_play(
         shows_retries=not settings.quiet,
     )
     cpus_on_ray = settings.rollout_worker_cpus if on == "ray" else None
-    async with open_workers(config, count, orders, control, render.note, cpus_on_ray=cpus_on_ray) as pool:
+    opened = open_workers(config, count, orders, control, render.note, cpus_on_ray=cpus_on_ray, versions=versions)
+    async with opened as pool:
         yield pool.play_with
 
 

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bounded staleness: hold new rollouts back while those under way would already be too old when they are trained on.
+
+A trainer that takes `batch_size` rollouts for each step, and makes one new version in it, has use for
+
+    (version - first version + max_staleness + 1) × batch_size
+
+rollouts in all. No more are admitted, so that nothing has to be dropped: the k-th rollout that was admitted is trained
+on in step k / batch_size, at most `max_staleness` versions after the one it began with, as long as rollouts are
+trained on in the order in which they were admitted. A rollout that ends without a sample gives its place back.
+"""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nemo_gym._rollouts.limiter import Limiter
+from nemo_gym._rollouts.types import Failed, Outcome
+from nemo_gym._serving.policy_version import PolicyVersionRefused
+from nemo_gym._transport.failures import Failure
+from nemo_gym.errors import GymError
+
+
+class StalenessTimeout(GymError, TimeoutError):
+    """No place for a new rollout became free in time: the trainer has made no new version."""
+
+
+@dataclass(eq=False)
+class _Waiting:
+    count: int
+    loop: asyncio.AbstractEventLoop
+    admitted: "asyncio.Future[None]"
+    has_place: bool = False
+
+    def wake(self) -> None:
+        if not self.admitted.done():
+            self.admitted.set_result(None)
+
+
+class StalenessGate:
+    """Admits rollouts as long as they will not be too old. Safe to use from several threads and event loops."""
+
+    def __init__(self, max_staleness: int, batch_size: int, version: int | None) -> None:
+        """`version` is the one in force; None admits nothing until the first is announced.
+
+        `batch_size` is how many rollouts, all samples of all groups, the trainer takes for one version.
+        """
+        if max_staleness < 0 or batch_size < 1:
+            raise ValueError(
+                f"max_staleness must be 0 or more and batch_size 1 or more, not {max_staleness} and {batch_size}"
+            )
+        self.max_staleness, self.batch_size = max_staleness, batch_size
+        self._first = self._version = version
+        self._admitted = 0
+        self._lock = threading.Lock()
+        self._waiting = deque[_Waiting]()
+
+    @property
+    def version(self) -> int | None:
+        """The version in force, as far as the gate was told."""
+        return self._version
+
+    @property
+    def admitted(self) -> int:
+        """How many rollouts were admitted, less those that gave their place back."""
+        return self._admitted
+
+    @property
+    def free(self) -> int:
+        """How many more may be admitted now; none if it is negative."""
+        if self._version is None or self._first is None:
+            return 0
+        return (self._version - self._first + self.max_staleness + 1) * self.batch_size - self._admitted
+
+    def announce(self, version: int, restart: bool = False) -> None:
+        """Hear of a new version: whoever waits and has a place now goes on. PolicyVersionRefused if it is older.
+
+        With `restart` an older one is taken, from which the gate counts anew. What was admitted and cannot have been
+        trained on yet still counts; a trainer that has lost some of it gives that back.
+        """
+        with self._lock:
+            if self._version is not None and self._first is not None and version < self._version:
+                if not restart:
+                    raise PolicyVersionRefused(version, self._version)
+                self._admitted = max(0, self._admitted - (self._version - self._first) * self.batch_size)
+                self._first = version
+            self._version = version
+            if self._first is None:
+                self._first = version
+            self._admit_waiting()
+
+    def try_admit(self, count: int = 1) -> bool:
+        """Admit `count` rollouts together if there is room for all of them and nobody waits; return whether."""
+        self._require_possible(count)
+        with self._lock:
+            if self._waiting or count > self.free:
+                return False
+            self._admitted += count
+            return True
+
+    async def admit(self, count: int = 1, timeout_s: float | None = None) -> int | None:
+        """Wait until `count` rollouts may begin together, in turn; return the version in force.
+
+        Cancelling it leaves everything as it was. Raises StalenessTimeout after `timeout_s`.
+        """
+        if self.try_admit(count):
+            return self._version
+        waiting = _Waiting(count, loop := asyncio.get_running_loop(), loop.create_future())
+        with self._lock:
+            self._waiting.append(waiting)
+            self._admit_waiting()
+        try:
+            async with asyncio.timeout(timeout_s):
+                await waiting.admitted
+        except BaseException as error:
+            with self._lock:
+                if waiting.has_place:
+                    self._admitted -= count
+                else:
+                    self._waiting.remove(waiting)
+                self._admit_waiting()
+            if isinstance(error, TimeoutError):
+                raise StalenessTimeout(self.explain_wait(timeout_s or 0.0)) from error
+            raise
+        return self._version
+
+    def give_back(self, count: int = 1) -> None:
+        """Free the places of rollouts that will not be trained on: they failed, or the trainer has dropped them."""
+        with self._lock:
+            self._admitted = max(0, self._admitted - count)
+            self._admit_waiting()
+
+    def explain_wait(self, waited_s: float) -> str:
+        """Say why nothing is admitted."""
+        if self._version is None:
+            return (
+                f"no rollout could begin for {waited_s:g} s: no policy version was announced, so that nobody could say "
+                "how old it would get.\n"
+                "hint: the trainer announces the version that it starts with (`nemo_gym.policy_versions.announce`)"
+            )
+        return (
+            f"no new rollout could begin for {waited_s:g} s: {self._admitted} were admitted and not given back, which "
+            f"is all that policy version {self._version} has use for (max_staleness {self.max_staleness}, batches of "
+            f"{self.batch_size}).\n"
+            "hint: the trainer announces a new version after each step (`nemo_gym.policy_versions.announce`) and gives "
+            "back what it does not train on; is it still there?"
+        )
+
+    def _require_possible(self, count: int) -> None:
+        most = (self.max_staleness + 1) * self.batch_size
+        if not 1 <= count <= most:
+            raise ValueError(
+                f"{count} rollouts can never begin together: at most {most} are ever free at once, "
+                f"(max_staleness {self.max_staleness} + 1) × batches of {self.batch_size}"
+            )
+
+    def _admit_waiting(self) -> None:
+        """Admit those in front who have room. The lock is held."""
+        while self._waiting and self._waiting[0].count <= self.free:
+            waiting = self._waiting.popleft()
+            if waiting.loop.is_closed():
+                continue  # whoever waited there is gone
+            self._admitted += waiting.count
+            waiting.has_place = True
+            waiting.loop.call_soon_threadsafe(waiting.wake)
+
+
+class StalenessLimit:
+    """A limit for runs: as many at once as another one allows, and no more in all than a gate admits."""
+
+    def __init__(
+        self,
+        inner: Limiter,
+        gate: StalenessGate,
+        *,
+        timeout_s: float,
+        give_up: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`give_up` is told why if nothing has run and nothing could begin for `timeout_s`."""
+        self._inner, self._gate, self._timeout_s, self._give_up = inner, gate, timeout_s, give_up
+        self._clock = clock
+        self._held_since: float | None = None
+
+    @property
+    def limit(self) -> int:
+        return self._inner.limit
+
+    @property
+    def in_flight(self) -> int:
+        return self._inner.in_flight
+
+    @property
+    def most_in_flight(self) -> int:
+        return self._inner.most_in_flight
+
+    def acquire(self) -> bool:
+        if not self._gate.try_admit():
+            self._note_held()
+            return False
+        self._held_since = None
+        if self._inner.acquire():
+            return True
+        self._gate.give_back()
+        return False
+
+    def release(self, outcome: Outcome, latency_s: float) -> None:
+        self._inner.release(outcome, latency_s)
+        if isinstance(outcome, Failed):
+            self._gate.give_back()
+
+    def note_retry(self, failure: Failure) -> None:
+        self._inner.note_retry(failure)
+
+    def _note_held(self) -> None:
+        if self._inner.in_flight:
+            self._held_since = None
+            return
+        now = self._clock()
+        if self._held_since is None:
+            self._held_since = now
+        elif now - self._held_since >= self._timeout_s:
+            self._give_up(self._gate.explain_wait(now - self._held_since))

@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Policy versions for trainers: tell the servers of a run of new weights, and bound how old rollouts may get.
+
+    from nemo_gym.policy_versions import StalenessGate, announce
+
+    gate = StalenessGate(max_staleness=1, batch_size=64, version=0)
+    for row in tasks:                        # beside the training loop
+        await gate.admit()
+        start_rollout(row)                   # gate.give_back() if it fails
+    ...
+    await announce(7, gate=gate)             # the inference engine has the new weights
+
+`docs/concepts/policy-versions.md` says what is guaranteed.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from nemo_gym._process.environment import run_token_header
+from nemo_gym._rollouts.staleness import StalenessGate, StalenessTimeout
+from nemo_gym._serving.policy_version import VERSION_PATH, PolicyVersionRefused
+from nemo_gym._util.known_secrets import describe_error
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.errors import GymError
+from nemo_gym.server_utils import ServerClient
+
+__all__ = [
+    "PolicyVersionError",
+    "PolicyVersionRefused",
+    "StalenessGate",
+    "StalenessTimeout",
+    "announce",
+    "follow",
+    "read_policy_version",
+]
+
+_POLL_S, _PAUSE_S = 30.0, 1.0
+
+
+class PolicyVersionError(GymError):
+    """A policy version could not be told to every server, or not be asked for."""
+
+
+async def announce(
+    version: int,
+    *,
+    servers: Sequence[str] | None = None,
+    restart: bool = False,
+    gate: StalenessGate | None = None,
+    head_server_config: BaseServerConfig | None = None,
+    timeout_s: float = 120.0,
+) -> None:
+    """Tell the model and agent servers of a run, or only `servers`, that the policy has a new version.
+
+    Call it when the inference engine has the new weights. When it returns, every call that begins carries the version,
+    in all replicas and workers; `gate` is told too. PolicyVersionRefused for a version older than the one in force,
+    unless `restart` says that the trainer has gone back to a checkpoint. PolicyVersionError if a server could not be
+    told: call it again, which is safe. The head server is the one of this process's config, or `head_server_config`.
+    """
+    body = {"version": version, "restart": restart, "servers": None if servers is None else list(servers)}
+    status, answer = await _ask_head("POST", head_server_config, timeout_s, json=body)
+    if status == 409:
+        raise PolicyVersionRefused(version, int(answer["version"]))
+    if status != 200:
+        raise PolicyVersionError(str(answer.get("detail", answer)))
+    if gate is not None:
+        gate.announce(version, restart)
+
+
+async def read_policy_version(
+    head_server_config: BaseServerConfig | None = None, *, timeout_s: float = 30.0
+) -> int | None:
+    """Return the version in force; None if none was announced. A trainer that comes back goes on from it."""
+    status, answer = await _ask_head("GET", head_server_config, timeout_s)
+    if status != 200:
+        raise PolicyVersionError(f"the head server did not tell the policy version: {answer.get('detail', answer)}")
+    version: int | None = answer.get("version")
+    return version
+
+
+@asynccontextmanager
+async def follow(gate: StalenessGate, head_server_config: BaseServerConfig | None = None) -> AsyncIterator[None]:
+    """Meanwhile, let `gate` hear of every version that somebody else announces to the servers of a run.
+
+    A head server that does not answer is asked again; the gate keeps what it knows.
+    """
+    where = head_server_config or ServerClient.load_head_server_config()
+    task = asyncio.create_task(_follow(gate, where))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _follow(gate: StalenessGate, where: BaseServerConfig) -> None:
+    while True:
+        known = gate.version
+        wait = {"wait_s": _POLL_S, **({} if known is None else {"other_than": known})}
+        try:
+            status, answer = await _ask_head("GET", where, 2 * _POLL_S, params=wait)
+            version = answer.get("version") if status == 200 else None
+            if version is not None and version != known:
+                # The head server has taken it, so that an older one is meant.
+                gate.announce(version, restart=True)
+                continue
+        except PolicyVersionError:
+            status = 0
+        if status != 200:
+            await asyncio.sleep(_PAUSE_S)
+
+
+async def _ask_head(
+    method: str, where: BaseServerConfig | None, timeout_s: float, **call: Any
+) -> tuple[int, Mapping[str, Any]]:
+    """Return the status and the body of the head server's answer."""
+    import aiohttp
+
+    where = where or ServerClient.load_head_server_config()
+    url, timeout = f"http://{where.host}:{where.port}{VERSION_PATH}", aiohttp.ClientTimeout(total=timeout_s)
+    try:
+        async with (
+            # A session of its own: trainers call this from whichever event loop they have.
+            aiohttp.ClientSession(timeout=timeout, headers=run_token_header(where)) as session,
+            session.request(method, url, **call) as reply,
+        ):
+            answer = await reply.json(content_type=None)
+            return reply.status, answer if isinstance(answer, dict) else {"detail": answer}
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        raise PolicyVersionError(
+            f"the head server at {where.host}:{where.port} could not be asked for the policy version: "
+            f"{describe_error(error)}\nhint: are the servers of the run up? They are started by `gym env start`"
+        ) from error
