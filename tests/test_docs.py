@@ -34,7 +34,7 @@ EXPECTED = {
     ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
-    "train-with-nemo-rl": ["row 0: reward 1.0, ", "row 4: reward 1.0, ", "to train on"],
+    "train-with-nemo-rl": ["row 0: reward 1.0, ", "row 4: reward 1.0, ", "tokens to train on"],
     "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py
     "measure": [
         "bare POST",

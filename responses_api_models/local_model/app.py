@@ -261,6 +261,8 @@ class LocalModel(SimpleResponsesAPIModel):
         engine = await self._wait_for_engine()
         try:
             prompt = await engine.tokenize_prompt(ask.messages)
+            if self.config.return_token_id_information and ask.tokens_so_far:
+                prompt = await exact.keep_tokens(engine, prompt, ask.tokens_so_far)
             room = self.config.context_length - len(prompt)
             if room <= 0:
                 return chat.build_completion(
@@ -299,7 +301,8 @@ class LocalModel(SimpleResponsesAPIModel):
             if not with_tokens:
                 return made, {}
             made = await exact.complete_tokens(engine, body, made)
-            return made, await exact.build_token_fields(engine, prompt, made)
+            exactly = made if ask.grammar is None else await exact.drop_foreign_end(engine, made)
+            return made, await exact.build_token_fields(engine, prompt, exactly)
 
     @asynccontextmanager
     async def _hold_slot(self, engine: Engine) -> AsyncIterator[None]:

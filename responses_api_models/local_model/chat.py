@@ -19,6 +19,7 @@ from fastapi import HTTPException
 
 from responses_api_models.local_model import grammars, tools
 from responses_api_models.local_model.engine import Generated
+from responses_api_models.openai_model.tokens import find_tokens_so_far
 
 Message = dict[str, str]
 _BAD_REQUEST = 400
@@ -42,6 +43,8 @@ class Ask:
     seed: int | None
     top_logprobs: int | None
     """None: no log-probs in the reply."""
+    tokens_so_far: list[int] | None = None
+    """The tokens up to the end of the last reply in the conversation that carries its own."""
 
 
 def read_ask(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> Ask:
@@ -62,6 +65,7 @@ def read_ask(body: Mapping[str, Any], sampling_defaults: Mapping[str, Any]) -> A
         choices=body.get("n") or 1,
         seed=body.get("seed"),
         top_logprobs=top_logprobs,
+        tokens_so_far=find_tokens_so_far(body["messages"]),
     )
 
 

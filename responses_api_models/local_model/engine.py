@@ -117,6 +117,8 @@ class Engine:
         self.settings = settings
         self.gate = Gate(settings.slots)
         self.supported_grammars: dict[str, bool] = {}
+        self.foreign_ends: list[int] | None = None
+        """Tokens that end a reply otherwise than the chat template does, once they are known."""
         self._key = secrets.token_urlsafe(32)
         self._server: Any = _load_model(settings, self._key)
         self._url = self._server.listening_address
@@ -135,12 +137,20 @@ class Engine:
 
     async def tokenize_prompt(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
         """Return the token ids of `messages` in the model's own chat template, up to where its reply begins."""
-        prompt = (await self.call("/apply-template", {"messages": messages}))["prompt"]
-        return await self.tokenize(prompt, parse_special=True)
+        return await self.tokenize(await self.write_prompt(messages), parse_special=True)
 
-    async def tokenize(self, text: str, *, parse_special: bool = False) -> list[int]:
-        """Return `text` as tokens; with `parse_special` the names of special tokens in it mean these."""
-        asked = {"content": text, "add_special": parse_special, "parse_special": parse_special}
+    async def write_prompt(self, messages: Sequence[Mapping[str, str]]) -> str:
+        """Return `messages` in the model's own chat template, up to where its reply begins."""
+        prompt: str = (await self.call("/apply-template", {"messages": messages}))["prompt"]
+        return prompt
+
+    async def tokenize(self, text: str, *, parse_special: bool = False, add_special: bool | None = None) -> list[int]:
+        """Return `text` as tokens; with `parse_special` the names of special tokens in it mean these.
+
+        `add_special` puts the model's first token before it; None: with `parse_special`.
+        """
+        begins = parse_special if add_special is None else add_special
+        asked = {"content": text, "add_special": begins, "parse_special": parse_special}
         ids: list[int] = (await self.call("/tokenize", asked))["tokens"]
         return ids
 

@@ -5,11 +5,15 @@ A stream of the engine leaves out tokens that are only part of a character. For 
 generates once more with the same seed, all at once, and that reply, which has every token, is the one that counts. The
 log-probs that it still lacks are read from the model's distribution at that very place.
 
+A conversation that goes on begins with the very tokens of its earlier turns, as long as its text is still theirs, so
+that turns extend each other exactly.
+
 Log-probs are those of the model itself, before temperature, grammar and other sampling. The ids include the token that
-ended the reply.
+ended the reply, unless a grammar has put one there that the chat template does not know: the model did not choose it.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from responses_api_models.local_model.engine import Engine, Generated
@@ -17,6 +21,35 @@ from responses_api_models.local_model.engine import Engine, Generated
 _ALTERNATIVES = (64, 1024)
 _NEUTRAL = "."
 _FORCED = 1e6
+_ENDS = ("<|im_end|>", "<|endoftext|>", "</s>", "<|eot_id|>", "<|end|>", "<end_of_turn>", "<eos>")
+"""Tokens that end a reply of one model or another."""
+
+
+async def keep_tokens(engine: Engine, prompt: list[int], tokens_so_far: Sequence[int]) -> list[int]:
+    """Return `prompt` with `tokens_so_far` at its beginning, in place of other tokens of the same text."""
+    if prompt[: len(tokens_so_far)] == tokens_so_far:
+        return prompt
+    text, said = await engine.detokenize(prompt), await engine.detokenize(tokens_so_far)
+    if not text.startswith(said):  # somebody has changed the conversation
+        return prompt
+    return [*tokens_so_far, *await engine.tokenize(text[len(said) :], parse_special=True, add_special=False)]
+
+
+async def drop_foreign_end(engine: Engine, made: Generated) -> Generated:
+    """Return `made` without a last token that ends a reply otherwise than the chat template does.
+
+    A grammar that is through ends a reply with a token of its own choice, whatever the model would have written.
+    """
+    if engine.foreign_ends is None:
+        mark = "said"
+        prompt = await engine.write_prompt([{"role": "user", "content": "x"}, {"role": "assistant", "content": mark}])
+        proper = await engine.tokenize(prompt.rpartition(mark)[2], parse_special=True, add_special=False)
+        known = [await engine.tokenize(end, parse_special=True, add_special=False) for end in _ENDS]
+        engine.foreign_ends = [ids[0] for ids in known if len(ids) == 1 and ids != proper[:1]]
+    if made.ended_by != "eos" or made.token_ids[-1:] == [] or made.token_ids[-1] not in engine.foreign_ends:
+        return made
+    scores = made.scores[:-1] if made.scores and made.scores[-1]["id"] == made.token_ids[-1] else made.scores
+    return replace(made, token_ids=made.token_ids[:-1], scores=scores)
 
 
 async def complete_tokens(engine: Engine, body: Mapping[str, Any], made: Generated) -> Generated:

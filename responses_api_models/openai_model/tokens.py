@@ -39,6 +39,13 @@ async def detokenize(client: NeMoGymAsyncOpenAI, model: str, tokens: Sequence[in
         raise
 
 
+def find_tokens_so_far(messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
+    """Return all tokens up to the end of the last reply in the history that carries its tokens; None if none does."""
+    prompt, generation, _ = TOKEN_FIELDS
+    carrier = next((m for m in reversed(messages) if m.get(prompt) is not None and m.get(generation) is not None), None)
+    return None if carrier is None else [*carrier[prompt], *carrier[generation]]
+
+
 def read_log_probs(entries: Sequence[Mapping[str, Any]] | None) -> list[float] | None:
     """Return the log-probs of the tokens that an answer lists."""
     return None if entries is None else [entry["logprob"] for entry in entries]

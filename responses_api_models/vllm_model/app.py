@@ -34,7 +34,12 @@ from nemo_gym.responses_converter import (
 from nemo_gym.responses_converter import split_responses_input_output_items as split_responses_input_output_items
 from nemo_gym.server_utils import SESSION_ID_KEY
 from responses_api_models.openai_model import endpoint
-from responses_api_models.openai_model.tokens import DetokenizeRequest, detokenize, place_response_tokens
+from responses_api_models.openai_model.tokens import (
+    DetokenizeRequest,
+    detokenize,
+    find_tokens_so_far,
+    place_response_tokens,
+)
 from responses_api_models.vllm_model import completions, messages, tokens
 
 LOG = logging.getLogger(__name__)
@@ -174,7 +179,7 @@ class VLLMModel(SimpleResponsesAPIModel):
             with_token_ids = config.request_prompt_and_generation_token_ids
             params |= tokens.build_token_request(with_token_ids=with_token_ids)
         if config.send_required_prefix_token_ids and not config.use_completions_api:
-            prefix = tokens.find_required_prefix(params["messages"])
+            prefix = find_tokens_so_far(params["messages"])
             params |= {_PREFIX: prefix} if prefix is not None else {}
         if config.uses_reasoning_parser and not config.preserve_reasoning_in_assistant_content:
             params["messages"] = messages.separate_reasoning(

@@ -21,13 +21,6 @@ def build_token_request(*, with_token_ids: bool) -> dict[str, Any]:
     return {**fields, "return_token_ids": True} if with_token_ids else fields
 
 
-def find_required_prefix(messages: Sequence[Mapping[str, Any]]) -> list[int] | None:
-    """Return all tokens up to the end of the last reply in the history that carries its tokens; None if none does."""
-    prompt, generation, _ = TOKEN_FIELDS
-    carrier = next((m for m in reversed(messages) if m.get(prompt) is not None and m.get(generation) is not None), None)
-    return None if carrier is None else [*carrier[prompt], *carrier[generation]]
-
-
 async def attach_tokens(reply: Mapping[str, Any], tokenize: Tokenize) -> dict[str, Any]:
     """Return `reply` with the tokens of its one choice on the message, and nowhere else."""
     choice = reply["choices"][0]

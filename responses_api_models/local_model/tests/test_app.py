@@ -256,6 +256,39 @@ async def test_token_ids_are_those_of_the_engine_and_spell_the_text(
     assert all(value <= 0 for value in log_probs)
 
 
+async def test_a_conversation_goes_on_with_the_tokens_that_were_written(serve: Serve, engine: Engine) -> None:
+    question = {"role": "user", "content": "Say hello."}
+    async with serve(return_token_id_information=True) as client:
+        prompt = await engine.tokenize_prompt([question])
+        (end,) = await engine.tokenize("<|im_end|>", parse_special=True)
+        spelled = [token for letter in "Hello there" for token in await engine.tokenize(letter)] + [end]
+        tokens = {
+            "prompt_token_ids": prompt,
+            "generation_token_ids": spelled,
+            "generation_log_probs": [0.0] * len(spelled),
+        }
+        said = {"type": "message", "role": "assistant", "content": "Hello there", **tokens}
+        goes_on = await ask(client, [question, said, {"role": "user", "content": "Again."}])
+        edited = await ask(client, [question, {**said, "content": "Hi"}, {"role": "user", "content": "Again."}])
+    so_far = prompt + spelled
+    assert tokens_of(goes_on)[0][: len(so_far)] == so_far
+    assert "Again." in await engine.detokenize(tokens_of(goes_on)[0][len(so_far) :])
+    assert "assistant\nHi<|im_end|>" in await engine.detokenize(tokens_of(edited)[0])
+
+
+async def test_a_call_that_a_grammar_has_ended_is_extended_by_the_next_turn(serve: Serve) -> None:
+    question = {"role": "user", "content": "What is 3 + 4?"}
+    settings = {"tools": TOOLS, "tool_choice": "required", "max_output_tokens": 60}
+    async with serve(return_token_id_information=True) as client:
+        first = await ask(client, [question], **settings)
+        call = first.output[-1]
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "7"}
+        second = await ask(client, [question, call.model_dump(), result], **settings)
+    prompt, generated, log_probs = tokens_of(first)
+    assert len(generated) == len(log_probs)
+    assert tokens_of(second)[0][: len(prompt) + len(generated)] == prompt + generated
+
+
 async def test_the_text_of_token_ids_is_the_engines(serve: Serve, engine: Engine) -> None:
     async with serve() as client:
         prompt = await engine.tokenize_prompt([{"role": "user", "content": "Hello 🌍!"}])
@@ -290,11 +323,11 @@ async def test_a_log_prob_that_is_looked_up_equals_the_one_the_engine_reported(e
     assert found == pytest.approx([score["logprob"] for score in made.scores], abs=1e-3)
 
 
-async def test_the_tokens_of_a_call_are_on_the_call(serve: Serve) -> None:
+async def test_the_tokens_of_a_call_are_on_the_call_without_the_end_that_the_grammar_wrote(serve: Serve) -> None:
     async with serve(return_token_id_information=True) as client:
         response = await ask(client, "Add 1 and 2.", tools=TOOLS, tool_choice="required", max_output_tokens=60)
     assert response.output[-1].type == "function_call"
-    assert len(tokens_of(response)[1]) == response.usage.output_tokens
+    assert len(tokens_of(response)[1]) == response.usage.output_tokens - 1
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
