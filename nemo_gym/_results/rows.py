@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 from nemo_gym._metrics.rollouts import MeasuredRollout, NumberReader, ResultsError, read_usage
 from nemo_gym._rollouts.incidents import pick_tool_errors
 from nemo_gym._rollouts.types import Key, Row
+from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.jsonl import parse_lines
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
@@ -29,6 +30,7 @@ from nemo_gym._util.row_keys import (
     REWARD_KEY_NAME,
     ROLLOUT_INDEX_KEY_NAME,
     TASK_INDEX_KEY_NAME,
+    TOKEN_DRIFT_KEY,
 )
 
 # Lines are long: a large buffer saves a third of the reading time.
@@ -171,6 +173,8 @@ class Incidents:
     examples: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The first crash of every tool: its status and message."""
     cut_off: Counter[str] = field(default_factory=Counter)
+    token_drift: Counter[str] = field(default_factory=Counter)
+    """Rollouts whose tokens were realigned or forked, where they were handed over."""
 
     def add(self, row: Row) -> None:
         """Count a scored row."""
@@ -184,6 +188,8 @@ class Incidents:
         cut_off = row.get(NG_CUT_OFF_KEY)
         if cut_off:
             self.cut_off[str(cut_off)] += 1
+        if drift := as_mapping(row.get(TOKEN_DRIFT_KEY)).get("class"):
+            self.token_drift[str(drift)] += 1
 
     @classmethod
     def sum(cls, several: Iterable["Incidents"]) -> "Incidents":
@@ -194,6 +200,7 @@ class Incidents:
             total.tools += one.tools
             total.examples = one.examples | total.examples
             total.cut_off += one.cut_off
+            total.token_drift += one.token_drift
         return total
 
     def as_json(self) -> dict[str, Any]:
@@ -201,6 +208,7 @@ class Incidents:
         return {
             "tool_errors": {"rollouts": self.met_crash, "tools": tools},
             "cut_off": dict(self.cut_off.most_common()),
+            **({"token_drift": dict(self.token_drift.most_common())} if self.token_drift else {}),
         }
 
     def describe(self, n_scored: int) -> list[str]:
@@ -220,6 +228,9 @@ class Incidents:
         if self.cut_off:
             by_cause = ", ".join(f"{count} by {cause}" for cause, count in self.cut_off.most_common())
             said.append(f"{self.cut_off.total()} of {n_scored} rollouts were cut off: {by_cause}")
+        if self.token_drift:
+            by_class = ", ".join(f"{count} {name}" for name, count in self.token_drift.most_common())
+            said.append(f"{self.token_drift.total()} of {n_scored} rollouts say `{TOKEN_DRIFT_KEY}`: {by_class}")
         return said
 
 

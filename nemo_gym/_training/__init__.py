@@ -3,5 +3,6 @@
 
 alignment  the turns of a rollout joined into token sequences, without tokenizing anything anew
 versions   the policy versions on answers and rows
+handover   the tokens of a result row made ready for a trainer that walks through its response, nothing lost
 record     one trainable rollout: turns, sequences, reward, validity, policy versions, group
 """

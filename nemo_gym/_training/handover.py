@@ -40,7 +40,7 @@ def carries_tokens(row: Mapping[str, Any]) -> bool:
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list):
         return False
-    return any(isinstance(item, dict) and not TOKEN_METADATA_FIELDS.isdisjoint(item) for item in output)
+    return any(isinstance(item, dict) and (_PROMPT in item or _GENERATED in item) for item in output)
 
 
 def is_clean(row: Mapping[str, Any]) -> bool:

@@ -173,6 +173,13 @@ def test_rollouts_are_counted_and_not_calls():
     ]
 
 
+def test_rollouts_whose_tokens_drifted_are_counted_by_what_became_of_them():
+    drifts = [{"_ng_token_drift": {"class": name}} for name in ("forked", "realigned", "realigned")]
+    incidents = Incidents.sum([counted(*drifts[:1]), counted(*drifts[1:], {})])
+    assert incidents.as_json()["token_drift"] == {"realigned": 2, "forked": 1}
+    assert incidents.describe(4) == ["3 of 4 rollouts say `_ng_token_drift`: 2 realigned, 1 forked"]
+
+
 def test_a_run_without_incidents_has_no_line_of_them():
     assert counted({"reward": 1.0}).describe(1) == []
 
