@@ -13,7 +13,7 @@ from typing import Any
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Turn, classify, count_common_prefix, join_turns
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DRIFT_KEY
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS, TOKEN_METADATA_FIELDS
 
@@ -90,7 +90,8 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
 
 def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a row's response with all their tokens, also those that were set aside."""
-    aside = {entry["item"]: entry for entry in as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))}
+    set_aside = as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))
+    aside = {as_int(entry.get("item")): entry for entry in map(as_mapping, set_aside)}
     items = list_answer_items(row.get(RESPONSE_KEY_NAME))
     return [
         {**item, **{name: aside[place][name] for name in ALL_TOKEN_FIELDS if name in aside[place]}}
@@ -108,12 +109,12 @@ def rejoin_turns(
     The branches are those of the handover, unless it had no `decode` and there is one now.
     """
     mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
-    reread = {entry["turn"]: entry for entry in as_list(mark.get("reread"))}
+    reread = {entry["turn"]: entry for entry in map(as_mapping, as_list(mark.get("reread"))) if _is_rereading(entry)}
     restored = [
         _read_as_engine(turn, reread[number]) if number in reread else turn for number, turn in enumerate(turns)
     ]
     places = as_list(mark.get("branch_of_turn"))
-    if decode is not None or len(places) != len(turns):
+    if decode is not None or len(places) != len(turns) or any(as_int(place) is None for place in places):
         return restored, join_turns(restored, decode)
     branches = join_turns(turns, places=places)
     for branch in branches:
@@ -159,6 +160,12 @@ def _put_generated_ids_back(
                 yield {"turn": number, "start": common, "stop": so_far, "ids": read[common:end]}
                 items[number][_PROMPT] = prompt_ids
             so_far = start + len(turns[number].generated_ids)
+
+
+def _is_rereading(entry: Mapping[str, Any]) -> bool:
+    return isinstance(entry.get("ids"), list) and all(
+        as_int(entry.get(name)) is not None for name in ("turn", "start", "stop")
+    )
 
 
 def _read_as_engine(turn: Turn, entry: Mapping[str, Any]) -> Turn:

@@ -140,3 +140,33 @@ def test_what_was_handed_over_without_a_decoder_can_be_joined_better_later(row):
     expected = TrainableRollout.from_row(copy.deepcopy(row), decode)
     hand_over(row)
     assert TrainableRollout.from_row(row, decode) == expected
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def objects_with(names):
+    return st.dictionaries(st.sampled_from(names), json_values, max_size=len(names))
+
+
+ITEM_KEYS = ["type", "role", "content", "summary", "prompt_token_ids", "generation_token_ids", "generation_log_probs"]
+MARK_KEYS = ["class", "turns", "branch_of_turn", "reread", "set_aside", "realigned_turns"]
+MARK_ENTRIES = objects_with(["item", "turn", "start", "stop", "ids", "prompt_token_ids"])
+
+
+@given(st.lists(objects_with(ITEM_KEYS) | json_values, max_size=4))
+def test_no_response_of_anyones_agent_is_an_error(output):
+    row = make_row(*output)
+    hand_over(row, str)
+    TrainableRollout.from_row(row)
+
+
+@given(objects_with(MARK_KEYS), st.lists(MARK_ENTRIES, max_size=2), st.lists(MARK_ENTRIES, max_size=2))
+def test_no_mark_of_anyones_is_an_error(mark, reread, set_aside):
+    marks = [mark, {**mark, "reread": reread, "set_aside": set_aside}]
+    for one in marks:
+        TrainableRollout.from_row(make_row(item([0], [1]), SAID, item([0, 1, 2], [3]), _ng_token_drift=one))
