@@ -20,7 +20,11 @@ from nemo_gym import rollout_collection
 from nemo_gym._util.jsonl import read_rows, write_rows
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.openai_utils import (
+    TOKEN_METADATA_FIELDS,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+)
 from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.testing import agent_config, build_server, running
@@ -165,6 +169,32 @@ async def test_a_rollouts_file_holds_the_same(engine, serve, tmp_path):
     for number in range(len(EXPECTED)):
         turns = [(turn.prompt_ids, turn.generated_ids, turn.log_probs) for turn in read[number].turns]
         assert turns == engine.calls[f"rollout-{number}"]
+
+
+class TextAgent(SimpleAgent):
+    """An agent that knows only the texts of what the model said, as programs of others do."""
+
+    async def _ask(self, *asked: Any) -> NeMoGymResponse:
+        answer = (await super()._ask(*asked)).model_dump()
+        plain = [{name: item[name] for name in item if name not in TOKEN_METADATA_FIELDS} for item in answer["output"]]
+        return NeMoGymResponse.model_validate({**answer, "output": plain})
+
+
+async def test_captured_tokens_of_an_agent_that_passes_on_only_text_are_handed_over_too(engine, serve, tmp_path):
+    capture = {"token_id_capture": {"enabled": True, "all_agents": True, "dir": str(tmp_path)}}
+    examples = [
+        {**make_example(number, habit, "text"), "_ng_task_index": number, "_ng_rollout_index": 0}
+        for number, habit in enumerate(["retokenizes", "drops_reasoning"])
+    ]
+    async with serve(global_config=capture, text=(TextAgent, agent_config("weather"))):
+        results = await play(examples)
+    for number, expected in enumerate(["realigned", "forked"]):
+        result = results[number]
+        assert walk_as_nemo_rl_does(result)
+        assert (result["mask_sample"], result["_ng_token_drift"]["class"]) == (False, expected)
+        rollout = TrainableRollout.from_row(result)
+        turns = [(turn.prompt_ids, turn.generated_ids, turn.log_probs) for turn in rollout.turns]
+        assert (rollout.drift, turns) == (expected, engine.calls[f"rollout-{number}"])
 
 
 # --- edges ------------------------------------------------------------------------------------------------------------
