@@ -12,7 +12,7 @@ EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashe
 # Two more than there are processors: tests that start processes and servers wait for them half of their time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
-.PHONY: help install check test test-all demo train-demo bench format lock
+.PHONY: help install check test test-all train-test demo train-demo bench format lock
 
 help:
 	@echo "make demo     evaluate a real model in a small environment; no key needed"
@@ -44,6 +44,11 @@ test: $(STAMP)
 test-all: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
 	PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n $(WORKERS) --dist worksteal -m ""
+	@$(MAKE) --no-print-directory train-test
+
+# What needs torch, which the environment of all other tests does not have.
+train-test: $(TRAIN_STAMP)
+	$(TRAIN_VENV)/bin/python -m pytest -m "" tests/integrations responses_api_models/transformers_model tests/e2e/test_train_demo.py
 
 demo: $(STAMP)
 	@$(BIN)/gym demo

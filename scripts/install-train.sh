@@ -18,4 +18,5 @@ echo "install-train: setting up $venv with $torch"
 # pip and not uv: some registries have the CPU build only where pip finds it.
 "${pip[@]}" "$torch" \
   || fail "could not install '$torch'." "hint: name a torch that your registry has: make train-demo TORCH='torch>=2.6'"
-"${pip[@]}" --editable . -r nemo_gym/integrations/train-requirements.txt
+# The last four are for the tests of all this: make train-test
+"${pip[@]}" --editable . -r nemo_gym/integrations/train-requirements.txt pytest pytest-asyncio pytest-timeout hypothesis

@@ -7,8 +7,10 @@ that are trained, and the tokens that are trained on are those that were sampled
 """
 
 import gc
+import io
 import os
 import time
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -82,13 +84,7 @@ def train(settings: TrainingSettings) -> int:
     (comparison,) = compared.comparisons
     picture = settings.folder / "learning-curve.png"
     draw_curve(curve, comparison, picture)
-    write_rows(
-        settings.folder / "curve.jsonl",
-        (
-            {"step": step, "reward": reward, "seconds": seconds}
-            for step, (reward, seconds) in enumerate(zip(curve.rewards, curve.seconds, strict=True), 1)
-        ),
-    )
+    write_rows(settings.folder / "learning-curve.jsonl", [make_curve_row(curve, comparison, picture.read_bytes())])
     for line in _summarise(comparison, settings, picture, time.monotonic() - started):
         render.data(line)
     return 0 if has_learnt(comparison) else 1
@@ -111,10 +107,9 @@ def _load_model() -> tuple[Any, Any]:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    from responses_api_models.local_model.weights import ensure_weights, weights_folder
-    from responses_api_models.transformers_model.weights import load_pretrained
+    from responses_api_models.transformers_model.weights import load_smollm2
 
-    return load_pretrained(ensure_weights(weights_folder(), say=render.note))
+    return load_smollm2(say=render.note)
 
 
 # --- evaluation -------------------------------------------------------------------------------------------------------
@@ -155,7 +150,7 @@ def _learn(model: Any, tokenizer: Any, settings: TrainingSettings) -> Curve:
     """Train the model in place."""
     from nemo_gym.integrations.trl import make_dataset, read_tasks, reward_func, rollout_func
 
-    tasks = read_tasks(str(PARENT_DIR / _DATA / "swapping_training.jsonl"), agent=AGENT)
+    tasks = read_tasks(f"{_DATA}/swapping_training.jsonl", agent=AGENT)
     servers, curve = RunHelper(), Curve()
     gc.enable()  # a command keeps what it loads, but a trainer makes garbage
     servers.start(GlobalConfigDictParserConfig(overrides=_list_server_overrides(settings)))
@@ -243,8 +238,6 @@ def describe_difference(comparison: Comparison) -> str:
 
 def draw_curve(curve: Curve, comparison: Comparison, picture: Path) -> None:
     """Draw the reward of every step, and of the held-out tasks before and after."""
-    import io
-
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
 
@@ -265,6 +258,20 @@ def draw_curve(curve: Curve, comparison: Comparison, picture: Path) -> None:
     write_atomically(picture, drawn.getvalue())
 
 
+def make_curve_row(curve: Curve, comparison: Comparison, picture: bytes) -> dict[str, Any]:
+    """Return the curve and its picture as a row that `gym view` shows."""
+    steps = [
+        {"step": step, "reward": reward, "seconds": seconds}
+        for step, (reward, seconds) in enumerate(zip(curve.rewards, curve.seconds, strict=True), 1)
+    ]
+    shown = f"data:image/png;base64,{b64encode(picture).decode()}"
+    content = [
+        {"type": "input_text", "text": f"The reward while it learnt: {describe_difference(comparison)}"},
+        {"type": "input_image", "image_url": shown},
+    ]
+    return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, "steps": steps}
+
+
 def smooth(values: Sequence[float], width: int = 5) -> list[float]:
     """Return the mean of each value and those just before it, `width` in all."""
     windows = (values[max(0, end - width) : end] for end in range(1, len(values) + 1))
@@ -273,14 +280,13 @@ def smooth(values: Sequence[float], width: int = 5) -> list[float]:
 
 def _summarise(comparison: Comparison, settings: TrainingSettings, picture: Path, seconds: float) -> list[str]:
     learnt = "it has learnt" if has_learnt(comparison) else "what it learnt cannot be told from chance"
+    runs = f"{settings.folder / 'before.jsonl'} {settings.folder / 'after.jsonl'}"
     return [
         "",
         f"held-out reward {comparison.baseline_mean:.3f} → {comparison.run_mean:.3f}: {learnt} "
         f"({describe_difference(comparison)}; {seconds / 60:.1f} min)",
         f"picture: {picture}",
         "next:",
-        f"  look at both runs      {program_name()} view {settings.folder / 'before.jsonl'} "
-        f"{settings.folder / 'after.jsonl'}",
-        f"  compare them again     {program_name()} eval compare {settings.folder / 'before.jsonl'} "
-        f"{settings.folder / 'after.jsonl'}",
+        f"  look at it             {program_name()} view {picture.with_suffix('.jsonl')} {runs}",
+        f"  compare both again     {program_name()} eval compare {runs}",
     ]

@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._process.http_session import close_global_aiohttp_client
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.config_types import BaseServerConfig
@@ -29,9 +30,12 @@ Key = tuple[int, int]
 
 
 def read_tasks(path: str, agent: str | None = None) -> list[Task]:
-    """Return the tasks of a JSONL file; `agent` plays those that name no agent themselves."""
+    """Return the tasks of a JSONL file, looked for here and then in the package.
+
+    `agent` plays those that name no agent themselves.
+    """
     named = {} if agent is None else {AGENT_REF_KEY_NAME: {"type": "responses_api_agents", "name": agent}}
-    return [{**named, **row} for row in read_rows(path)]
+    return [{**named, **row} for row in read_rows(_resolve_under_cwd_or_install(path))]
 
 
 def make_row(task: Task, key: Key, create_params: Mapping[str, Any]) -> Task:

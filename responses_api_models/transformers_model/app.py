@@ -6,7 +6,6 @@ and how a reply becomes a chat completion, is that of `local_model`; there is no
 """
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -29,11 +28,11 @@ from nemo_gym.openai_utils import (
 from nemo_gym.responses_converter import ResponsesConverter
 from responses_api_models.local_model import chat
 from responses_api_models.local_model.engine import Generated
-from responses_api_models.local_model.weights import SMOLLM2, ensure_weights, weights_folder
+from responses_api_models.local_model.weights import SMOLLM2
 from responses_api_models.openai_model.endpoint import apply_overrides, get_set_fields
 from responses_api_models.transformers_model.batches import Batcher
 from responses_api_models.transformers_model.engine import Generation, generate
-from responses_api_models.transformers_model.weights import load_pretrained
+from responses_api_models.transformers_model.weights import load_pretrained, load_smollm2
 
 _BAD_REQUEST, _NOT_READY = 400, 503
 
@@ -146,11 +145,9 @@ class TransformersModel(SimpleResponsesAPIModel):
         if config.lent_model is not None:
             return find_lent_model(config.lent_model)
         if config.model_path is not None:
-            path = self._resolve_model_path()
-        else:
-            settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
-            path = ensure_weights(weights_folder(settings.get("cache_dir")), stop=threading.Event())
-        return LentModel(*load_pretrained(path))
+            return LentModel(*load_pretrained(self._resolve_model_path()))
+        settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
+        return LentModel(*load_smollm2(settings.get("cache_dir")))
 
     async def _wait_for_model(self) -> LentModel:
         if self._loaded is None:

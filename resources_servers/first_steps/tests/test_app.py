@@ -6,7 +6,7 @@ import pytest
 from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.server_utils import get_response_json
 from nemo_gym.testing import agent_config, asked, build_server, reasoning, reply, running, scripted_model, tool_call
-from resources_servers.first_steps import generate_data
+from resources_servers.first_steps import generate_data, generate_training_data
 from resources_servers.first_steps.app import FirstStepsResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
 
@@ -98,3 +98,23 @@ def test_rows_are_valid_different_and_fairly_mixed():
         NeMoGymResponseCreateParamsNonStreaming.model_validate(row["responses_create_params"])
         shown = [turn["content"] for turn in row["responses_create_params"]["input"][:-1]]
         assert not set(shown) & {row["responses_create_params"]["input"][-1]["content"]}, "an example gives it away"
+
+
+def test_held_out_tasks_share_no_word_with_those_for_training():
+    training, held_out = generate_training_data.training_rows(), generate_training_data.held_out_rows()
+    seen, unseen = ({word for row in rows for word in row["answers"][0].split()} for rows in (training, held_out))
+    assert not seen & unseen
+    assert not (seen | unseen) & {"sun", "tree"}
+    for rows in (training, held_out):
+        assert len({row["answers"][0] for row in rows}) == len(rows)
+    for row in (training[0], held_out[-1]):
+        first, second = row["responses_create_params"]["input"][-1]["content"].removeprefix("Swap: ").split()
+        assert row["answers"] == [f"{second} {first}"]
+        NeMoGymResponseCreateParamsNonStreaming.model_validate(row["responses_create_params"])
+
+
+def test_the_files_for_training_are_what_the_script_writes(tmp_path):
+    generate_training_data.write(tmp_path)
+    written = {file.name: file.read_text() for file in tmp_path.iterdir()}
+    assert written == {name: (generate_training_data.HERE / "data" / name).read_text() for name in written}
+    assert set(written) == {"swapping_training.jsonl", "swapping_held_out.jsonl"}
