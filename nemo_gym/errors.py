@@ -39,6 +39,9 @@
     ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._process.ray_cluster`
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
+    ├── LiveGymError                                       a trainer cannot play here; `nemo_gym.integrations.live`
+    ├── MissingLibrary                (ImportError)        a trainer's library; `nemo_gym.integrations.libraries`
+    ├── NoTokenRollout                                     a model call of no open rollout; `nemo_gym.token_engine`
     ├── JudgeError                                         a judge model gave no verdict
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   ├── ToolCrashed                                    a tool's server error that is to count as one

@@ -34,7 +34,6 @@ __all__ = [
     "EngineReply",
     "Generate",
     "NoTokenRollout",
-    "NotContinuable",
     "OpenTokenRollout",
     "ParsedReply",
     "TokenAnswer",

@@ -43,6 +43,12 @@ EXPECTED = {
         "endpoint: requests in flight (allows 226 a second)",
         "hint: let the endpoint take more requests at once",
     ],
+    "train-with-verl": [
+        '{"solution": "\\\\boxed{yes}", "reward": 1.0}',
+        '{"solution": "\\\\boxed{no}", "reward": 0.0}',
+        "5 samples",
+        "reward 1.0 for 11 tokens after",
+    ],
     "prepare-data": [
         "collated/train.jsonl: 4 rows",
         "collated/validation.jsonl: 1 row;",

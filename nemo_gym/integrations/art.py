@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """ART 0.5.23 (`openpipe-art`, Python 3.12 and later): rollouts as trajectories, and groups of them played live.
 
-    groups = build_groups(read_rows("results/rollouts.jsonl"))     # from files
-    groups = await gather(model, rows, config_paths, repeats=8)    # by ART's own inference endpoint
+    groups = read_groups("results/rollouts.jsonl", "results/rollouts_failures.jsonl")
+    groups = await gather(model, rows, config_paths, repeats=8)  # played by ART's own inference endpoint
 
 Each answer of the model is a `Choice` that carries the ids of its prompt and its own with their log-probs, from which
 ART trains without tokenizing anything. A rollout that failed, or whose tokens were lost, is among the `exceptions` of
@@ -10,10 +10,12 @@ its group, so that it has no part in the baseline; it never becomes a trajectory
 """
 
 import asyncio
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from nemo_gym._results.rows import read_results
 from nemo_gym._training.alignment import Turn
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.row_keys import (
@@ -84,6 +86,11 @@ def build_groups(rows: Iterable[Mapping[str, Any]], policy_versions: PolicyVersi
         except RolloutFailure as failure:
             exceptions.append(failure)
     return [art.TrajectoryGroup(played, exceptions=failed) for played, failed in by_group.values()]
+
+
+def read_groups(*paths: str | os.PathLike[str]) -> list[Any]:
+    """Return the groups of finished runs, from their rollouts files and failures files."""
+    return build_groups(line.row for path in paths for line in read_results(path))
 
 
 async def gather(

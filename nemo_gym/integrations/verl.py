@@ -27,6 +27,7 @@ from uuid import uuid4
 
 from pydantic import ValidationError
 
+from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._training.chat_tokens import join_text
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
@@ -261,7 +262,10 @@ def write_dataset(rows: Path, output: Path, agent: str | None = None) -> int:
     from pyarrow import parquet
 
     named = {AGENT_REF_KEY_NAME: {"type": "responses_api_agents", "name": agent}} if agent else {}
-    samples = [build_sample({**named, **row}, index) for index, row in enumerate(read_rows(rows))]
+    samples = [
+        build_sample({**named, **row}, index)
+        for index, row in enumerate(read_rows(_resolve_under_cwd_or_install(rows)))
+    ]
     if nameless := [str(index) for index, sample in enumerate(samples) if not sample["data_source"]]:
         raise LiveGymError(
             f"{rows}: {len(nameless)} rows name no agent, the first is row {nameless[0]}.\n"

@@ -13,6 +13,7 @@ from tests.contract import (
     surface_tokens,
     surface_wire,
 )
+from tests.contract import surface_config, surface_runs, surface_servers, surface_tokens, surface_trainers, surface_wire
 from tests.contract.shapes import Name
 
 SURFACE: dict[str, tuple[Name, ...]] = {
@@ -45,6 +46,11 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.integrations.playing": surface_integrations.PLAYING,
     "nemo_gym.integrations.trl": surface_integrations.TRL,
     "nemo_gym.integrations.trl_async": surface_integrations.TRL_ASYNC,
+    "nemo_gym.token_engine": surface_trainers.TOKEN_ENGINE,
+    "nemo_gym.integrations.live": surface_trainers.LIVE,
+    "nemo_gym.integrations.verl": surface_trainers.VERL,
+    "nemo_gym.integrations.openrlhf": surface_trainers.OPENRLHF,
+    "nemo_gym.integrations.art": surface_trainers.ART,
     "nemo_gym.prompt": surface_runs.PROMPT,
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,

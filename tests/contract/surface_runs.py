@@ -24,6 +24,7 @@ ROLLOUT_CORRELATION = (
     function("current_rollout_id", ""),
     context("rollout_context", "rollout_id"),
     class_("RolloutContextMiddleware", "app"),
+    class_("RolloutPathMiddleware", "app"),
 )
 
 JUDGE = (

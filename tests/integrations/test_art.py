@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestServer
 from pydantic import BaseModel
 
 from nemo_gym import global_config
+from nemo_gym._util.jsonl import write_rows
 from nemo_gym.integrations import art
 from nemo_gym.integrations.live import LiveGymError
 from nemo_gym.trajectories import TrainableRollout
@@ -141,6 +142,14 @@ async def test_failed_members_of_a_group_are_exceptions_and_never_zeros(played):
         "tokens_lost: the rollout must not be trained on: mask_sample",
     ]
     assert (second.trajectories, len(second.exceptions)) == ([], 1)
+
+
+def test_groups_of_a_run_are_read_from_its_files(tmp_path):
+    names = {"_ng_task_index": 1, "agent_ref": {"name": AGENT}}
+    failures = tmp_path / "rollouts_failures.jsonl"
+    write_rows(failures, [{**names, "_ng_rollout_index": 0, "_ng_failure": {"kind": "timeout", "message": "late"}}])
+    [group] = art.read_groups(failures)
+    assert (group.trajectories, [str(each) for each in group.exceptions]) == ([], ["timeout: late"])
 
 
 # --- live -------------------------------------------------------------------------------------------------------------

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of trainers that play live."""
+
+from tests.contract.shapes import attribute, class_, constant, context, coroutine, dataclass_, error, function
+
+TOKEN_ENGINE = (
+    class_("ChatFormat", "tokenizer, *, template_settings=None, parse_reply=None"),
+    dataclass_("ParsedReply", "text", calls=[]),
+    dataclass_("EngineReply", "token_ids log_probs", is_cut_off=False, policy_version=None),
+    dataclass_("TokenSettings", "generate chat", max_length=None, max_response_length=None, model="policy"),
+    context("open_token_rollout", "rollout_id, settings"),
+    class_("OpenTokenRollout", None, attribute("turns")),
+    function("find_token_session", "attempt_id"),
+    class_("TokenSession", "settings", coroutine("answer", "messages, tools, limit=None")),
+    error("NoTokenRollout", "GymError"),
+)
+
+LIVE = (
+    class_(
+        "LiveGym",
+        None,
+        coroutine("play", "row, settings, *, attempts=3"),
+        coroutine("run", "row"),
+        coroutine("close", ""),
+    ),
+    dataclass_("PlayedRollout", "rollout result"),
+    function("read_row", "carried, where"),
+    function("write_row", "row"),
+    coroutine("connect", "head_server=None"),
+    coroutine("score_reply", "client, row, text"),
+    constant("ROW_FIELD", "nemo_gym_row"),
+    error("LiveGymError", "GymError"),
+)
+
+VERL = (
+    constant("VERL_VERSION", "0.9.1"),
+    constant("AGENT_NAME", "nemo_gym"),
+    function("build_agent_loop", ""),
+    coroutine("compute_score", "data_source, solution_str, ground_truth, extra_info=None, *, head_server=None"),
+    function("build_sample", "row, index"),
+    function("write_dataset", "rows, output, agent=None"),
+)
+
+OPENRLHF = (
+    constant("OPENRLHF_VERSION", "0.11.0"),
+    function("build_agent_executor", "config_paths, overrides=(), *, attempts=3, template_settings=None"),
+    function("build_reward_app", "head_server=None"),
+)
+
+ART = (
+    constant("ART_VERSION", "0.5.23"),
+    function("build_trajectory", "row, policy_versions=(None, None)"),
+    function("build_groups", "rows, policy_versions=(None, None)"),
+    function("read_groups", "*paths"),
+    coroutine("gather", "model, rows, config_paths, overrides=(), *, repeats=1, parallel=None"),
+)
