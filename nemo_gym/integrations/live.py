@@ -151,22 +151,38 @@ class LiveGym:
             await self._serving
 
     async def play(
-        self, row: Mapping[str, Any], settings: TokenSettings, *, attempts: int = DEFAULT_ATTEMPTS
+        self,
+        row: Mapping[str, Any],
+        settings: TokenSettings,
+        *,
+        attempts: int = DEFAULT_ATTEMPTS,
+        timeout_s: float | None = None,
     ) -> PlayedRollout:
-        """Play the row with the engine of `settings`; RolloutFailure if no attempt gave a rollout to train on."""
+        """Play the row with the engine of `settings`; RolloutFailure if no attempt gave a rollout to train on.
+
+        `timeout_s` bounds each attempt.
+        """
         for left in range(attempts - 1, -1, -1):
             try:
-                return await self._play_once(row, settings)
+                return await self._play_once(row, settings, timeout_s)
             except RolloutFailure as failure:
                 if left == 0:
                     raise
                 LOG.warning("a rollout failed and is played again, %d times at most: %s", left, failure)
         raise ValueError(f"attempts must be at least 1, not {attempts}")
 
-    async def _play_once(self, row: Mapping[str, Any], settings: TokenSettings) -> PlayedRollout:
+    async def _play_once(
+        self, row: Mapping[str, Any], settings: TokenSettings, timeout_s: float | None
+    ) -> PlayedRollout:
         rollout_id = uuid4().hex
         with open_token_rollout(rollout_id, settings) as opened:
-            result = await self.run({**row, ROLLOUT_ID_KEY_NAME: rollout_id})
+            try:
+                async with asyncio.timeout(timeout_s) as deadline:
+                    result = await self.run({**row, ROLLOUT_ID_KEY_NAME: rollout_id})
+            except TimeoutError as error:
+                if not deadline.expired():
+                    raise
+                raise RolloutFailure("timeout", f"an attempt took longer than {timeout_s:g} s", True) from error
         rollout = TrainableRollout.from_row(result)
         # What the engine itself said knows more, such as the version of the weights, and is there for every agent.
         by_tokens = {(tuple(turn.prompt_ids), tuple(turn.generated_ids)): turn for turn in opened.turns}

@@ -107,9 +107,11 @@ async def execute(
     *,
     max_length: int,
     attempts: int = DEFAULT_ATTEMPTS,
+    timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """Play one row and return what an AgentExecutor returns; RolloutFailure if no attempt succeeds."""
-    played = await gym.play(row, TokenSettings(engine.generate, chat, max_length=max_length), attempts=attempts)
+    settings = TokenSettings(engine.generate, chat, max_length=max_length)
+    played = await gym.play(row, settings, attempts=attempts, timeout_s=timeout_s)
     return build_response(played, with_log_probs=engine.wants_log_probs)
 
 
@@ -118,11 +120,13 @@ def build_agent_executor(
     overrides: Sequence[str] = (),
     *,
     attempts: int = DEFAULT_ATTEMPTS,
+    timeout_s: float | None = None,
     template_settings: Mapping[str, Any] | None = None,
 ) -> type[Any]:
     """Return the class that an agent file of OpenRLHF has to have; MissingLibrary without OpenRLHF.
 
-    Calls of tools are read in the form of Hermes and Qwen.
+    A rollout is played `attempts` times at most, each within `timeout_s`. Calls of tools are read in the form of Hermes
+    and Qwen.
     """
     agent = import_library("openrlhf.utils.agent", "AgentExecutorBase", package="openrlhf", version=OPENRLHF_VERSION)
 
@@ -144,7 +148,8 @@ def build_agent_executor(
             gym = await LiveGym.of_process(config_paths, overrides)
             chat = ChatFormat(hf_tokenizer, template_settings=template_settings)
             engine = OpenRLHFEngine(llm_engine, sampling_params)
-            response = await execute(gym, row, engine, chat, max_length=max_length, attempts=attempts)
+            bounds: dict[str, Any] = {"max_length": max_length, "attempts": attempts, "timeout_s": timeout_s}
+            response = await execute(gym, row, engine, chat, **bounds)
             return {"prompt": prompt, "label": label, "images": images, "mm_train_inputs": None, **response}
 
     return AgentExecutor

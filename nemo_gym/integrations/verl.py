@@ -8,7 +8,7 @@ In verl's agent-loop config (`actor_rollout_ref.rollout.agent.agent_loop_config_
       config_paths: [resources_servers/example_multi_step/configs/example_multi_step.yaml]
 
 Every agent-loop worker has the servers of these configs in its own process. Rows come from `write_dataset`. For rewards
-alone: `custom_reward_function.path` is this file, its `name` is `compute_score`.
+alone: `reward.custom_reward_function.path` is this file, its `name` is `compute_score`.
 
 A rollout that fails is played again, `attempts` times in all; if none succeeds, the loop raises. verl has no place for
 a rollout without a reward: one with a mask of zeros would still stand in the baseline of its group, as a zero. Of a
@@ -120,10 +120,11 @@ async def play_sample(
     prompt_length: int,
     response_length: int,
     attempts: int = DEFAULT_ATTEMPTS,
+    timeout_s: float | None = None,
 ) -> dict[str, Any]:
     """Play one row and return the fields of an AgentLoopOutput; RolloutFailure if no attempt succeeds."""
     settings = TokenSettings(engine.generate, chat, max_response_length=response_length)
-    played = await gym.play(row, settings, attempts=attempts)
+    played = await gym.play(row, settings, attempts=attempts, timeout_s=timeout_s)
     found = len(played.branch.prompt_ids)
     if found > prompt_length:
         raise RolloutFailure(
@@ -176,10 +177,12 @@ def build_agent_loop() -> type[Any]:
             config_paths: Sequence[str] = (),
             overrides: Sequence[str] = (),
             attempts: int = DEFAULT_ATTEMPTS,
+            timeout_s: float | None = None,
             **kwargs: Any,
         ) -> None:
             super().__init__(*args, **kwargs)
-            self.config_paths, self.overrides, self.attempts = list(config_paths), list(overrides), attempts
+            self.config_paths, self.overrides = list(config_paths), list(overrides)
+            self.attempts, self.timeout_s = attempts, timeout_s
 
         async def run(self, sampling_params: dict[str, Any], **fields: Any) -> Any:
             """Play the row that the sample carries in `extra_info`."""
@@ -195,6 +198,7 @@ def build_agent_loop() -> type[Any]:
                 prompt_length=rollout.prompt_length,
                 response_length=rollout.response_length,
                 attempts=self.attempts,
+                timeout_s=self.timeout_s,
             )
             return verl.AgentLoopOutput(**output)
 
@@ -231,7 +235,7 @@ async def compute_score(
     """Return the reward that a running environment gives for `solution_str`; RolloutFailure if it gives none.
 
     The servers are those of `gym env start`, whose head server is at `head_server`, given as `host:port` in
-    `custom_reward_function.reward_kwargs`; by default it is where the config of this process says.
+    `reward.custom_reward_function.reward_kwargs`; by default it is where the config of this process says.
     """
     row = read_sample_row({"extra_info": extra_info})
     where = asyncio.get_running_loop(), head_server

@@ -19,7 +19,7 @@ LIVE = (
     class_(
         "LiveGym",
         None,
-        coroutine("play", "row, settings, *, attempts=3"),
+        coroutine("play", "row, settings, *, attempts=3, timeout_s=None"),
         coroutine("run", "row"),
         coroutine("close", ""),
     ),
@@ -43,7 +43,9 @@ VERL = (
 
 OPENRLHF = (
     constant("OPENRLHF_VERSION", "0.11.0"),
-    function("build_agent_executor", "config_paths, overrides=(), *, attempts=3, template_settings=None"),
+    function(
+        "build_agent_executor", "config_paths, overrides=(), *, attempts=3, timeout_s=None, template_settings=None"
+    ),
     function("build_reward_app", "head_server=None"),
 )
 

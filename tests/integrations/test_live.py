@@ -145,6 +145,17 @@ async def test_an_engine_that_raises_fails_the_rollout_with_its_words():
             await gym.play(row, TokenSettings(generate, ChatFormat(make_engine(row).tokenizer)), attempts=1)
 
 
+async def test_an_attempt_may_be_bounded_in_time():
+    async def generate(prompt_ids, limit):
+        await asyncio.Event().wait()
+
+    row = read_task()
+    async with open_gym() as gym:
+        settings = TokenSettings(generate, ChatFormat(make_engine(row).tokenizer))
+        with pytest.raises(RolloutFailure, match=r"timeout: an attempt took longer than 0\.05 s"):
+            await gym.play(row, settings, attempts=2, timeout_s=0.05)
+
+
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
 def test_a_reward_that_is_no_number_is_a_failure(reward):
     rollout = live.TrainableRollout(0, 0, reward=reward)
@@ -187,6 +198,17 @@ async def test_the_servers_of_a_process_are_started_once_and_play(own_config):
     assert LiveGym._of_process is None
     with pytest.raises(LiveGymError, match="stopped"):
         await gym.run(row)
+
+
+@pytest.mark.slow
+async def test_an_agent_in_a_process_of_its_own_asks_the_engine_of_its_rollout(own_config):
+    row = read_task()
+    engines = [make_engine(row) for _ in range(3)]
+    apart = f"++{AGENT}.responses_api_agents.simple_agent.placement=process"
+    async with await LiveGym.start([CONFIG], [apart]) as gym:
+        played = await asyncio.gather(*(gym.play(row, settings_of(engine)) for engine in engines))
+    for one, engine in zip(played, engines, strict=True):
+        check_sequence(engine, one.branch.prompt_ids, one.branch.completion_ids, one.branch.mask, one.branch.log_probs)
 
 
 async def test_configs_that_cannot_be_used_are_said_so_and_may_be_corrected(own_config):

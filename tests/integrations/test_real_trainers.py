@@ -50,7 +50,8 @@ def test_a_trainer_takes_our_rollouts(trainer, tmp_path):
     for wanted in (own, [*others.split(), *project["dependencies"], *tests]):
         run([python, "-m", "pip", "install", "-q", *wanted])
     program = PARENT_DIR / "tests" / "integrations" / "real" / f"play_{trainer}.py"
-    environment = {**os.environ, "PYTHONPATH": str(PARENT_DIR), "WEAVE_DISABLED": "true"}
+    homes = dict.fromkeys(("HOME", "HF_HOME"), str(tmp_path))
+    environment = {**os.environ, **homes, "PYTHONPATH": str(PARENT_DIR), "WEAVE_DISABLED": "true"}
     said = run([python, "-c", PRELUDE, PARENT_DIR / "tests", program], cwd=tmp_path, env=environment)
     assert "exact" in said.splitlines()[-1]
 

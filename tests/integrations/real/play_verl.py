@@ -11,13 +11,17 @@ import numpy as np
 import pytest
 import verl
 from hydra import compose, initialize_config_dir
+from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopWorker
 from verl.protocol import DataProto
+from verl.trainer.ppo.reward import get_custom_reward_fn
+from verl.utils.dataset.rl_dataset import RLHFDataset, collate_fn
 from verl.workers.rollout.replica import TokenOutput
 
+import nemo_gym.integrations.verl
 from nemo_gym.errors import RolloutFailure
-from nemo_gym.integrations.live import LiveGym
-from nemo_gym.integrations.verl import AGENT_NAME, build_sample
+from nemo_gym.integrations.live import LiveGym, write_row
+from nemo_gym.integrations.verl import AGENT_NAME, write_dataset
 from tests.integrations.real.hf_tokenizer import Script, make_tokenizer
 from tests.support.live_gym import CONFIG, check_sequence, read_task, solve
 
@@ -54,33 +58,36 @@ def make_config(folder):
             [
                 f"actor_rollout_ref.model.path={folder}",
                 f"{rollout}.name=vllm",
-                f"{rollout}.prompt_length={PROMPT}",
-                f"{rollout}.response_length={RESPONSE}",
+                f"data.max_prompt_length={PROMPT}",
+                f"data.max_response_length={RESPONSE}",
                 f"{rollout}.calculate_log_probs=true",
                 f"{rollout}.agent.agent_loop_config_path={loops}",
             ],
         )
 
 
-def make_batch(row):
-    samples = [build_sample(row, index) for index in range(COUNT)]
-    fields = {
-        name: np.array([sample[name] for sample in samples], dtype=object) for name in ("extra_info", "agent_name")
-    }
-    prompts = np.empty(COUNT, dtype=object)
-    prompts[:] = [sample["prompt"] for sample in samples]
-    return DataProto.from_dict(
-        non_tensors={**fields, "raw_prompt": prompts, "index": np.arange(COUNT)}, meta_info={"global_steps": 1}
-    )
+def make_batch(row, config, tokenizer):
+    """A batch as verl's own dataset makes it of our file."""
+    with tempfile.TemporaryDirectory() as folder:
+        rows, output = Path(folder) / "rows.jsonl", Path(folder) / "train.parquet"
+        rows.write_text(f"{write_row(row)}\n" * COUNT)
+        assert write_dataset(rows, output) == COUNT
+        dataset = RLHFDataset(str(output), tokenizer, config.data)
+        batch = DataProto.from_single_dict(collate_fn([dataset[place] for place in range(COUNT)]))
+    batch = batch.pop(non_tensor_batch_keys=["raw_prompt", "agent_name", "extra_info", "index", "data_source"])
+    batch.meta_info["global_steps"] = 1
+    return batch
 
 
 async def main():
     row = read_task()
     with tempfile.TemporaryDirectory() as folder:
-        worker = AgentLoopWorker(make_config(Path(folder)), Client(None, solve(row)))
+        config = make_config(Path(folder))
+        worker = AgentLoopWorker(config, Client(None, solve(row)))
     client = worker.llm_client
     client.tokenizer = worker.tokenizer
-    output = await worker.generate_sequences(make_batch(row))
+    batch = make_batch(row, config, worker.tokenizer)
+    output = await worker.generate_sequences(batch)
     assert len(client.scripts) == COUNT
     by_sequence = {}
     for script in client.scripts.values():
@@ -106,9 +113,22 @@ async def main():
 
     client.generate = fail
     with pytest.raises(RolloutFailure, match="the engine is away"):
-        await worker.generate_sequences(make_batch(row))
-    await (await LiveGym.of_process([CONFIG])).close()
+        await worker.generate_sequences(batch)
+    async with await LiveGym.of_process([CONFIG]) as gym:
+        head = gym.client.global_config_dict["head_server"]
+        score = get_custom_reward_fn(name_reward_function(config, f"{head['host']}:{head['port']}"))
+        extra_info = batch.non_tensor_batch["extra_info"][0]
+        reward = await score(data_source="", solution_str="No tool is called.", ground_truth="", extra_info=extra_info)
+        assert reward == 0.0
     sys.stdout.write(f"verl {verl.__version__}: {COUNT} rollouts, {len(script.calls)} turns each, exact\n")
+
+
+def name_reward_function(config, head_server):
+    """verl's config with `+reward.custom_reward_function.…` on its command line."""
+    function = {"path": nemo_gym.integrations.verl.__file__, "name": "compute_score"}
+    OmegaConf.set_struct(config, False)
+    named = {"custom_reward_function": {**function, "reward_kwargs": {"head_server": head_server}}}
+    return OmegaConf.merge(config, {"reward": named})
 
 
 def fill(mask, log_probs):
