@@ -16,7 +16,7 @@ from fastapi import Body as Body
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import Response
 from omegaconf import DictConfig
-from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError
+from pydantic import BaseModel, PrivateAttr, TypeAdapter, ValidationError, model_validator
 
 from nemo_gym._inprocess.fast_path import ModelJsonResponse, ObjectRequest, read_params
 from nemo_gym._inprocess.route import build_validation_error, parse_json, require_json, validate_body
@@ -53,6 +53,13 @@ from nemo_gym.responses_streaming import (
     validate_streaming_responses_params,
 )
 from nemo_gym.server_utils import BaseServer, SimpleServer
+from nemo_gym.session_gateway import (
+    Dispatch,
+    SessionGatewayConfig,
+    add_session_routes,
+    note_answer,
+    note_failed_call,
+)
 from nemo_gym.token_id_capture import capture_tokens
 
 LOG = logging.getLogger(__name__)
@@ -60,6 +67,23 @@ LOG = logging.getLogger(__name__)
 
 class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Config of a model server."""
+
+    session_gateway: SessionGatewayConfig | None = None
+    """Let any program play rollouts through `/sessions/ID/v1`, for a trainer to fetch; None: no such routes."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_sessions_together(cls, given: Any) -> Any:
+        gateway = given.get("session_gateway") if isinstance(given, dict) else None
+        if not (gateway.get("enabled") if isinstance(gateway, dict) else getattr(gateway, "enabled", False)):
+            return given
+        if any((given.get(key) or 1) > 1 for key in ("num_workers", "num_replicas")):
+            raise ValueError(
+                "session_gateway keeps its sessions in one process, and this server is to have several.\n"
+                "hint: leave num_workers and num_replicas at 1 for it; what needs more may be a server behind it"
+            )
+        # Workers of a run would have sessions of their own, at ports that nobody knows.
+        return {"run_once": True, **given}
 
 
 class BaseResponsesAPIModel(BaseServer):
@@ -86,9 +110,15 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
         app = self.new_app()
         self.setup_session_middleware(app)
         self._install_capture(app)
-        app.post("/v1/chat/completions")(self.chat_completions_dispatch)
-        app.post("/v1/responses")(self.responses_dispatch)
-        app.post("/v1/messages")(self.messages)
+        handlers: dict[str, Dispatch] = {
+            "/v1/chat/completions": self.chat_completions_dispatch,
+            "/v1/responses": self.responses_dispatch,
+            "/v1/messages": self.messages,
+        }
+        if self.config.session_gateway is not None and self.config.session_gateway.enabled:
+            handlers = add_session_routes(app, self.config.session_gateway, handlers)
+        for path, handler in handlers.items():
+            app.post(path)(handler)
         add_version_routes(app, self._policy_version)
         return app
 
@@ -192,7 +222,10 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             reply = await handler(request=request, body=body)
         else:
             reply = await handler(body=body)
-        return reply if began is None else mark_answer(reply, began, self._policy_version.get())
+        if began is not None:
+            reply = mark_answer(reply, began, self._policy_version.get())
+        note_answer(reply)
+        return reply
 
     async def _dispatch_stream(
         self,
@@ -207,6 +240,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             reason, was_meant = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
             trace = None if was_meant else error
             LOG.error("%s: a streamed call failed: %s", self.config.name, reason, exc_info=trace)
+            note_failed_call(reason)
             body = b"".join(failed(reason))
         return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 

@@ -27,7 +27,7 @@ class Turn:
     log_probs: list[float]
     """One for each of `generated_ids`."""
     source: str
-    """Where the tokens were found: `response`, `token_capture` or `model_call_capture`."""
+    """Where the tokens were found: `response`, `token_capture`, `model_call_capture` or `session`."""
     model: str | None = None
     call_id: str | None = None
     policy_version: int | None = None

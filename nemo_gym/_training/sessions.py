@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sessions of a gateway: each holds the model calls of one rollout that somebody else plays, and its reward.
+
+A session is open until it has a final reward or a failure. One whose agent is gone ends by a deadline, as failed: it
+never has a reward of zero. What has ended stays until it is deleted or its time is over, and its id is not used again.
+Nothing is dropped to make room: when the book is full, new sessions are refused. All of it is memory of one process.
+"""
+
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+from nemo_gym._capture.records import Dialect
+from nemo_gym._training.session_record import Session, SessionCall, SessionLabels
+from nemo_gym.errors import GymError
+
+LOG = logging.getLogger(__name__)
+KEY_PREFIX = "ng-session-"
+_SWEEP_EVERY_S = 1.0
+_MOST_REMEMBERED = 100_000
+"""Ids of deleted sessions, which are refused for as long as they are remembered."""
+
+
+class SessionRefused(GymError):
+    """Something was asked of a session that cannot be; `status` is the HTTP status that says so."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(status, message)
+        self.status, self.message = status, message
+
+    def __str__(self) -> str:
+        return self.message
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """How many sessions there may be, and how long."""
+
+    max_sessions: int
+    max_memory_bytes: int
+    idle_timeout_s: float
+    max_duration_s: float
+    keep_ended_s: float
+
+
+class SessionBook:
+    """All sessions of one model server."""
+
+    def __init__(self, limits: SessionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits, self._clock = limits, clock
+        self._sessions: dict[str, Session] = {}
+        self._by_key: dict[str, Session] = {}
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        self._size_bytes = 0
+        self._made = self._ended = 0
+        self._swept_s = clock()
+
+    # --- by trainers --------------------------------------------------------------------------------------------------
+
+    def create(self, session_id: str | None = None, labels: SessionLabels | None = None) -> Session:
+        """Open a session; SessionRefused if the id was used before, or there is no room."""
+        self._sweep()
+        session_id = session_id or uuid4().hex
+        if session_id in self._sessions:
+            raise SessionRefused(
+                409, f"there is a session {session_id!r} already.\nhint: give every rollout its own id"
+            )
+        self._refuse_deleted(session_id, 409)
+        self._require_room()
+        self._made += 1
+        now, key = self._clock(), KEY_PREFIX + secrets.token_urlsafe(24)
+        session = Session(session_id, key, labels or SessionLabels(), self._made, time.time(), now, now)
+        self._sessions[session_id] = self._by_key[key] = session
+        return session
+
+    def find(self, session_id: str) -> Session:
+        """Return a session; SessionRefused if it was deleted or never there."""
+        self._sweep(session_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            self._refuse_deleted(session_id, 404)
+            raise SessionRefused(
+                404,
+                f"there is no session {session_id!r}.\nhint: it begins with its first call, or with `POST /sessions`",
+            )
+        return session
+
+    def list_sessions(self, *, done: bool | None, after: int, limit: int) -> list[Session]:
+        """Return sessions behind the cursor `after`: those that ended, in that order, or others as they were made."""
+        self._sweep(at_once=True)
+        if done:
+            chosen = [one for one in self._sessions.values() if one.end_number is not None and one.end_number > after]
+            return sorted(chosen, key=lambda one: one.end_number or 0)[:limit]
+        is_listed = (lambda one: one.status == "open") if done is False else (lambda one: True)
+        return [one for one in self._sessions.values() if one.number > after and is_listed(one)][:limit]
+
+    def set_reward(self, session_id: str, reward: float, components: Mapping[str, float], *, final: bool) -> Session:
+        """Set the reward of a session, and end it if it is `final`. The same final reward may be set again."""
+        session = self.find(session_id)
+        if session.status == "done" and final and (session.reward, session.components) == (reward, dict(components)):
+            return session
+        self._require_open(session, "its reward cannot be set any more")
+        session.reward, session.components, session.used_s = reward, dict(components), self._clock()
+        if final:
+            self._end(session)
+        return session
+
+    def fail(self, session_id: str, kind: str, message: str) -> Session:
+        """End a session without a reward."""
+        session = self.find(session_id)
+        if session.status != "failed":
+            self._require_open(session, "it cannot fail any more")
+            self._end(session, (kind, message))
+        return session
+
+    def delete(self, session_id: str) -> None:
+        """Forget a session, also an open one; its id is not used again."""
+        self._drop(self.find(session_id))
+
+    # --- by agents ----------------------------------------------------------------------------------------------------
+
+    def begin_call(self, session_id: str, dialect: Dialect) -> tuple[Session, SessionCall]:
+        """Note that a call begins, the first of which opens the session; SessionRefused if it has ended."""
+        self._sweep(session_id)
+        session = self._sessions.get(session_id)
+        if session is None:
+            session = self.create(session_id)
+        self._require_open(session, "the model was not asked")
+        self._require_memory()
+        call = SessionCall(dialect, time.time())
+        session.calls.append(call)
+        session.under_way += 1
+        session.used_s = self._clock()
+        return session, call
+
+    def find_by_key(self, key: str) -> Session:
+        """Return the session that an API key stands for."""
+        session = self._by_key.get(key)
+        if session is None:
+            raise SessionRefused(
+                401,
+                "this is no key of a session, or the session was deleted.\nhint: `POST /sessions` gives one out",
+            )
+        return session
+
+    def end_call(self, session: Session, call: SessionCall) -> None:
+        """Note that a call has ended; `call` says how."""
+        call.completed_at = time.time()
+        if session.ended_at is not None or session.id not in self._sessions:
+            return  # it was left out when the session ended
+        session.under_way -= 1
+        session.used_s = self._clock()
+        self._size_bytes += call.size_bytes
+
+    # --- ends ---------------------------------------------------------------------------------------------------------
+
+    def _end(self, session: Session, failure: tuple[str, str] | None = None) -> None:
+        self._ended += 1
+        session.ended_at, session.ended_s, session.end_number = time.time(), self._clock(), self._ended
+        session.failure = failure
+        session.lost_calls, session.under_way = session.under_way, 0
+        session.calls = [call for call in session.calls if call.completed_at is not None]
+
+    def _drop(self, session: Session) -> None:
+        del self._sessions[session.id], self._by_key[session.key]
+        self._size_bytes -= sum(call.size_bytes for call in session.calls if call.completed_at is not None)
+        self._deleted[session.id] = None
+        while len(self._deleted) > _MOST_REMEMBERED:
+            self._deleted.popitem(last=False)
+
+    def _sweep(self, session_id: str | None = None, *, at_once: bool = False) -> None:
+        """End and drop what is due: the session in question, and from time to time all others."""
+        now = self._clock()
+        if at_once or now - self._swept_s >= _SWEEP_EVERY_S:
+            self._swept_s = now
+            due = [*self._sessions.values()]
+        else:
+            due = [self._sessions[session_id]] if session_id in self._sessions else []
+        for session in due:
+            if session.ended_at is None:
+                self._end_if_due(session, now)
+            elif now - session.ended_s >= self._limits.keep_ended_s:
+                if not session.was_fetched:
+                    LOG.warning("session %r was never fetched, and is deleted now", session.id)
+                self._drop(session)
+
+    def _end_if_due(self, session: Session, now: float) -> None:
+        limits = self._limits
+        if now - session.began_s >= limits.max_duration_s:
+            self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
+        elif not session.under_way and now - session.used_s >= limits.idle_timeout_s:
+            self._end(session, ("timeout", f"no call and no final reward came for {limits.idle_timeout_s:g} s"))
+
+    # --- refusals -----------------------------------------------------------------------------------------------------
+
+    def _refuse_deleted(self, session_id: str, status: int) -> None:
+        if session_id in self._deleted:
+            raise SessionRefused(
+                status, f"session {session_id!r} was deleted, and its id is not used again.\nhint: take a new id"
+            )
+
+    def _require_open(self, session: Session, consequence: str) -> None:
+        if session.status == "open":
+            return
+        how = f"failed: {session.failure[1]}" if session.failure else f"ended with the reward {session.reward}"
+        raise SessionRefused(
+            409, f"session {session.id!r} has {how}; {consequence}.\nhint: take a new id for another rollout"
+        )
+
+    def _require_room(self) -> None:
+        if len(self._sessions) >= self._limits.max_sessions:
+            raise SessionRefused(
+                429,
+                f"there are {len(self._sessions)} sessions already, and no more may be kept (max_sessions).\n"
+                "hint: delete those that were fetched (`DELETE /sessions/ID`), or raise `session_gateway.max_sessions`",
+            )
+        self._require_memory()
+
+    def _require_memory(self) -> None:
+        if self._size_bytes >= self._limits.max_memory_bytes:
+            raise SessionRefused(
+                429,
+                f"sessions hold {self._size_bytes} bytes, and no more may be kept (max_memory_bytes).\n"
+                "hint: delete those that were fetched (`DELETE /sessions/ID`), or raise "
+                "`session_gateway.max_memory_bytes`",
+            )
