@@ -31,6 +31,7 @@
     ├── InputError, BadRows           (ValueError)         tasks that cannot be read or played; `_rollouts`
     ├── RunFileError, ResumeError                          the files of a run; `_rollouts`
     ├── PolicyVersionRefused (ValueError), PolicyVersionError  a version that goes back, or reached not all servers
+    ├── SessionRefused                                     a session that ended, is unknown or has no room
     ├── StalenessTimeout              (TimeoutError)       no new policy version came; `nemo_gym.policy_versions`
     ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_metrics.rollouts`
     ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`

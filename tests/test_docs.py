@@ -36,6 +36,7 @@ EXPECTED = {
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
     "train-with-nemo-rl": ["row 0: reward 1.0, ", "row 4: reward 1.0, ", "tokens to train on"],
+    "train-with-a-gateway": ["task1-sample1: 2 turns", "version 0", "4 sessions fetched"],
     "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py
     "measure": [
         "bare POST",

@@ -20,6 +20,7 @@ from nemo_gym.openai_utils import (
     NeMoGymResponseCreateParamsNonStreaming,
 )
 from nemo_gym.policy_versions import announce, read_policy_version
+from nemo_gym.session_client import SessionClient, SessionRefused
 from nemo_gym.testing import build_server, message, reply, running
 from nemo_gym.trajectories import TrainableRollout
 from tests.support.served_run import TOKEN, ServedRun, serve_run
@@ -78,11 +79,16 @@ async def control(
 
 
 def openai_at(base_url: str, key: str = "any") -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(base_url=base_url, api_key=key)
+    # Loading certificates takes longer than all that is tested here.
+    return openai.AsyncOpenAI(
+        base_url=base_url, api_key=key, http_client=openai.DefaultAsyncHttpxClient(verify=False, trust_env=False)
+    )
 
 
 def anthropic_at(base_url: str, key: str = "any") -> anthropic.AsyncAnthropic:
-    return anthropic.AsyncAnthropic(base_url=base_url, api_key=key)
+    return anthropic.AsyncAnthropic(
+        base_url=base_url, api_key=key, http_client=anthropic.DefaultAsyncHttpxClient(verify=False, trust_env=False)
+    )
 
 
 async def ask_chat(base: str, key: str = "any", stream: bool = False) -> str:
@@ -270,6 +276,37 @@ async def test_a_trainer_that_comes_back_finds_the_sessions_that_ended_meanwhile
         assert await control(run, "DELETE", f"/sessions/{name}") == (200, {"deleted": name})
     assert (await control(run, "GET", "/sessions"))[1] == {"sessions": [], "next": 0}
     assert (await control(run, "GET", "/sessions/a"))[0] == 404
+
+
+async def test_a_trainer_has_a_client_for_all_of_it(run):
+    sessions = SessionClient(client=run.client)
+    await sessions.create("s", task_index=2, agent="mine", metadata={"epoch": 1})
+    await ask_chat(sessions.url_for("s"))
+    with pytest.raises(SessionRefused, match=r"(?s)'s' is still open.*hint: set its reward"):
+        await sessions.fetch_rollout("s")
+    await sessions.set_reward("s", 0.25, {"a": 0.25}, final=False)
+    await sessions.set_reward("s", 0.5, {"a": 0.5})
+    rollout = await sessions.fetch_rollout("s")
+    assert (rollout.reward, rollout.reward_components, rollout.group) == (0.5, {"a": 0.5}, ("mine", 2))
+    await ask_chat(sessions.url_for("t"))
+    await sessions.fail("t", "gave up")
+    ended, cursor = await sessions.list_ended(limit=1)
+    assert [one["id"] for one in ended] == ["s"]
+    ended, cursor = await sessions.list_ended(cursor)
+    assert [(one["id"], one["status"]) for one in ended] == [("t", "failed")]
+    assert await sessions.list_ended(cursor) == ([], cursor)
+    await sessions.delete("t")
+    with pytest.raises(SessionRefused, match="was deleted") as caught:
+        await sessions.fetch("t")
+    assert caught.value.status == 404
+
+
+async def test_a_client_says_what_a_server_without_a_gateway_lacks(monkeypatch):
+    async with serve_run(monkeypatch, policy_model=Engine) as run:
+        with pytest.raises(
+            SessionRefused, match=r"(?s)'policy_model' has no session gateway.*hint: add `session_gateway"
+        ):
+            await SessionClient(client=run.client).fetch("s")
 
 
 @pytest.mark.parametrize("bad", [".hidden", "a b", "a%00b"])

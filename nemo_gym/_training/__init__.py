@@ -4,6 +4,7 @@
 alignment  the turns of a rollout joined into token sequences, without tokenizing anything anew
 versions   the policy versions on answers and rows
 handover   the tokens of a result row made ready for a trainer that walks through its response, nothing lost
+sessions   the sessions of a gateway; one of them: `session_record`
 record     one trainable rollout: turns, sequences, reward, validity, policy versions, group
 alignment    the turns of a rollout joined into token sequences, without tokenizing anything anew
 chat_tokens  conversations as token ids by a chat template, continued without tokenizing again what a model wrote

@@ -51,6 +51,8 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.integrations.verl": surface_trainers.VERL,
     "nemo_gym.integrations.openrlhf": surface_trainers.OPENRLHF,
     "nemo_gym.integrations.art": surface_trainers.ART,
+    "nemo_gym.session_gateway": surface_tokens.SESSION_GATEWAY,
+    "nemo_gym.session_client": surface_tokens.SESSION_CLIENT,
     "nemo_gym.prompt": surface_runs.PROMPT,
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,

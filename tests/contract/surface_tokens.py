@@ -139,3 +139,34 @@ POLICY_VERSIONS = (
         function("give_back", "count=1"),
     ),
 )
+
+SESSION_GATEWAY = (
+    model(
+        "SessionGatewayConfig",
+        enabled=False,
+        max_sessions=OPTIONAL,
+        max_memory_bytes=OPTIONAL,
+        idle_timeout_s=OPTIONAL,
+        max_duration_s=OPTIONAL,
+        keep_ended_s=OPTIONAL,
+    ),
+    model("SessionRequest", id=None, task_index=0, rollout_index=0, agent=None, metadata=OPTIONAL),
+    model("RewardRequest", "reward", components=OPTIONAL, final=True),
+    model("SessionFailureRequest", message="", kind="agent"),
+)
+
+SESSION_CLIENT = (
+    error("SessionRefused", "nemo_gym.errors:GymError"),
+    class_(
+        "SessionClient",
+        "server='policy_model', client=None",
+        function("url_for", "session_id"),
+        coroutine("create", "session_id=None, *, task_index=0, rollout_index=0, agent=None, metadata=None"),
+        coroutine("set_reward", "session_id, reward, components=None, *, final=True"),
+        coroutine("fail", "session_id, message, kind='agent'"),
+        coroutine("fetch", "session_id"),
+        coroutine("fetch_rollout", "session_id"),
+        coroutine("list_ended", "after=0, limit=100"),
+        coroutine("delete", "session_id"),
+    ),
+)
