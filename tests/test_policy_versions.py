@@ -8,7 +8,7 @@ from typing import Any
 import aiohttp
 import pytest
 from fastapi import HTTPException, Request
-from pydantic import PrivateAttr
+from pydantic import PrivateAttr, ValidationError
 
 from nemo_gym._rollouts.play import Player
 from nemo_gym._rollouts.types import Scored
@@ -16,6 +16,7 @@ from nemo_gym._serving.run_files import TOKEN_HEADER
 from nemo_gym.base_resources_server import BaseVerifyRequest, BaseVerifyResponse, SimpleResourcesServer
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.errors import GymError
 from nemo_gym.openai_utils import (
     NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
@@ -30,7 +31,7 @@ from nemo_gym.policy_versions import (
     follow,
     read_policy_version,
 )
-from nemo_gym.rollout_collection import RolloutCollectionHelper
+from nemo_gym.rollout_collection import RolloutCollectionConfig, RolloutCollectionHelper
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import agent_config, message, reply, tool_call
 from nemo_gym.trajectories import TrainableRollout
@@ -325,3 +326,33 @@ async def test_a_rollout_of_run_examples_that_fails_gives_its_place_back(run, he
     results = [(await played)[1] for played in plays]
     assert sorted("reward" in result for result in results) == [False, True]
     assert gate.free == 0
+
+
+def collection_of(tmp_path, **fields: Any) -> RolloutCollectionConfig:
+    path = tmp_path / "tasks.jsonl"
+    path.write_text("".join(json.dumps({k: v for k, v in ROW.items() if k[:1] != "_"}) + "\n" for _ in range(4)))
+    files = {"input_jsonl_fpath": str(path), "output_jsonl_fpath": str(tmp_path / "rollouts.jsonl")}
+    return RolloutCollectionConfig(**files, disable_aggregation=True, max_policy_staleness=0, **fields)
+
+
+async def test_a_collection_from_a_file_waits_for_the_versions_of_its_trainer(run, helper, tmp_path):
+    config, output = collection_of(tmp_path, policy_batch_size=2), tmp_path / "rollouts.jsonl"
+    collecting = asyncio.create_task(helper.run_from_config(config))
+    await announce(0, head_server_config=run.head)
+    async with asyncio.timeout(60):
+        while not output.exists() or output.read_bytes().count(b"\n") < 2:  # noqa: ASYNC110  files have no event
+            await asyncio.sleep(0.01)
+    await announce(1, head_server_config=run.head)
+    results = await collecting
+    assert sorted(result["_ng_policy_versions"]["start"] for result in results) == [0, 0, 1, 1]
+
+
+async def test_a_collection_whose_trainer_never_comes_is_given_up_with_the_reason(run, helper, tmp_path):
+    config = collection_of(tmp_path, policy_batch_size=2, policy_version_timeout_seconds=0.01)
+    with pytest.raises(GymError, match=r"(?s)no policy version was announced.*hint: the trainer announces"):
+        await helper.run_from_config(config)
+
+
+def test_a_bound_on_staleness_needs_the_size_of_a_batch(tmp_path):
+    with pytest.raises(ValidationError, match=r"(?s)policy_batch_size is not.*hint: add"):
+        collection_of(tmp_path)

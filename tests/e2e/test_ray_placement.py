@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Servers with `placement: ray` on a real cluster of two nodes, one of which dies."""
 
+import asyncio
 import json
 import re
 import shlex
 import subprocess
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ import yaml
 
 from nemo_gym import PARENT_DIR
 from nemo_gym._util.jsonl import read_rows
+from nemo_gym.config_types import BaseServerConfig
+from nemo_gym.policy_versions import announce
 from tests.support.ray_clusters import RayEnvironment, TwoNodes, ray_environment, two_nodes, wait_until_gone
 from tests.support.small_servers import free_port
 
@@ -216,11 +220,11 @@ def test_two_thousand_rollouts_survive_the_death_of_a_node(environment, tmp_path
     assert count_rows(tmp_path / "rollouts_failures.jsonl") == 0
 
 
-def read_status(environment: RayEnvironment, root: Path, port: int) -> list[dict[str, Any]]:
+def read_status(environment: RayEnvironment, root: Path, port: int, name: str = "counting") -> list[dict[str, Any]]:
     words = [environment.bin / "gym", "env", "status", "--json", f"++head_server.port={port}"]
     shown = subprocess.run(words, cwd=root, env=environment.variables, capture_output=True, text=True)
     listed = json.loads(shown.stdout or "[]")
-    return [server for server in listed if server["process_name"] == "counting"]
+    return [server for server in listed if server["process_name"] == name]
 
 
 def test_servers_that_are_started_alone_are_shown_come_back_and_end(environment, cluster, tmp_path, mark):
@@ -250,6 +254,46 @@ def test_servers_that_are_started_alone_are_shown_come_back_and_end(environment,
     written = [path for path in Path(environment.folder).rglob("*") if path.is_file()]
     assert written
     assert not [path for path in written if SECRET.encode() in path.read_bytes()]
+
+
+def test_replicas_of_a_model_know_the_policy_version_also_those_that_are_started_later(
+    environment, cluster, tmp_path, mark
+):
+    model = {"entrypoint": "app.py", "replies": ["hei"], "placement": "ray", "num_replicas": 2}
+    (tmp_path / "config.yaml").write_text(
+        yaml.safe_dump({"policy_model": {"responses_api_models": {"replay_model": model}}})
+    )
+    head = BaseServerConfig(host="127.0.0.1", port=free_port())
+    words = ["env", "start", "--config", "config.yaml", f"++head_server.port={head.port}"]
+    words.append(f"+ray_head_node_address={cluster.address}")
+
+    def list_replicas() -> dict[str, dict[str, Any]]:
+        listed = read_status(environment, tmp_path, head.port, "policy_model")
+        return {server["replica"]: server for server in listed if server["status"] == "success"}
+
+    def read_versions() -> dict[str, int | None]:
+        versions = {}
+        for replica, server in list_replicas().items():
+            with suppress(OSError), urllib.request.urlopen(f"{server['url']}/policy_version", timeout=10) as answer:
+                versions[replica] = json.loads(answer.read())["version"]
+        return versions
+
+    with start(environment, tmp_path, mark, "gym", *words) as process:
+        wait_until(lambda: len(list_replicas()) == 2, tmp_path, "the start")
+        asyncio.run(announce(4, head_server_config=head))
+        before = list_replicas()
+        assert read_versions() == dict.fromkeys(before, 4)
+        lost = min(before)
+        psutil.Process(before[lost]["pid"]).kill()
+
+        def is_told() -> bool:
+            versions = read_versions()
+            return lost not in versions and list(versions.values()) == [4, 4]
+
+        wait_until(is_told, tmp_path, "the announcement to the replica that came back")
+        process.terminate()
+        process.wait(PATIENCE_S)
+    assert wait_until_gone(mark) == []
 
 
 def test_a_server_that_cannot_start_on_its_node_ends_the_run_with_its_last_lines(environment, cluster, tmp_path, mark):
