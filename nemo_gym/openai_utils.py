@@ -7,7 +7,6 @@ this module's name, so that pickles and tracebacks show where to import them fro
 
 import asyncio
 import logging
-import math
 import random
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +18,7 @@ from nemo_gym._config.secrets import find_secrets
 from nemo_gym._process.http_session import bound_model_reply, is_global_aiohttp_client_request_debug_enabled
 from nemo_gym._transport.deadline import await_within, find_earliest_end
 from nemo_gym._transport.errors import InvalidServerReply, ServerResponseError, ServerUnreachable
+from nemo_gym._transport.http import Response
 from nemo_gym._transport.retries import (
     BROKEN_ENDPOINT_ATTEMPTS,
     BROKEN_ENDPOINT_STATUS,
@@ -29,7 +29,6 @@ from nemo_gym._transport.retries import (
     RetryRule,
     retry_after_s,
 )
-from nemo_gym._transport.whole_response import WholeResponse
 from nemo_gym._util.json_depth import MAX_REPLY_DEPTH, is_too_deep
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
@@ -109,34 +108,27 @@ class NeMoGymAsyncOpenAI(BaseModel):
         return self.base_url.rstrip("/")
 
     async def _call(self, method: str, url: str, **kwargs: Any) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
-        # A pause that outlasts whoever waits for the answer would only hide why there is none.
-        callers_end = find_earliest_end()
-        give_up_at = min(asyncio.get_running_loop().time() + self.timeout_s, callers_end or math.inf)
         try:
-            response, reply = await await_within(
-                self.timeout_s, method, url, self._fetch_reply(method, url, give_up_at, headers=headers, **kwargs)
-            )
+            return await await_within(self.timeout_s, method, url, self._fetch_reply(method, url, **kwargs))
         except ServerCallError:
             raise
         except (ClientPayloadError, ClientConnectionError) as error:
             raise ServerUnreachable(method, url, f"the answer broke off: {describe_error(error)}") from error
-        if isinstance(reply, dict):
-            return reply
-        found = f"expected an object, got {type(reply).__name__}"
-        body = await response.read()
-        raise InvalidServerReply(method, url, response.status, str(response.content_type), body, found)
 
-    async def _fetch_reply(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> tuple[Any, Any]:
-        response = await self._ask_repeatedly(method, url, give_up_at, **request_kwargs)
+    async def _fetch_reply(self, method: str, url: str, **request_kwargs: Any) -> dict[str, Any]:
+        response = await self._ask_repeatedly(method, url, **request_kwargs)
         try:
-            await raise_for_status(response)
+            if not response.ok:
+                await raise_for_status(response)
             reply = await get_response_json(response)
-            body = await response.read() if isinstance(response, ClientResponse | WholeResponse) else b""
-            if is_too_deep(body, reply, MAX_REPLY_DEPTH):
+            body = await response.read() if isinstance(response, Response) else b""
+            if not isinstance(reply, dict):
+                found = f"expected an object, got {type(reply).__name__}"
+            elif is_too_deep(body, reply, MAX_REPLY_DEPTH):
                 found = f"it is nested more than {MAX_REPLY_DEPTH} levels deep"
-                raise InvalidServerReply(method, url, response.status, response.content_type, body, found)
-            return response, reply
+            else:
+                return reply
+            raise InvalidServerReply(method, url, response.status, str(response.content_type), body, found)
         except (ServerResponseError, InvalidServerReply) as error:
             raise self._mask_secrets(error) from None
 
@@ -150,10 +142,11 @@ class NeMoGymAsyncOpenAI(BaseModel):
 
         return type(error)(*map(mask, error.args))
 
-    async def _ask_repeatedly(self, method: str, url: str, give_up_at: float, **request_kwargs: Any) -> ClientResponse:
+    async def _ask_repeatedly(self, method: str, url: str, **request_kwargs: Any) -> ClientResponse:
         """Return the first answer that another attempt would not change, or the last one."""
-        broken, rule = 0, RetryRule(self.max_attempts, ENDPOINT_FIRST_PAUSE_S)
-        for attempt in range(1, rule.attempts + 1):
+        headers = {"Authorization": f"Bearer {self.api_key}", **self.default_headers}
+        attempt = broken = 0
+        while True:
             # Asking a model twice costs tokens and changes nothing, so a broken connection may be tried again too.
             response = await request(
                 method,
@@ -162,25 +155,29 @@ class NeMoGymAsyncOpenAI(BaseModel):
                 _idempotent=True,
                 _bounded_s=self.timeout_s,
                 _to_model=True,
+                headers=headers,
                 **request_kwargs,
             )
             bound_model_reply(response)
+            if response.status not in RETRY_ERROR_CODES:
+                return response
+            attempt += 1
             broken += response.status == BROKEN_ENDPOINT_STATUS
-            is_last = attempt == rule.attempts or broken == BROKEN_ENDPOINT_ATTEMPTS
-            if response.status not in RETRY_ERROR_CODES or is_last:
-                break
+            if attempt == self.max_attempts or broken == BROKEN_ENDPOINT_ATTEMPTS:
+                return response
             pause_s = retry_after_s(response.headers, datetime.now(UTC))
             if pause_s is None:
-                pause_s = rule.draw_pause_s(attempt, _RNG)
-            if asyncio.get_running_loop().time() + pause_s >= give_up_at:
-                break
+                pause_s = RetryRule(self.max_attempts, ENDPOINT_FIRST_PAUSE_S).draw_pause_s(attempt, _RNG)
+            # A pause that outlasts whoever waits for the answer would only hide why there is none.
+            ends_at = find_earliest_end()
+            if ends_at is not None and asyncio.get_running_loop().time() + pause_s >= ends_at:
+                return response
             body = await response.read()  # also hands the connection back to the pool
             _log_busy(method, url, response.status, attempt, pause_s)
             if is_global_aiohttp_client_request_debug_enabled():
                 LOG.warning("body of that answer: %r", body)
             with RETRIES.count(str(response.status)):
                 await asyncio.sleep(pause_s)
-        return response
 
 
 def _log_busy(method: str, url: str, status: int, attempt: int, pause_s: float) -> None:

@@ -93,7 +93,7 @@ class SdkTwin(OpenModel):
     @model_validator(mode="before")
     @classmethod
     def _accept_sdk_object(cls, value: Any) -> Any:
-        return dump_sdk_object(value)
+        return value if type(value) is dict else dump_sdk_object(value)
 
 
 class OpenObject(SdkTwin):

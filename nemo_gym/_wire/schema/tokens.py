@@ -5,12 +5,12 @@ What produces the ids (an inference server) and what checks their lengths lives 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, NoReturn, NotRequired, Self, TypeVar
+from typing import Any, NoReturn, NotRequired, Self, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, Field
+from pydantic import BaseModel, Field, model_validator
 from typing_extensions import TypedDict
 
-from nemo_gym._wire.schema.base import SdkTwin, raise_refusal
+from nemo_gym._wire.schema.base import SdkTwin, dump_sdk_object, raise_refusal
 
 __all__ = [
     "REQUIRED_TOKEN_METADATA_FIELDS",
@@ -83,22 +83,25 @@ class NeMoGymResponseOutputTokensDetails(SdkTwin):
     reasoning_tokens: int | None = None
 
 
-def _replace_null(details: Any) -> Any:
-    return {} if details is None else details
-
-
 class NeMoGymResponseUsage(SdkTwin):
     """Token counts; a detail that the provider did not give is None, not zero."""
 
     input_tokens: int
-    input_tokens_details: Annotated[NeMoGymResponseInputTokensDetails, BeforeValidator(_replace_null)] = Field(
-        default_factory=NeMoGymResponseInputTokensDetails
-    )
+    input_tokens_details: NeMoGymResponseInputTokensDetails = Field(default_factory=NeMoGymResponseInputTokensDetails)
     output_tokens: int
-    output_tokens_details: Annotated[NeMoGymResponseOutputTokensDetails, BeforeValidator(_replace_null)] = Field(
+    output_tokens_details: NeMoGymResponseOutputTokensDetails = Field(
         default_factory=NeMoGymResponseOutputTokensDetails
     )
     total_tokens: int
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_sdk_object(cls, value: Any) -> Any:
+        given = dump_sdk_object(value)
+        if not isinstance(given, dict):
+            return given
+        nulls = [name for name in ("input_tokens_details", "output_tokens_details") if given.get(name, "") is None]
+        return {**given, **dict.fromkeys(nulls, {})} if nulls else given
 
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
@@ -108,17 +111,17 @@ class NeMoGymResponseUsage(SdkTwin):
             return None
         # Constructed, because a usage that was assigned None as details has a sum too.
         return cls.model_construct(  # type: ignore[return-value]  # the mypy plugin of pydantic forgets `Self`
-            input_tokens=sum(usage.input_tokens for usage in known),
+            input_tokens=sum([usage.input_tokens for usage in known]),
             input_tokens_details=_sum_details([usage.input_tokens_details for usage in known], "cached_tokens"),
-            output_tokens=sum(usage.output_tokens for usage in known),
+            output_tokens=sum([usage.output_tokens for usage in known]),
             output_tokens_details=_sum_details([usage.output_tokens_details for usage in known], "reasoning_tokens"),
-            total_tokens=sum(usage.total_tokens for usage in known),
+            total_tokens=sum([usage.total_tokens for usage in known]),
         )
 
 
 def _sum_details(details: list[Details], name: str) -> Details:
     """Return the sum of one detail; where one of the objects is None, the first stays as it is."""
-    if any(one is None for one in details):
+    if any([one is None for one in details]):
         return details[0]
     counts = [getattr(one, name) for one in details]
     return type(details[0]).model_validate({name: None if None in counts else sum(counts)})
