@@ -39,6 +39,7 @@ FieldNames = tuple[str, ...]
 FieldValues = tuple[Number, ...]
 
 _NEVER_NUMBERS = frozenset({str, dict, list, type(None)})
+_NEVER_COUNTS = _NEVER_NUMBERS | {bool}
 _MOST_NAMED = 10
 
 
@@ -77,11 +78,9 @@ class NumberReader:
         A bool is 0 or 1. A field of the verifier wins over a token count of the same name.
         """
         numbers: dict[str, Number] = {}
-        # A token count that is a bool is no count.
-        usage = {name: count for name, count in read_usage(row).items() if type(count) is not bool}
-        for fields in (row, usage):
+        for fields, no_numbers in ((row, _NEVER_NUMBERS), (read_usage(row), _NEVER_COUNTS)):
             for name, value in fields.items():
-                if type(value) in _NEVER_NUMBERS or name in numbers or name.startswith(BOOKKEEPING_PREFIX):
+                if type(value) in no_numbers or name in numbers or name.startswith(BOOKKEEPING_PREFIX):
                     continue
                 if (number := to_finite(value)) is not None:
                     numbers[name] = number
@@ -106,7 +105,8 @@ class FieldMeans(NamedTuple):
 def read_usage(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return the token counts of the response, if the row has them."""
     response = row.get(RESPONSE_KEY_NAME)
-    usage = response.get("usage") if isinstance(response, Mapping) else None
+    # A dict is told first: whether something is a Mapping takes time to find out.
+    usage = response.get("usage") if type(response) is dict or isinstance(response, Mapping) else None
     return usage if isinstance(usage, dict) else {}
 
 

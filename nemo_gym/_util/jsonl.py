@@ -45,14 +45,6 @@ def loads_line(raw: bytes | str, path: str | os.PathLike[str], number: int) -> d
     return row
 
 
-def number_lines(file: BinaryIO) -> Iterator[tuple[int, int, bytes]]:
-    """Yield number (from 1), byte offset and content of every line, those that are blank too."""
-    offset = 0
-    for number, raw in enumerate(file, 1):
-        yield number, offset, raw
-        offset += len(raw)
-
-
 def parse_line(
     raw: bytes, path: str | os.PathLike[str], number: int, *, torn_tail_ok: bool = False
 ) -> dict[str, Any] | None:
@@ -76,10 +68,12 @@ def parse_line(
 
 def parse_lines(file: BinaryIO, path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[Line]:
     """Yield the objects of a file that is open; see `parse_line`."""
-    for number, offset, raw in number_lines(file):
-        row = parse_line(raw, path, number, torn_tail_ok=torn_tail_ok)
+    offset = 0
+    for number, raw in enumerate(file, 1):
+        row, size = parse_line(raw, path, number, torn_tail_ok=torn_tail_ok), len(raw)
         if row is not None:
-            yield Line(number, offset, len(raw), row)
+            yield Line(number, offset, size, row)
+        offset += size
 
 
 def read_lines(path: str | os.PathLike[str], *, torn_tail_ok: bool = False) -> Iterator[Line]:
