@@ -16,7 +16,7 @@ import aiohttp
 from nemo_gym._inprocess.registry import App, HostedApp, InProcessCall, Message
 from nemo_gym._inprocess.response import InProcessResponse
 from nemo_gym._transport import http
-from nemo_gym._transport.deadline import await_with_deadline, await_within, is_covered
+from nemo_gym._transport.deadline import await_within
 
 CALL_ARGUMENTS = frozenset({"json", "data", "headers", "cookies", "params", "timeout"})
 """The keyword arguments of aiohttp that such a call understands."""
@@ -57,8 +57,9 @@ def call_app(
         headers = {"content-type": http.JSON_CONTENT_TYPE, **headers} if headers else _JSON_HEADERS
         fast_path = hosted.find_fast_path(method, path) if not params else None
         if fast_path is not None:
-            answer = fast_path.answer(InProcessCall(hosted.name, method, url, path, address, json, headers, cookies))
-            return answer if is_covered(timeout_s) else await_with_deadline(timeout_s, method, url, answer)
+            return fast_path.answer(
+                InProcessCall(hosted.name, method, url, path, address, json, headers, cookies, timeout_s)
+            )
         data = http.encode_json(json)
     body = data.encode() if isinstance(data, str) else data or b""
     given: dict[str, Any] = {"headers": headers, "cookies": cookies, "params": params}

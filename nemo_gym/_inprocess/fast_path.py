@@ -28,6 +28,8 @@ from nemo_gym._inprocess.registry import CURRENT_SERVER, InProcessCall, NamedApp
 from nemo_gym._inprocess.response import InProcessResponse, LazyCookies, ObjectResponse, Session
 from nemo_gym._inprocess.route import RAISED, GymRoute, HandlerPlan, parse_json, serialise_reply, validate_body
 from nemo_gym._transport import http
+from nemo_gym._transport.deadline import open_deadline
+from nemo_gym._transport.errors import ServerDeadlineExceeded
 from nemo_gym._transport.failures import convert_exit
 from nemo_gym._wire.schema.replies import NeMoGymResponse
 from nemo_gym._wire.schema.responses_request import NeMoGymResponseCreateParamsNonStreaming
@@ -148,36 +150,50 @@ class HandlerFastPath:
         self._object_names, self._read_names = list_object_fields(plan.body_type), list_read_fields(plan.body_type)
 
     async def answer(self, call: InProcessCall) -> InProcessResponse:
-        """Call the handler and return its reply, which is that of the whole app if it raises."""
-        plan = self._plan
-        session = self._open_session(call.cookies)
-        working_for = CURRENT_SERVER.set(call.server_name or CURRENT_SERVER.get())
-        request: ObjectRequest | None = None
+        """Call the handler and return its reply, which is that of the whole app if it raises.
+
+        ServerDeadlineExceeded if that takes longer than the call may take.
+        """
+        plan, json, cookies = self._plan, call.json, call.cookies
+        session, request = self._open_session(cookies), None
         arguments: dict[str, Any] = {}
+        deadline = open_deadline(call.timeout_s)
+        working_for = CURRENT_SERVER.set(call.server_name or CURRENT_SERVER.get())
         try:
-            if plan.request_name:
-                make_scope = partial(self._build_scope, call, session)
-                request = ObjectRequest(make_scope, call.json, has_cookies=bool(call.cookies))
-                arguments[plan.request_name] = request
-            if plan.body_name:
-                arguments[plan.body_name] = self._read_body(call.json)
-            result = await plan.endpoint(**arguments)
-            if request is not None:
-                session = request.find_session(session)
-            if isinstance(result, Response) and not isinstance(result, ModelJsonResponse):
-                return await self._send_response(call, session, request, result)
-            return ObjectResponse(call.method, call.url, self._dump_result(result), session)
-        except BaseException as raised:
-            error = convert_exit(raised)
-            if request is not None:
-                session = request.find_session(session)
-            scope = self._build_scope(call, session)
-            scope[RAISED] = error
-            exchange = AsgiExchange(b"")
-            await self._app(scope, exchange.receive, exchange.send)
-            return exchange.build_response(call.method, call.url)
+            try:
+                if plan.request_name:
+                    request = ObjectRequest(partial(self._build_scope, call, session), json, has_cookies=bool(cookies))
+                    arguments[plan.request_name] = request
+                if plan.body_name:
+                    arguments[plan.body_name] = self._read_body(json)
+                result = await plan.endpoint(**arguments)
+                if request is not None:
+                    session = request.find_session(session)
+                if isinstance(result, Response) and type(result) is not ModelJsonResponse:
+                    return await self._send_response(call, session, request, result)
+                return ObjectResponse(call.method, call.url, self._dump_result(result), session)
+            except BaseException as raised:
+                return await self._answer_error(call, session, request, convert_exit(raised))
+        except asyncio.CancelledError as error:
+            if deadline is not None and deadline.has_cancelled():
+                raise ServerDeadlineExceeded(call.method, call.url, call.timeout_s) from error
+            raise
         finally:
             CURRENT_SERVER.reset(working_for)
+            if deadline is not None:
+                deadline.end()
+
+    async def _answer_error(
+        self, call: InProcessCall, session: Session, request: ObjectRequest | None, error: BaseException
+    ) -> InProcessResponse:
+        """Let the whole app deal with what the handler has raised."""
+        if request is not None:
+            session = request.find_session(session)
+        scope = self._build_scope(call, session)
+        scope[RAISED] = error
+        exchange = AsgiExchange(b"")
+        await self._app(scope, exchange.receive, exchange.send)
+        return exchange.build_response(call.method, call.url)
 
     def _open_session(self, cookies: Mapping[str, Any] | None) -> Session:
         if not cookies:
@@ -191,14 +207,16 @@ class HandlerFastPath:
         adapter = self._plan.body
         assert adapter is not None
         if type(json) is dict:
-            if self._read_names is not None and not json.keys() <= self._read_names:
+            if self._read_names is not None:
                 json = {name: part for name, part in json.items() if name in self._read_names}
-            names = [name for name in self._object_names if type(json.get(name)) in OBJECT_TYPES]
-            if names:
-                objects = {name: copy_for_receiver(json[name]) for name in names}
-                rest = self._encode_bounded({name: part for name, part in json.items() if name not in objects})
+            objects = {name: json[name] for name in self._object_names if type(json.get(name)) in OBJECT_TYPES}
+            if objects or not json:
+                rest = {name: part for name, part in json.items() if name not in objects}
+                content = parse_json(self._encode_bounded(rest)) if rest else {}
+                for name, value in objects.items():
+                    content[name] = copy_for_receiver(value)
                 try:
-                    return adapter.validate_python({**parse_json(rest), **objects})
+                    return adapter.validate_python(content)
                 except ValidationError:
                     pass  # as bytes, it may fit after all; if not, the reasons are those that everyone gets
         return validate_body(adapter, parse_json(self._encode_bounded(json)))
@@ -209,7 +227,7 @@ class HandlerFastPath:
         return body
 
     def _dump_result(self, result: Any) -> Any:
-        if isinstance(result, ModelJsonResponse):
+        if type(result) is ModelJsonResponse:
             value: Any = result.value
             return value if type(value) is NeMoGymResponse else value.model_dump_json().encode()
         parts = dump_around_objects(result) if type(result) is self._plan.reply_type else None

@@ -68,11 +68,12 @@ def copy_for_receiver(value: ObjectT) -> ObjectT:
 
 def dump_around_objects(value: Any) -> dict[str, Any] | None:
     """Return `value` as a JSON object in which objects that cross stay themselves; None if it has none."""
-    names = list_object_fields(value.__class__)
+    kind: Any = type(value)
+    names = list_object_fields(kind)
     objects = {name: value.__dict__[name] for name in names if type(value.__dict__.get(name)) in OBJECT_TYPES}
     if not objects:
         return None
     rest = value.model_dump(mode="json", by_alias=True, exclude=set(objects), warnings=False)
     # In the order of the fields, which is that of the bytes: the two come first in every class of the contract.
-    first = next(iter(type(value).model_fields))
+    first = next(iter(kind.__pydantic_fields__))
     return {**objects, **rest} if first in objects else {**rest, **objects}

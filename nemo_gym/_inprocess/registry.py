@@ -28,15 +28,19 @@ class InProcessCall(NamedTuple):
     path: str
     address: tuple[str, int]
     json: Any
-    headers: Mapping[str, str] | None = None
-    cookies: Mapping[str, Any] | None = None
+    headers: Mapping[str, str] | None
+    cookies: Mapping[str, Any] | None
+    timeout_s: float
 
 
 class FastPath(Protocol):
     """The way to one handler past the middleware around it."""
 
     def answer(self, call: InProcessCall) -> Coroutine[Any, Any, InProcessResponse]:
-        """Call the handler and return its reply, which is that of the whole app if it raises."""
+        """Call the handler and return its reply, which is that of the whole app if it raises.
+
+        ServerDeadlineExceeded if that takes longer than the call may take.
+        """
 
 
 @runtime_checkable

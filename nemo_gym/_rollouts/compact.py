@@ -91,19 +91,16 @@ class TaskNumbers(Mapping[int, NumberT]):
         return sum(1 for _ in self)
 
     def add(self, task: int, number: NumberT) -> None:
-        size = len(self._dense)
-        if size <= task < 2 * size + 1024 and task not in self._scattered:
-            self._grow(task + 1 - size)
-        if task < len(self._dense):
-            self._dense[task] += number
+        dense, scattered = self._dense, self._scattered
+        size = len(dense)
+        if size <= task < 2 * size + 1024 and task not in scattered:
+            dense.frombytes(bytes((task + 1 - size) * dense.itemsize))
+            for moved in [one for one in scattered if one < task] if scattered else ():
+                dense[moved] = scattered.pop(moved)
+        if task < len(dense):
+            dense[task] += number
         else:
-            self._scattered[task] = self[task] + number
-
-    def _grow(self, missing: int) -> None:
-        first = len(self._dense)
-        self._dense.frombytes(bytes(missing * self._dense.itemsize))
-        for task in [task for task in self._scattered if first <= task < first + missing]:
-            self._dense[task] = self._scattered.pop(task)
+            scattered[task] = scattered.get(task, 0) + number
 
 
 class TaskCounts(TaskNumbers[int]):

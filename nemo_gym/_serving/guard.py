@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_gym._inprocess.route import build_depth_error
-from nemo_gym._transport.deadline import await_with_deadline, read_seconds_left
+from nemo_gym._transport.deadline import await_within, read_seconds_left
 from nemo_gym._transport.failures import HEADER, FailureKind, build_failure, convert_exit
 from nemo_gym._util.known_secrets import KNOWN_SECRETS, describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
@@ -53,9 +53,7 @@ class ErrorsAsJson:
         try:
             work = self.app(scope, receive, watched_send)
             # A caller that gave up is not noticed otherwise, and what it asked for would hold on to its connections.
-            await (
-                work if left_s is None else await_with_deadline(left_s + _GRACE_S, scope["method"], scope["path"], work)
-            )
+            await (work if left_s is None else await_within(left_s + _GRACE_S, scope["method"], scope["path"], work))
         except BaseException as raised:
             error = convert_exit(raised)
             if not started and _ran_out_of_stack_in_json(error):

@@ -37,7 +37,7 @@ class Deadline:
         self._timer: asyncio.TimerHandle | None = None
         self._alarm: set[Deadline] | None = None
         if ends_at - loop.time() > _FAR_S:
-            self._alarm = _find_alarm(loop, ends_at)
+            self._alarm = _find_alarm(loop, int(ends_at) + 1)
             self._alarm.add(self)
         else:
             self._timer = loop.call_at(ends_at, self.expire)
@@ -107,18 +107,10 @@ class _Alarms:
     """The deadlines of one event loop that are far away, by the second, rounded up, in which they expire."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop, self._by_second = ref(loop), dict[int, set[Deadline]]()
+        self.loop, self.by_second = ref(loop), dict[int, set[Deadline]]()
 
-    def at(self, loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
-        second = int(ends_at) + 1
-        alarm = self._by_second.get(second)
-        if alarm is None:
-            alarm = self._by_second[second] = set()
-            loop.call_at(second, self._ring, second)
-        return alarm
-
-    def _ring(self, second: int) -> None:
-        for deadline in self._by_second.pop(second):
+    def ring(self, second: int) -> None:
+        for deadline in self.by_second.pop(second):
             deadline.expire()
 
 
@@ -126,42 +118,41 @@ _all_alarms: WeakKeyDictionary[asyncio.AbstractEventLoop, _Alarms] = WeakKeyDict
 _last_alarms: _Alarms | None = None
 
 
-def _find_alarm(loop: asyncio.AbstractEventLoop, ends_at: float) -> set[Deadline]:
+def _find_alarm(loop: asyncio.AbstractEventLoop, second: int) -> set[Deadline]:
     """Return the deadlines that expire in the same second of a loop's clock."""
     global _last_alarms
     alarms = _last_alarms
     if alarms is None or alarms.loop() is not loop:  # nearly all are of one loop, and a dict of weak keys is slow
         alarms = _last_alarms = _all_alarms.get(loop) or _all_alarms.setdefault(loop, _Alarms(loop))
-    return alarms.at(loop, ends_at)
+    alarm = alarms.by_second.get(second)
+    if alarm is None:
+        alarm = alarms.by_second[second] = set()
+        loop.call_at(second, alarms.ring, second)
+    return alarm
 
 
-def is_covered(timeout_s: float) -> bool:
-    """Tell whether what the running task does ends within `timeout_s` anyway, by the deadline of a call around it.
+def open_deadline(timeout_s: float) -> Deadline | None:
+    """Return a deadline for a call of the running task, which has to be ended.
 
-    A deadline does not end a task that was started inside of it.
+    None if the deadline of a call around it comes first. That of a call in another task does not count: it does not end
+    a task that was started inside of it.
     """
-    outer = _innermost.get()
-    if outer is None or outer._has_ended:
-        return False
-    loop = asyncio.get_running_loop()
-    return outer.ends_at <= loop.time() + timeout_s and outer._task is asyncio.current_task(loop)
+    loop, outer = asyncio.get_running_loop(), _innermost.get()
+    ends_at = loop.time() + timeout_s
+    if outer is None or outer._has_ended or outer.ends_at > ends_at or outer._task is not asyncio.current_task(loop):
+        return Deadline(ends_at)
+    return None
 
 
 async def await_within(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
     """Return the result of `work`, which is a call, unless it takes longer than `timeout_s`."""
-    if is_covered(timeout_s):
-        return await work
-    return await await_with_deadline(timeout_s, method, url, work)
-
-
-async def await_with_deadline(timeout_s: float, method: str, url: str, work: Awaitable[ResultT]) -> ResultT:
-    """Do what `await_within` does, for work that no call around it is known to end."""
-    deadline = Deadline(asyncio.get_running_loop().time() + timeout_s)
+    deadline = open_deadline(timeout_s)
     try:
         return await work
     except asyncio.CancelledError as error:
-        if deadline.has_cancelled():
+        if deadline is not None and deadline.has_cancelled():
             raise ServerDeadlineExceeded(method, url, timeout_s) from error
         raise
     finally:
-        deadline.end()
+        if deadline is not None:
+            deadline.end()

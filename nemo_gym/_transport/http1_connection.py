@@ -32,6 +32,7 @@ class Connection(asyncio.Protocol):
     """One connection, and the reply that comes in over it: the methods `on_…` are called by the parser."""
 
     __slots__ = (
+        "_coding",
         "_content_length",
         "_framing_bytes",
         "_has_head",
@@ -66,6 +67,7 @@ class Connection(asyncio.Protocol):
         self._headers, self._parts = list[tuple[bytes, bytes]](), list[bytes]()
         self._has_head = self._is_complete = self._is_interim = self._is_chunked = self.is_reusable = False
         self._content_length: int | None = None
+        self._coding = b""
         self._waiter = waiter = self._loop.create_future()
         for part in request:
             self._transport.write(part)
@@ -137,6 +139,8 @@ class Connection(asyncio.Protocol):
                     self._fail(TooLarge())
             elif lowered == b"transfer-encoding":
                 self._is_chunked = True
+            elif lowered == b"content-encoding":
+                self._coding = self._coding or value.strip().lower()
 
     def on_body(self, body: bytes) -> None:
         self._parts.append(body)
@@ -158,10 +162,11 @@ class Connection(asyncio.Protocol):
         if self._waiter is None or self._waiter.done():
             return None
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
-        try:
-            body = _decompress(self._headers, body, self._limit_bytes)
-        except (TooLarge, NotHttp, aiohttp.ClientPayloadError) as error:
-            return self._fail(error)
+        if body and self._coding not in (b"", b"identity"):
+            try:
+                body = _decompress(self._coding, body, self._limit_bytes)
+            except (TooLarge, NotHttp, aiohttp.ClientPayloadError) as error:
+                return self._fail(error)
         waiter, self._waiter, self._parts = self._waiter, None, []  # an idle connection holds no reply
         waiter.set_result((self._status, self._headers, body))
         return None
@@ -175,11 +180,8 @@ class Connection(asyncio.Protocol):
 Exchange = asyncio.Future[tuple[int, RawHeaders, bytes]]
 
 
-def _decompress(headers: RawHeaders, body: bytes, limit_bytes: int) -> bytes:
-    """Return the body as it was before it was compressed, if it was."""
-    coding = next((value.strip().lower() for name, value in headers if name.lower() == b"content-encoding"), b"")
-    if coding in (b"", b"identity") or not body:
-        return body
+def _decompress(coding: bytes, body: bytes, limit_bytes: int) -> bytes:
+    """Return the body as it was before it was compressed."""
     if coding not in (b"gzip", b"x-gzip", b"deflate"):
         raise NotHttp(f"its content encoding is {coding.decode('latin-1')!r}, which was not asked for")
     is_raw = coding == b"deflate" and body[0] & 0x0F != 8  # without the header that the standard asks for

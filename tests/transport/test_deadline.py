@@ -58,7 +58,7 @@ async def test_calls_that_have_ended_leave_no_room_behind_until_their_deadlines(
         await asyncio.gather(*(await_within(3600, "POST", "http://a", asyncio.sleep(0)) for _ in range(1_000)))
 
     await crowd()
-    held = list(deadline._all_alarms[asyncio.get_running_loop()]._by_second.values())
+    held = list(deadline._all_alarms[asyncio.get_running_loop()].by_second.values())
     assert held
     assert all(sys.getsizeof(alarm) == sys.getsizeof(set()) for alarm in held)
 

@@ -101,7 +101,7 @@ class NeMoGymResponseUsage(SdkTwin):
         if not isinstance(given, dict):
             return given
         nulls = [name for name in ("input_tokens_details", "output_tokens_details") if given.get(name, "") is None]
-        return {**given, **dict.fromkeys(nulls, {})} if nulls else given
+        return {**given, **{name: {} for name in nulls}} if nulls else given
 
     @classmethod
     def sum_from_list(cls, usages: Iterable[Self | None]) -> Self | None:
@@ -121,7 +121,7 @@ class NeMoGymResponseUsage(SdkTwin):
 
 def _sum_details(details: list[Details], name: str) -> Details:
     """Return the sum of one detail; where one of the objects is None, the first stays as it is."""
-    if any([one is None for one in details]):
+    if any(one is None for one in details):
         return details[0]
     counts = [getattr(one, name) for one in details]
     return type(details[0]).model_validate({name: None if None in counts else sum(counts)})
