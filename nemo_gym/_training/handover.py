@@ -18,6 +18,7 @@ from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DR
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS, TOKEN_METADATA_FIELDS
 
 _PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
+_INTS, _NUMBERS = frozenset({int}), frozenset({int, float})
 
 
 def read_turn(item: Mapping[str, Any], source: str, **known: Any) -> Turn | str | None:
@@ -31,6 +32,10 @@ def read_turn(item: Mapping[str, Any], source: str, **known: Any) -> Turn | str 
         return "has only some of its tokens"
     if len(generated_ids) != len(log_probs):
         return f"has {len(generated_ids)} tokens, but {len(log_probs)} log-probs"
+    if not (_INTS.issuperset(map(type, prompt_ids)) and _INTS.issuperset(map(type, generated_ids))):
+        return "has token ids that are no whole numbers"
+    if not _NUMBERS.issuperset(map(type, log_probs)):
+        return "has log-probs that are no numbers"
     return Turn(prompt_ids, generated_ids, log_probs, source, **known)
 
 

@@ -13,7 +13,7 @@ from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
 from nemo_gym._training.handover import read_turn, rejoin_turns, take_back
 from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
-from nemo_gym._util.json_shapes import as_list, as_mapping
+from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
     FAILURE_KEY,
@@ -56,6 +56,12 @@ class TrainableRollout:
     """Why it must not be trained on although it has a reward, such as tokens that were lost; None if it may."""
     cut_off: str | None = None
     """What ended it before the model did: `max_steps` or `length`."""
+    group_size: int | None = None
+    """How many attempts its group has, where the whole group was looked at."""
+    group_scored: int | None = None
+    """How many of them have a reward to train on: those that a baseline is made of."""
+    group_failed: int | None = None
+    """How many of them failed."""
     turns: list[Turn] = field(default_factory=list)
     branches: list[Branch] = field(default_factory=list)
     row_versions: tuple[int, int] | None = None
@@ -100,6 +106,16 @@ class TrainableRollout:
 
         `decode` turns token ids into text; with it, histories that were tokenized anew are told from edited ones.
         """
+        rollout = cls.from_row_unjoined(row)
+        if TOKEN_DRIFT_KEY in row and any(turn.source == "response" for turn in rollout.turns):
+            rollout.turns, rollout.branches = rejoin_turns(row, rollout.turns, decode)
+        else:
+            rollout.branches = join_turns(rollout.turns, decode)
+        return rollout
+
+    @classmethod
+    def from_row_unjoined(cls, row: Mapping[str, Any]) -> "TrainableRollout":
+        """As `from_row`, without branches: all that it takes to tell whether a rollout is valid."""
         rollout = cls(
             task_index=row.get(TASK_INDEX_KEY_NAME) or 0,
             rollout_index=row.get(ROLLOUT_INDEX_KEY_NAME) or 0,
@@ -111,20 +127,22 @@ class TrainableRollout:
         if rollout.failure is None:
             rollout.reward = float(row[REWARD_KEY_NAME])
             components = as_mapping(row.get("reward_components"))
-            rollout.reward_components = {name: float(value) for name, value in components.items()}
+            numbers = {name: as_number(value) for name, value in components.items()}
+            rollout.reward_components = {name: value for name, value in numbers.items() if value is not None}
         capture = as_mapping(row.get(TOKEN_CAPTURE_KEY))
         if _is_masked(row):
             reasons = [str(reason) for reason in as_list(capture.get("incomplete_reasons"))]
             rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
         rollout.turns, problem = _read_turns(row)
         rollout.invalid = rollout.invalid or problem
-        if TOKEN_DRIFT_KEY in row and any(turn.source == "response" for turn in rollout.turns):
-            rollout.turns, rollout.branches = rejoin_turns(row, rollout.turns, decode)
-        else:
-            rollout.branches = join_turns(rollout.turns, decode)
         if not any(turn.policy_versions for turn in rollout.turns):
             rollout.row_versions = read_described_versions(row.get(NG_POLICY_VERSIONS_KEY))
         return rollout
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is at least one token that the model wrote."""
+        return any(turn.generated_ids for turn in self.turns)
 
     def add_answer(self, answer: Mapping[str, Any], decode: Decode | None = None) -> None:
         """Add one answer of the model, Responses or Chat Completions, as its turn: for rollouts that are under way."""
@@ -148,6 +166,9 @@ class TrainableRollout:
             "failure": self.failure,
             "invalid": self.invalid,
             "cut_off": self.cut_off,
+            "group_size": self.group_size,
+            "group_scored": self.group_scored,
+            "group_failed": self.group_failed,
             "drift": self.drift,
             "policy_version_start": start,
             "policy_version_end": end,
@@ -219,8 +240,8 @@ def collect_turns(
             source,
             model=around.get("model"),
             call_id=around.get("model_call_id") or item.get("id") or item.get("call_id"),
-            policy_version=marked.get(POLICY_VERSION_FIELD),
-            policy_version_end=marked.get(POLICY_VERSION_END_FIELD),
+            policy_version=as_int(marked.get(POLICY_VERSION_FIELD)),
+            policy_version_end=as_int(marked.get(POLICY_VERSION_END_FIELD)),
         )
         if isinstance(turn, str):
             return [], f"turn {len(turns)} {turn}"

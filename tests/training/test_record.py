@@ -79,11 +79,23 @@ def test_a_masked_row_keeps_its_reward_but_is_not_valid():
     [
         (item([1], [2], generation_log_probs=None), "turn 0 has only some of its tokens"),
         (item([1], [2, 3], generation_log_probs=[-0.5]), "turn 0 has 2 tokens, but 1 log-probs"),
+        (item([1], ["token_id:2"]), "turn 0 has token ids that are no whole numbers"),
+        (item([1], [2], generation_log_probs=[None]), "turn 0 has log-probs that are no numbers"),
     ],
 )
 def test_tokens_that_do_not_fit_together_make_it_invalid(broken, reason):
     rollout = TrainableRollout.from_row(row(broken))
     assert (rollout.invalid, rollout.turns) == (reason, [])
+
+
+def test_a_reward_component_that_is_no_number_is_left_out():
+    rollout = TrainableRollout.from_row(row(item([1], [2]), reward_components={"format": 0.5, "why": "because"}))
+    assert rollout.reward_components == {"format": 0.5}
+
+
+def test_a_rollout_whose_turns_wrote_nothing_has_no_tokens():
+    assert not TrainableRollout.from_row(row(item([1], []))).has_tokens
+    assert TrainableRollout.from_row(row(item([1], [2]))).has_tokens
 
 
 def test_versions_of_the_policy_are_those_of_the_first_and_last_turn():
