@@ -124,10 +124,11 @@ def _find_tool_calls(response: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _build_tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
-    return {"call_id": call_id, "name": name, "arguments": _parse_arguments(arguments)}
+    return {"call_id": call_id, "name": name, "arguments": parse_arguments(arguments)}
 
 
-def _parse_arguments(given: Any) -> dict[str, Any]:
+def parse_arguments(given: Any) -> dict[str, Any]:
+    """Return the arguments of a tool call as an object; what is none stands under `_raw`."""
     if isinstance(given, dict):
         return given
     if given is None or (isinstance(given, str) and not given.strip()):

@@ -38,6 +38,8 @@ Key = tuple[int, int]
 FieldNames = tuple[str, ...]
 FieldValues = tuple[Number, ...]
 
+PASS_REWARD = 1.0
+"""A rollout passes from this reward on, unless another threshold is given."""
 _NEVER_NUMBERS = frozenset({str, dict, list, type(None)})
 _NEVER_COUNTS = _NEVER_NUMBERS | {bool}
 _MOST_NAMED = 10

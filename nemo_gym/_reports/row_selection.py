@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeVar
 import orjson
 
 from nemo_gym._metrics.describe import mean
+from nemo_gym._metrics.rollouts import PASS_REWARD
 from nemo_gym._reports.columns import Columns
 from nemo_gym._reports.rollout import Preview
 from nemo_gym._reports.row_facts import CUT_OFF, FAILED, SCORED, TOOL_ERROR
@@ -28,8 +29,6 @@ SORTS = (
     *("input_tokens", "output_tokens", "length", "failure"),
 )
 GROUP_SORTS = ("pass_rate", "task", "reward", "rollouts", "failed")
-PASS_REWARD = 1.0
-"""A rollout passes from this reward on."""
 _CHUNK_BYTES = 1 << 20
 
 

@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from nemo_gym._metrics.describe import Histogram, Number, format_number, make_histogram, mean
+from nemo_gym._metrics.rollouts import PASS_REWARD
 from nemo_gym._reports.rollout import preview_question
-from nemo_gym._reports.row_selection import PASS_REWARD, rate_passes
+from nemo_gym._reports.row_selection import rate_passes
 from nemo_gym._reports.scoring import shorten
 
 _LISTED = 5

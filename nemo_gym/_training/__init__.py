@@ -9,4 +9,7 @@ record     one trainable rollout: turns, sequences, reward, validity, policy ver
 alignment    the turns of a rollout joined into token sequences, without tokenizing anything anew
 chat_tokens  conversations as token ids by a chat template, continued without tokenizing again what a model wrote
 record       one trainable rollout: turns, sequences, reward, validity, policy versions, group
+selection  the groups of some files, and which rollouts of them are wanted
+chat_messages, formats, export   the conversation of a row, the formats of trainers, and writing them
+tokenizer_files, drift           text of tokens, and the report of how well they fit together
 """

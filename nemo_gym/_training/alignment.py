@@ -18,7 +18,7 @@ _NOT_TEXT = "\ufffd"
 _LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Turn:
     """One call of a model: what the engine read, what it wrote, and how likely that was."""
 
@@ -41,6 +41,18 @@ class Turn:
         return [version for version in (self.policy_version, self.policy_version_end) if version is not None]
 
 
+def find_turn(turns: Sequence[Turn], prompt_ids: object, generated_ids: object, first: int = 0) -> int | None:
+    """Return the number of the turn with these tokens, from the `first` on; None if there is none."""
+    for number in range(first, len(turns)):
+        turn = turns[number]
+        # Mostly the lists are the very same ones, which saves comparing them.
+        if turn.generated_ids is generated_ids and turn.prompt_ids is prompt_ids:
+            return number
+        if turn.generated_ids == generated_ids and turn.prompt_ids == prompt_ids:
+            return number
+    return None
+
+
 @dataclass(slots=True)
 class Branch:
     """A sequence of tokens that grew from turn to turn: the first prompt, then what the model and its world said."""
@@ -59,20 +71,28 @@ class Branch:
     """The branch with which it shares most of its beginning; None for the first, or if they share nothing."""
     shared_ids: int = 0
     """How many ids at its beginning are those of its parent."""
-    starts: list[int] = field(default_factory=list, compare=False)
-    """Where in `ids` what the model wrote in each of `turns` begins; known where the turns were joined, not stored."""
+    starts: list[int] = field(default_factory=list)
+    """For each of `turns`: where in `completion_ids` that which the model wrote begins."""
 
     @property
     def ids(self) -> list[int]:
         return self.prompt_ids + self.completion_ids
 
+    def find_generated(self, turns: Sequence[Turn]) -> list[tuple[int, int]]:
+        """Return where the tokens of each of its turns begin and end in `completion_ids`; `turns` are the rollout's."""
+        sizes = [len(turns[number].generated_ids) for number in self.turns]
+        return [(start, start + size) for start, size in zip(self.starts, sizes, strict=True)]
+
     def append(self, context_ids: Sequence[int], turn: Turn, number: int) -> None:
         """Add what the environment said, and then the turn."""
-        self.completion_ids += context_ids
-        self.starts.append(len(self.prompt_ids) + len(self.completion_ids))
+        if context_ids:
+            self.completion_ids += context_ids
+            self.mask += [0] * len(context_ids)
+            self.log_probs += [0.0] * len(context_ids)
+        self.starts.append(len(self.completion_ids))
         self.completion_ids += turn.generated_ids
-        self.mask += [0] * len(context_ids) + [1] * len(turn.generated_ids)
-        self.log_probs += [0.0] * len(context_ids) + turn.log_probs
+        self.mask += [1] * len(turn.generated_ids)
+        self.log_probs += turn.log_probs
         self.turns.append(number)
 
 
@@ -89,7 +109,7 @@ def join_turns(
         candidates = branches if places is None else branches[places[number] : places[number] + 1]
         if _continue_branch(candidates, turn, number, decode):
             continue
-        branch = Branch(prompt_ids=list(turn.prompt_ids))
+        branch = Branch(prompt_ids=turn.prompt_ids)
         for place, other in enumerate(branches):
             shared = count_common_prefix(turn.prompt_ids, other.ids)
             if shared > branch.shared_ids:
@@ -122,18 +142,22 @@ def count_common_prefix(first: Sequence[int], second: Sequence[int]) -> int:
 
 def _continue_branch(branches: Sequence[Branch], turn: Turn, number: int, decode: Decode | None) -> bool:
     """Add the turn to the branch that it continues, the longest if there are several; False if there is none."""
-    by_length = sorted(branches, key=lambda branch: len(branch.prompt_ids) + len(branch.completion_ids), reverse=True)
+    by_length = branches
+    if len(branches) > 1:
+        by_length = sorted(branches, key=lambda one: len(one.prompt_ids) + len(one.completion_ids), reverse=True)
+    prompt_ids = turn.prompt_ids
     for branch in by_length:
-        so_far = branch.ids
-        if turn.prompt_ids[: len(so_far)] == so_far:
-            branch.append(turn.prompt_ids[len(so_far) :], turn, number)
+        start = len(branch.prompt_ids)
+        end = start + len(branch.completion_ids)
+        if prompt_ids[:start] == branch.prompt_ids and prompt_ids[start:end] == branch.completion_ids:
+            branch.append(prompt_ids[end:], turn, number)
             return True
     if decode is None:
         return False
     for branch in by_length:
-        end = find_same_text(branch.ids, turn.prompt_ids, decode)
-        if end is not None:
-            branch.append(turn.prompt_ids[end:], turn, number)
+        same = find_same_text(branch.ids, prompt_ids, decode)
+        if same is not None:
+            branch.append(prompt_ids[same:], turn, number)
             branch.realigned_turns.append(number)
             return True
     return False

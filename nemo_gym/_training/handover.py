@@ -18,25 +18,42 @@ from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DR
 from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS, TOKEN_METADATA_FIELDS
 
 _PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
-_INTS, _NUMBERS = frozenset({int}), frozenset({int, float})
 
 
-def read_turn(item: Mapping[str, Any], source: str, **known: Any) -> Turn | str | None:
-    """Return the turn whose tokens `item` carries, or why they cannot be used; None if it carries none."""
+def read_turn(item: Mapping[str, Any], source: str, *, is_checked: bool = False, **known: Any) -> Turn | str | None:
+    """Return the turn whose tokens `item` carries, or why they cannot be used; None if it carries none.
+
+    `is_checked`: its tokens were found in order before.
+    """
     if TOKEN_METADATA_FIELDS.isdisjoint(item):
         return None
-    prompt_ids, generated_ids, log_probs = item.get(_PROMPT), item.get(_GENERATED), item.get(_LOG_PROBS)
+    prompt_ids: Any = item.get(_PROMPT)
+    generated_ids: Any = item.get(_GENERATED)
     if prompt_ids is None and generated_ids is None:
         return None
-    if not (isinstance(prompt_ids, list) and isinstance(generated_ids, list) and isinstance(log_probs, list)):
-        return "has only some of its tokens"
-    if len(generated_ids) != len(log_probs):
-        return f"has {len(generated_ids)} tokens, but {len(log_probs)} log-probs"
-    if not (_INTS.issuperset(map(type, prompt_ids)) and _INTS.issuperset(map(type, generated_ids))):
-        return "has token ids that are no whole numbers"
-    if not _NUMBERS.issuperset(map(type, log_probs)):
-        return "has log-probs that are no numbers"
+    log_probs: Any = item.get(_LOG_PROBS)
+    if not is_checked and (problem := _find_problem(prompt_ids, generated_ids, log_probs)):
+        return f"has {problem}"
     return Turn(prompt_ids, generated_ids, log_probs, source, **known)
+
+
+def _find_problem(prompt_ids: Any, generated_ids: Any, log_probs: Any) -> str | None:
+    """Return what is wrong with the tokens of a turn; None if nothing is."""
+    if not (isinstance(prompt_ids, list) and isinstance(generated_ids, list) and isinstance(log_probs, list)):
+        return "only some of its tokens"
+    if len(generated_ids) != len(log_probs):
+        return f"{len(generated_ids)} tokens, but {len(log_probs)} log-probs"
+    if _sum_type(prompt_ids) is not int or _sum_type(generated_ids) is not int:
+        return "token ids that are no whole numbers"
+    return "log-probs that are no numbers" if _sum_type(log_probs) is None else None
+
+
+def _sum_type(values: list[Any]) -> type | None:
+    """Return the type of the sum, None if there is none: the quickest look at the types of thousands of numbers."""
+    try:
+        return type(sum(values))
+    except TypeError:
+        return None
 
 
 def carries_tokens(row: Mapping[str, Any]) -> bool:
@@ -157,7 +174,8 @@ def _put_generated_ids_back(
     """Let every realigned turn begin with the ids of its branch; yield what the engine had read in their place."""
     for branch in branches:
         ids, so_far = branch.ids, 0
-        for number, start in zip(branch.turns, branch.starts, strict=True):
+        for number, after_prompt in zip(branch.turns, branch.starts, strict=True):
+            start = len(branch.prompt_ids) + after_prompt
             if number in branch.realigned_turns:
                 read, prompt_ids = turns[number].prompt_ids, ids[:start]
                 common = count_common_prefix(read, prompt_ids)

@@ -114,8 +114,11 @@ class TrainableRollout:
         return rollout
 
     @classmethod
-    def from_row_unjoined(cls, row: Mapping[str, Any]) -> "TrainableRollout":
-        """As `from_row`, without branches: all that it takes to tell whether a rollout is valid."""
+    def from_row_unjoined(cls, row: Mapping[str, Any], *, is_checked: bool = False) -> "TrainableRollout":
+        """As `from_row`, without branches: all that it takes to tell whether a rollout is valid.
+
+        `is_checked`: the same row was found valid before, so that its tokens need no second look.
+        """
         rollout = cls(
             task_index=row.get(TASK_INDEX_KEY_NAME) or 0,
             rollout_index=row.get(ROLLOUT_INDEX_KEY_NAME) or 0,
@@ -133,7 +136,7 @@ class TrainableRollout:
         if _is_masked(row):
             reasons = [str(reason) for reason in as_list(capture.get("incomplete_reasons"))]
             rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
-        rollout.turns, problem = _read_turns(row)
+        rollout.turns, problem = _read_turns(row, is_checked)
         rollout.invalid = rollout.invalid or problem
         if not any(turn.policy_versions for turn in rollout.turns):
             rollout.row_versions = read_described_versions(row.get(NG_POLICY_VERSIONS_KEY))
@@ -195,6 +198,7 @@ class TrainableRollout:
                     "realigned_turns": branch.realigned_turns,
                     "parent": branch.parent,
                     "shared_ids": branch.shared_ids,
+                    "starts": branch.starts,
                 }
                 for branch in self.branches
             ],
@@ -226,11 +230,12 @@ class TrainableRollout:
 
 
 def collect_turns(
-    items: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], source: str
+    items: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]], source: str, *, is_checked: bool = False
 ) -> tuple[list[Turn], str | None]:
     """Return the turn of every item that carries tokens, and why the tokens cannot be used, if so.
 
-    An item comes with what surrounds it: the answer or the captured entry that names its model and call.
+    An item comes with what surrounds it: the answer or the captured entry that names its model and call. `is_checked`:
+    the tokens are known to be usable.
     """
     turns: list[Turn] = []
     for item, around in items:
@@ -238,6 +243,7 @@ def collect_turns(
         turn = read_turn(
             item,
             source,
+            is_checked=is_checked,
             model=around.get("model"),
             call_id=around.get("model_call_id") or item.get("id") or item.get("call_id"),
             policy_version=as_int(marked.get(POLICY_VERSION_FIELD)),
@@ -250,19 +256,20 @@ def collect_turns(
     return turns, None
 
 
-def _read_turns(row: Mapping[str, Any]) -> tuple[list[Turn], str | None]:
+def _read_turns(row: Mapping[str, Any], is_checked: bool) -> tuple[list[Turn], str | None]:
     """Read the tokens from where there are most: the token capture, the response, or the captured calls.
 
     Of the same turns, those of the response come first if they were handed over, because it is known how they relate.
     """
     entries = as_list(as_mapping(row.get(TOKEN_CAPTURE_KEY)).get("records"))
     if entries and len(entries) != as_mapping(row.get(TOKEN_DRIFT_KEY)).get("turns"):
-        return collect_turns(((entry, entry) for entry in map(as_mapping, entries)), "token_capture")
+        pairs = ((entry, entry) for entry in map(as_mapping, entries))
+        return collect_turns(pairs, "token_capture", is_checked=is_checked)
     response = as_mapping(row.get(RESPONSE_KEY_NAME))
-    turns, problem = collect_turns(((item, response) for item in take_back(row)), "response")
+    turns, problem = collect_turns(((item, response) for item in take_back(row)), "response", is_checked=is_checked)
     if turns or problem:
         return turns, problem
-    return collect_turns(_list_captured_items(row), "model_call_capture")
+    return collect_turns(_list_captured_items(row), "model_call_capture", is_checked=is_checked)
 
 
 def _list_captured_items(row: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:

@@ -33,6 +33,12 @@ YES = Flag("--yes", "yes", "delete without asking", "switch", "-y")
 DISABLE_AGGREGATION = Flag("--disable-aggregation", "disable_aggregation", "write rollouts only, no metrics", "switch")
 INPUTS = Flag("--inputs", "materialized_inputs_jsonl_fpath", "the planned rollouts; by default beside the rollouts")
 PASS_THRESHOLD = Flag("--pass-threshold", "pass_threshold", "reward from which a rollout counts as passed", "number")
+ROLLOUTS = (
+    Positional("ROLLOUTS", "rollouts_jsonl_fpaths", "rollouts files: paths and wildcards in quotes", many=True),
+)
+TOKENIZER = Flag("--tokenizer", "tokenizer", "tokenizer.json or its folder: tells re-tokenized histories from edited")
+TOKEN_FORMATS = ("trajectories", "nemo-rl", "trl", "verl", "openrlhf", "skyrl", "art", "atropos", "prime-rl")
+EXPORT_FORMATS = (*TOKEN_FORMATS, "sft", "dpo", "atif")
 STORAGE = Flag("--storage", "storage", "where it is kept; Hugging Face if not given", choices=("hf", "gitlab"))
 DOMAIN = Flag("--domain", "domain", "only those of this domain, such as math")
 MANIFEST_FILTERS = (
@@ -363,6 +369,9 @@ GROUPS: dict[str, dict[str, Command]] = {
             "eval.settings:EvalRunConfig",
             (*SELECTORS, *MODEL, *EVAL_RUN, JSON),
         ),
+        "tokens": Command(
+            "export:tokens", "how well tokens fit together", "export:TokensConfig", (TOKENIZER, JSON), ROLLOUTS
+        ),
     },
     "dev": {
         "test": Command("dev:test", "run the core tests of NeMo Gym with coverage", "dev:DevTestConfig"),
@@ -442,6 +451,25 @@ COMMANDS: dict[str, Command] = {
             *(flag for flag in EVAL_RUN if flag.name not in _NOT_IN_DEMO),
             JSON,
         ),
+    ),
+    "export": Command(
+        "export:export",
+        "write rollouts in the format of a trainer: trl, verl, nemo-rl, sft and more",
+        "export:ExportConfig",
+        (
+            Flag("--to", "export_format", "the format", choices=EXPORT_FORMATS),
+            Flag("--output", "output", "the file to write; `.parquet` for verl's form as parquet", short="-o"),
+            Flag("--overwrite", "overwrite", "replace an output that exists", "switch"),
+            Flag("--min-reward", "min_reward", "only rollouts with at least this reward; dpo: of the chosen", "number"),
+            Flag("--keep-groups", "keep_groups", "mixed: only tasks whose rewards differ", choices=("all", "mixed")),
+            Flag("--min-pass-rate", "min_pass_rate", "only tasks with at least this share of passes", "number"),
+            Flag("--max-pass-rate", "max_pass_rate", "only tasks with at most this share of passes", "number"),
+            PASS_THRESHOLD,
+            Flag("--margin", "margin", "dpo: the least difference of the rewards of a pair", "number"),
+            TOKENIZER,
+            JSON,
+        ),
+        ROLLOUTS,
     ),
     "search": Command(
         "listing:search",

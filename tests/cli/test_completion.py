@@ -112,4 +112,4 @@ def test_completing_loads_nothing_heavy():
     run = "import sys; from nemo_gym.cli.main import main; main(['--complete', 'bash', '1', 'e'])"
     code = f"{run}; print({heavy} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert out.splitlines() == ["env", "eval", "set()"]
+    assert out.splitlines() == ["env", "eval", "export", "set()"]

@@ -11,9 +11,9 @@ from tests.contract import (
     surface_runs,
     surface_servers,
     surface_tokens,
+    surface_trainers,
     surface_wire,
 )
-from tests.contract import surface_config, surface_runs, surface_servers, surface_tokens, surface_trainers, surface_wire
 from tests.contract.shapes import Name
 
 SURFACE: dict[str, tuple[Name, ...]] = {

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Formats with a record for every group of rollouts: SkyRL, Atropos, ART, and pairs for preference training."""
+
+from collections.abc import Iterator, Sequence
+
+from nemo_gym._training.alignment import Branch
+from nemo_gym._training.chat_messages import Conversation, NotExpressible, read_conversation
+from nemo_gym._training.formats.sample import GroupSamples, Record, Sample
+from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.row_keys import FAILURE_KEY, NG_FAILURE_CLASS_KEY
+
+_NOT_TRAINED = -100
+_NO_LOG_PROB = 1.0
+
+
+def build_skyrl(group: GroupSamples) -> Iterator[Record]:
+    """Yield the `GeneratorOutput` of SkyRL: a list for each field, with an entry for every branch.
+
+    Branches of one rollout are the steps of one trajectory, that with its end last.
+    """
+    entries = [
+        (sample, number, branch, number == last)
+        for sample in group.samples
+        for last in [_find_main(sample)]
+        for number, branch in sorted(sample.iter_branches(), key=lambda numbered: numbered[0] == last)
+    ]
+    first = group.samples[0].rollout
+    yield {
+        "prompt_token_ids": [branch.prompt_ids for _, _, branch, _ in entries],
+        "response_ids": [branch.completion_ids for _, _, branch, _ in entries],
+        "rewards": [sample.reward for sample, _, _, _ in entries],
+        "loss_masks": [branch.mask for _, _, branch, _ in entries],
+        "stop_reasons": ["length" if sample.rollout.cut_off == "length" else "stop" for sample, _, _, _ in entries],
+        "rollout_metrics": {
+            "group_size": first.group_size,
+            "group_scored": first.group_scored,
+            "group_failed": first.group_failed,
+        },
+        "rollout_logprobs": [branch.log_probs for _, _, branch, _ in entries],
+        "trajectory_ids": [
+            {"instance_id": _name_group(sample), "repetition_id": sample.rollout.rollout_index}
+            for sample, _, _, _ in entries
+        ],
+        "is_last_step": [is_last for _, _, _, is_last in entries] if len(entries) > len(group.samples) else None,
+        "env_metrics": [
+            {**sample.rollout.reward_components, **sample.describe(number)} for sample, number, _, _ in entries
+        ],
+    }
+
+
+def build_atropos(group: GroupSamples) -> Iterator[Record]:
+    """Yield the `ScoredDataGroup` that Atropos is posted, with a sequence for every branch."""
+    entries = [(sample, number, branch) for sample in group.samples for number, branch in sample.iter_branches()]
+    first = group.samples[0].rollout
+    labelled = [_label_tokens(sample, branch) for sample, _, branch in entries]
+    yield {
+        "tokens": [branch.ids for _, _, branch in entries],
+        "masks": [labels for labels, _ in labelled],
+        "scores": [sample.reward for sample, _, _ in entries],
+        "inference_logprobs": [log_probs for _, log_probs in labelled],
+        "overrides": [sample.describe(number) for sample, number, _ in entries],
+        "group_overrides": {
+            "group_size": first.group_size,
+            "group_scored": first.group_scored,
+            "group_failed": first.group_failed,
+        },
+    }
+
+
+def build_art(group: GroupSamples) -> Iterator[Record]:
+    """Yield a `TrajectoryGroup` of ART: a trajectory for every branch, an exception for every failure."""
+    trajectories = [one for sample in group.samples for one in _iter_art_trajectories(sample)]
+    first = group.samples[0].rollout
+    yield {
+        "trajectories": trajectories,
+        "exceptions": [_describe_failure(row) for row in group.failures],
+        "metadata": {"task_index": first.task_index, "agent": first.agent},
+        "metrics": {name: getattr(first, name) for name in ("group_size", "group_scored", "group_failed")},
+    }
+
+
+def pair_samples(samples: Sequence[Sample], margin: float, min_reward: float | None) -> Iterator[tuple[Sample, Sample]]:
+    """Yield pairs of a better and a worse rollout: the best with the worst, then the second best, and so on.
+
+    The rewards of a pair differ, and by at least `margin`; each rollout is in one pair at most.
+    """
+    ordered = sorted(samples, key=lambda sample: (-sample.reward, sample.rollout.rollout_index))
+    for better, worse in zip(ordered, ordered[::-1], strict=True):
+        difference = better.reward - worse.reward
+        if difference <= 0 or difference < margin or (min_reward is not None and better.reward < min_reward):
+            return
+        yield better, worse
+
+
+def build_pair(better: Sample, worse: Sample) -> Record:
+    """Return a preference of TRL: prompt, chosen and rejected, as messages."""
+    chosen = read_conversation(better.row, parse_arguments=True)
+    rejected = read_conversation(worse.row, parse_arguments=True)
+    if chosen.given != rejected.given or chosen.tools != rejected.tools:
+        raise NotExpressible("rollouts of one task that were asked different things")
+    facts = better.describe()
+    return {
+        "prompt": chosen.given,
+        "chosen": chosen.said,
+        "rejected": rejected.said,
+        **({"tools": chosen.tools} if chosen.tools else {}),
+        "chosen_reward": better.reward,
+        "rejected_reward": worse.reward,
+        "chosen_rollout_index": better.rollout.rollout_index,
+        "rejected_rollout_index": worse.rollout.rollout_index,
+        **{name: facts[name] for name in ("task_index", "agent", "group_size", "group_scored", "group_failed")},
+    }
+
+
+def _find_main(sample: Sample) -> int | None:
+    """Return the number of the branch that ends with the rollout's answer, or else the last that has tokens."""
+    numbers = [number for number, _ in sample.iter_branches()]
+    main = sample.rollout.main_branch
+    found = next((number for number in numbers if sample.rollout.branches[number] is main), None)
+    return numbers[-1] if found is None and numbers else found
+
+
+def _name_group(sample: Sample) -> str:
+    agent, task = sample.rollout.group
+    return f"{agent}/{task}" if agent else str(task)
+
+
+def _label_tokens(sample: Sample, branch: Branch) -> tuple[list[int], list[float]]:
+    """Return labels and log-probs for all ids of a branch, with the numbers that Atropos has for untrained ones."""
+    size, start = len(branch.prompt_ids) + len(branch.completion_ids), len(branch.prompt_ids)
+    labels, log_probs = [_NOT_TRAINED] * size, [_NO_LOG_PROB] * size
+    for low, high in branch.find_generated(sample.rollout.turns):
+        labels[start + low : start + high] = branch.completion_ids[low:high]
+        log_probs[start + low : start + high] = branch.log_probs[low:high]
+    return labels, log_probs
+
+
+def _iter_art_trajectories(sample: Sample) -> Iterator[Record]:
+    rollout = sample.rollout
+    conversation = read_conversation(sample.row, rollout.turns)
+    start, end = rollout.policy_versions
+    for number, branch in sample.iter_branches():
+        conversation.require_turns(branch)
+        yield {
+            "messages_and_choices": [*conversation.given, *_iter_choices(sample, conversation, branch)],
+            "tools": conversation.tools or None,
+            "reward": sample.reward,
+            "initial_policy_version": start,
+            "final_policy_version": end,
+            "metrics": rollout.reward_components,
+            "metadata": sample.describe(number),
+        }
+
+
+def _iter_choices(sample: Sample, conversation: Conversation, branch: Branch) -> Iterator[Record]:
+    """Yield the messages that were said, those of the branch as choices with their tokens."""
+    places = dict(zip(branch.turns, branch.find_generated(sample.rollout.turns), strict=True))
+    for message, number in zip(conversation.said, conversation.turns, strict=True):
+        if number is None or number not in places:
+            yield message
+            continue
+        turn, (start, _) = sample.rollout.turns[number], places[number]
+        yield {
+            "finish_reason": "tool_calls" if message.get("tool_calls") else "stop",
+            "index": 0,
+            "message": message,
+            "prompt_token_ids": branch.prompt_ids + branch.completion_ids[:start],
+            "token_ids": turn.generated_ids,
+            "compact_logprobs": turn.log_probs,
+        }
+
+
+def _describe_failure(row: Record) -> Record:
+    failure = as_mapping(row.get(FAILURE_KEY))
+    kind = failure.get("kind") or row.get(NG_FAILURE_CLASS_KEY) or "no_reward"
+    return {"type": str(kind), "message": str(failure.get("message") or ""), "traceback": ""}

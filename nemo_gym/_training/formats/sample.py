@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a format is given: a rollout with its row, its branches, and the facts that every sample states."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym._rollouts.types import Row
+from nemo_gym._training.alignment import Branch
+from nemo_gym._training.record import TrainableRollout
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A rollout that is exported, its turns joined, and the row that it was read from."""
+
+    rollout: TrainableRollout
+    row: Row
+
+    @property
+    def reward(self) -> float:
+        """An exported rollout always has one."""
+        if self.rollout.reward is None:
+            raise ValueError("a rollout without a reward is never exported")
+        return self.rollout.reward
+
+    def iter_branches(self) -> Iterator[tuple[int, Branch]]:
+        """Yield the number of each branch in which the model wrote something, and the branch."""
+        for number, branch in enumerate(self.rollout.branches):
+            if 1 in branch.mask:
+                yield number, branch
+
+    def describe(self, branch: int | None = None) -> dict[str, Any]:
+        """Return which rollout this is, of which group if that is known, and what a trainer should know of it."""
+        rollout = self.rollout
+        start, end = rollout.policy_versions
+        facts = {
+            "task_index": rollout.task_index,
+            "rollout_index": rollout.rollout_index,
+            "agent": rollout.agent,
+            "rollout_id": rollout.rollout_id,
+            "cut_off": rollout.cut_off,
+            "drift": rollout.drift,
+            "policy_version_start": start,
+            "policy_version_end": end,
+        }
+        if rollout.group_size is not None:
+            facts |= {
+                "group_size": rollout.group_size,
+                "group_scored": rollout.group_scored,
+                "group_failed": rollout.group_failed,
+            }
+        if branch is not None:
+            facts |= {"branch": branch, "branches": len(rollout.branches)}
+        return facts
+
+
+@dataclass(frozen=True)
+class GroupSamples:
+    """The exported rollouts of one group, in the order of their indices, and the rows of those that failed."""
+
+    samples: Sequence[Sample]
+    failures: Sequence[Row]
+
+
+Record = dict[str, Any]
+BuildSamples = Callable[[Sample], Iterator[Record]]
+BuildGroup = Callable[[GroupSamples], Iterator[Record]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is for and how its records are made, of one rollout or of a whole group."""
+
+    name: str
+    what: str
+    build: BuildSamples | None = None
+    build_group: BuildGroup | None = None
+    needs_tokens: bool = True
+    needs_groups: bool = True
+    """A record says how large its group is and how many of it failed."""
+    pairs: bool = False
+    """Its records compare two rollouts."""
+    parquet: bool = False
+    """It can be written as parquet, too."""
