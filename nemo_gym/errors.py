@@ -44,6 +44,7 @@
     ├── MissingLibrary                (ImportError)        a trainer's library; `nemo_gym.integrations.libraries`
     ├── NoTokenRollout                                     a model call of no open rollout; `nemo_gym.token_engine`
     ├── JudgeError                                         a judge model gave no verdict
+    ├── CannotTrain, WorkerFailed                          rollouts that a trainer cannot use; `nemo_gym.integrations`
     ├── RolloutFailure                                     a rollout that ended without a reward
     │   ├── ToolCrashed                                    a tool's server error that is to count as one
     │   ├── SessionLost                                    the replica that held the session of a rollout is gone

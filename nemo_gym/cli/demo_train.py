@@ -46,11 +46,11 @@ class TrainingSettings:
     """How long and how to train."""
 
     seed: int = 0
-    steps: int = 24
+    steps: int = 20
     folder: Path = Path("results/train-demo")
     tasks_per_step: int = 4
     rollouts_per_task: int = 8
-    learning_rate: float = 5e-6
+    learning_rate: float = 1e-5
 
 
 @dataclass
@@ -191,7 +191,7 @@ def _make_trainer(
         beta=0.0,
         gradient_checkpointing=False,
         use_cpu=True,
-        bf16=False,
+        bf16=_has_fast_bf16(),
         logging_steps=1,
         save_strategy="no",
         report_to=[],
@@ -209,6 +209,14 @@ def _make_trainer(
     for callback in (PrinterCallback, ProgressCallback):
         trainer.remove_callback(callback)
     return trainer
+
+
+def _has_fast_bf16() -> bool:
+    """Return whether this CPU multiplies numbers of 16 bits at least as fast as those of 32."""
+    import torch
+
+    features = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
+    return bool(features.get("avx512_bf16") or features.get("amx_bf16"))
 
 
 def describe_step(curve: Curve, steps: int) -> str:

@@ -22,7 +22,7 @@ TRL = (
     constant("FAILURE_KEY", "gym_failure"),
     constant("DRIFT_KEY", "gym_drift"),
     error("CannotTrain", "GymError"),
-    same("read_tasks", "nemo_gym.integrations.playing.read_tasks"),
+    same("read_tasks", "nemo_gym.integrations.playing:read_tasks"),
     function("make_dataset", "tasks"),
     function("rollout_func", "tasks, *, head_server_config=None, create_params=None, attempts=2"),
     function("make_entries", "rollouts, filler_id"),
