@@ -4,9 +4,9 @@
 Whoever trains opens a rollout with a function that takes the ids of a prompt and returns the ids of a reply, and the
 model server `token_engine_model` answers the calls of that rollout with it:
 
-    with open_token_rollout(rollout_id, TokenSettings(generate, ChatFormat(tokenizer))) as opened:
+    with open_token_rollout(rollout_id, TokenSettings(generate, ChatFormat(tokenizer))) as session:
         ...                                     # play the row that carries the rollout id
-    opened.turns                                # what the engine read and wrote
+    session.turns                               # what the engine read and wrote
 
 The server and the trainer share a process. A conversation that goes on is continued with its exact ids; one that was
 edited begins a branch of its own.
@@ -14,7 +14,7 @@ edited begins a branch of its own.
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nemo_gym._training.alignment import Turn
@@ -34,7 +34,6 @@ __all__ = [
     "EngineReply",
     "Generate",
     "NoTokenRollout",
-    "OpenTokenRollout",
     "ParsedReply",
     "TokenAnswer",
     "TokenSession",
@@ -98,7 +97,7 @@ class _Sequence:
 
 
 class TokenSession:
-    """One attempt at a rollout: its turns, and the conversations that may be continued."""
+    """A rollout while it is played: its turns, and the conversations that may be continued."""
 
     def __init__(self, settings: TokenSettings) -> None:
         self.settings = settings
@@ -156,44 +155,32 @@ class TokenSession:
         return min((room for room in (whole, response) if room is not None), default=None)
 
 
-@dataclass
-class OpenTokenRollout:
-    """A rollout while it is played; each attempt at it has a session of its own."""
-
-    settings: TokenSettings
-    sessions: dict[str, TokenSession] = field(default_factory=dict)
-    """By the id of the attempt, in the order in which they began."""
-
-    @property
-    def turns(self) -> list[Turn]:
-        """The turns of the last attempt."""
-        return next((session.turns for session in reversed(self.sessions.values())), [])
-
-
-_OPEN: dict[str, OpenTokenRollout] = {}
+_OPEN: dict[str, TokenSession] = {}
 
 
 @contextmanager
-def open_token_rollout(rollout_id: str, settings: TokenSettings) -> Iterator[OpenTokenRollout]:
-    """Let model calls of `rollout_id` be answered as `settings` say, while the context lasts."""
+def open_token_rollout(rollout_id: str, settings: TokenSettings) -> Iterator[TokenSession]:
+    """Let model calls of `rollout_id` be answered as `settings` say, while the context lasts.
+
+    A rollout that is played again is another one: a late call of the first must not be taken for one of the second.
+    """
     if rollout_id in _OPEN:
         raise ValueError(f"the rollout {rollout_id!r} is open already.\nhint: give every rollout an id of its own")
-    opened = _OPEN[rollout_id] = OpenTokenRollout(settings)
+    _OPEN[rollout_id] = session = TokenSession(settings)
     try:
-        yield opened
+        yield session
     finally:
         del _OPEN[rollout_id]
 
 
-def find_token_session(attempt_id: str | None) -> TokenSession:
-    """Return the session of an attempt, `<rollout id>` or `<rollout id>-a<number>`; NoTokenRollout if none is open."""
-    base, _, retry = (attempt_id or "").rpartition("-a")
-    opened = _OPEN.get(attempt_id or "") or (_OPEN.get(base) if retry.isdigit() else None)
-    if attempt_id is None or opened is None:
-        named = "names no rollout" if attempt_id is None else f"names the rollout {attempt_id!r}, which is not open"
+def find_token_session(rollout_id: str | None) -> TokenSession:
+    """Return the session of a rollout; NoTokenRollout if it is not open."""
+    session = _OPEN.get(rollout_id or "")
+    if session is None:
+        named = "names no rollout" if rollout_id is None else f"names the rollout {rollout_id!r}, which is not open"
         raise NoTokenRollout(
             f"a model call {named}; open in this process: {', '.join(list(_OPEN)[:5]) or 'none'}.\n"
             "hint: `token_engine_model` runs in the process of a trainer (`nemo_gym.integrations`) and answers only "
             "while that trainer plays; its config needs `token_id_capture: {enabled: true, all_agents: true}`"
         )
-    return opened.sessions.setdefault(attempt_id, TokenSession(opened.settings))
+    return session

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import logging
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,11 +25,17 @@ from omegaconf import OmegaConf
 from pydantic import PrivateAttr
 
 from nemo_gym._app.launch import serve_config
+from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, post_with
+from nemo_gym._rollouts.journal import build_failed_row
+from nemo_gym._rollouts.play import Player
+from nemo_gym._rollouts.types import Scored
 from nemo_gym._training.alignment import Branch, join_turns
 from nemo_gym._training.record import TrainableRollout
+from nemo_gym._transport.retries import RetryRule, RetryRules
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
     AGENT_REF_KEY_NAME,
+    ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,
     RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
@@ -54,6 +61,7 @@ LOG = logging.getLogger(__name__)
 ENGINE_CONFIG = "responses_api_models/token_engine_model/configs/token_engine_model.yaml"
 """The config of the policy model that a trainer's engine plays."""
 DEFAULT_ATTEMPTS = 3
+_ONCE = RetryRules(other=RetryRule(1, 0.0), by_kind={})
 
 
 class LiveGymError(GymError):
@@ -160,50 +168,52 @@ class LiveGym:
     ) -> PlayedRollout:
         """Play the row with the engine of `settings`; RolloutFailure if no attempt gave a rollout to train on.
 
-        `timeout_s` bounds each attempt.
+        `timeout_s` bounds each attempt. Whatever an attempt failed of, another sample may fare better.
         """
-        for left in range(attempts - 1, -1, -1):
+        for attempt in range(1, attempts + 1):
             try:
-                return await self._play_once(row, settings, timeout_s)
+                return await self._attempt(row, settings, timeout_s)
             except RolloutFailure as failure:
-                if left == 0:
+                if attempt == attempts:
                     raise
-                LOG.warning("a rollout failed and is played again, %d times at most: %s", left, failure)
+                LOG.warning("attempt %d of %d at a rollout failed: %s", attempt, attempts, failure)
+                if failure.retryable:
+                    await asyncio.sleep(RetryRules().rule(failure.kind).draw_pause_s(attempt, random.Random()))
         raise ValueError(f"attempts must be at least 1, not {attempts}")
 
-    async def _play_once(
-        self, row: Mapping[str, Any], settings: TokenSettings, timeout_s: float | None
-    ) -> PlayedRollout:
-        rollout_id = uuid4().hex
-        with open_token_rollout(rollout_id, settings) as opened:
-            try:
-                async with asyncio.timeout(timeout_s) as deadline:
-                    result = await self.run({**row, ROLLOUT_ID_KEY_NAME: rollout_id})
-            except TimeoutError as error:
-                if not deadline.expired():
-                    raise
-                raise RolloutFailure("timeout", f"an attempt took longer than {timeout_s:g} s", True) from error
+    async def _attempt(self, row: Mapping[str, Any], settings: TokenSettings, timeout_s: float | None) -> PlayedRollout:
+        # Under an id of its own: a late call of an attempt that was given up belongs to no rollout any more.
+        rollout_id, post = uuid4().hex, post_with(self.client, timeout=LONGEST_ROLLOUT_S)
+        self._require_serving()
+        task = {name: value for name, value in row.items() if name != ATTEMPT_INDEX_KEY_NAME}
+        with open_token_rollout(rollout_id, settings) as session:
+            player = Player(post, timeout_s=timeout_s, retries=_ONCE)
+            outcome = await player.play({**task, ROLLOUT_ID_KEY_NAME: rollout_id})
+        result = outcome.result if isinstance(outcome, Scored) else build_failed_row(outcome)
         rollout = TrainableRollout.from_row(result)
         # What the engine itself said knows more, such as the version of the weights, and is there for every agent.
-        by_tokens = {(tuple(turn.prompt_ids), tuple(turn.generated_ids)): turn for turn in opened.turns}
+        by_tokens = {(tuple(turn.prompt_ids), tuple(turn.generated_ids)): turn for turn in session.turns}
         if rollout.turns:
             turns = [by_tokens.get((tuple(t.prompt_ids), tuple(t.generated_ids)), t) for t in rollout.turns]
         else:
-            turns = opened.turns
+            turns = session.turns
         rollout.turns, rollout.branches = turns, join_turns(turns)
         require_trainable(rollout, result)
         return PlayedRollout(rollout, result)
 
     async def run(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Play the row once, with whichever model its agent has, and return its result or the row of its failure."""
-        if self._serving.done():
-            self._serving.result()
-            raise LiveGymError("the servers of this process have been stopped")
+        self._require_serving()
         collection = _Collection()
         collection._client = self.client
         [playing] = collection.run_examples([dict(row)], route_failures_to_sidecar=True)
         _, result = await playing
         return result
+
+    def _require_serving(self) -> None:
+        if self._serving.done():
+            self._serving.result()  # raises what ended them
+            raise LiveGymError("the servers of this process have been stopped")
 
 
 def require_trainable(rollout: TrainableRollout, result: Mapping[str, Any]) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of trainers that play live."""
 
-from tests.contract.shapes import attribute, class_, constant, context, coroutine, dataclass_, error, function
+from tests.contract.shapes import class_, constant, context, coroutine, dataclass_, error, function
 
 TOKEN_ENGINE = (
     class_("ChatFormat", "tokenizer, *, template_settings=None, parse_reply=None"),
@@ -9,8 +9,7 @@ TOKEN_ENGINE = (
     dataclass_("EngineReply", "token_ids log_probs", is_cut_off=False, policy_version=None),
     dataclass_("TokenSettings", "generate chat", max_length=None, max_response_length=None, model="policy"),
     context("open_token_rollout", "rollout_id, settings"),
-    class_("OpenTokenRollout", None, attribute("turns")),
-    function("find_token_session", "attempt_id"),
+    function("find_token_session", "rollout_id"),
     class_("TokenSession", "settings", coroutine("answer", "messages, tools, limit=None")),
     error("NoTokenRollout", "GymError"),
 )
