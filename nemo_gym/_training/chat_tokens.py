@@ -113,7 +113,11 @@ class ChatFormat:
         raise NotContinuable("the chat template does not write new messages after a reply that it has written before")
 
     def _render_after_mark(self, messages: Sequence[Message], tools: Tools, *, opens_turn: bool) -> str | None:
-        _, mark, after = self._render(messages, tools, opens_turn=opens_turn).rpartition(_MARK)
+        """Return what follows the mark; None if the template leaves it out, or refuses such a conversation."""
+        try:
+            _, mark, after = self._render(messages, tools, opens_turn=opens_turn).rpartition(_MARK)
+        except Exception:  # templates raise what they like, and this conversation is our own making
+            return None
         return after if mark else None
 
     def _encode(self, text: str) -> list[int]:

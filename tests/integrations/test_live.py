@@ -16,7 +16,7 @@ from resources_servers.example_multi_step.app import ExampleMultiStepResourcesSe
 from resources_servers.string_match.app import StringMatchResourcesServer, StringMatchVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.token_engine_model.app import TokenEngineModel
-from tests.support.live_gym import AGENT, CONFIG, check_sequence, make_engine, open_gym, read_task
+from tests.support.live_gym import AGENT, CONFIG, check_branch, make_engine, open_gym, read_task
 
 QUIZ = {
     "responses_create_params": {"input": [{"role": "user", "content": "Say yes."}]},
@@ -41,8 +41,7 @@ async def test_a_rollout_of_many_turns_is_one_exact_sequence_with_its_reward():
         played = await gym.play(row, settings_of(engine))
     assert (played.rollout.reward, played.rollout.drift) == (1.0, "clean")
     assert len(engine.calls) == len(row["expected_synonyms"]) + 2
-    branch = played.branch
-    check_sequence(engine, branch.prompt_ids, branch.completion_ids, branch.mask, branch.log_probs)
+    check_branch(engine, played.branch)
     assert played.rollout.policy_versions == (2, 2)
     assert played.result["response"]["output"][0]["type"] == "reasoning"
 
@@ -53,7 +52,7 @@ async def test_many_rollouts_at_once_do_not_mix():
     async with open_gym() as gym:
         played = await asyncio.gather(*(gym.play(row, settings_of(engine)) for engine in engines))
     for one, engine in zip(played, engines, strict=True):
-        check_sequence(engine, one.branch.prompt_ids, one.branch.completion_ids, one.branch.mask, one.branch.log_probs)
+        check_branch(engine, one.branch)
 
 
 async def test_an_agent_whose_response_lost_the_tokens_is_trained_on_what_the_engine_said():
@@ -72,8 +71,7 @@ async def test_an_agent_whose_response_lost_the_tokens_is_trained_on_what_the_en
     async with running(**servers, **{AGENT: (Forgetful, agent_config("synonyms"))}) as client:
         gym = LiveGym(client, asyncio.create_task(asyncio.Event().wait()), asyncio.Event())
         played = await gym.play(row, settings_of(engine))
-    branch = played.branch
-    check_sequence(engine, branch.prompt_ids, branch.completion_ids, branch.mask, branch.log_probs)
+    check_branch(engine, played.branch)
 
 
 async def test_a_conversation_that_has_outgrown_its_room_ends_and_is_scored():
@@ -109,13 +107,7 @@ async def test_a_rollout_that_fails_is_played_again_from_its_beginning():
     assert len(FAILURES) == 3
     per_attempt = len(engine.calls) // 3
     engine.calls = engine.calls[-per_attempt:]
-    check_sequence(
-        engine,
-        played.branch.prompt_ids,
-        played.branch.completion_ids,
-        played.branch.mask,
-        played.branch.log_probs,
-    )
+    check_branch(engine, played.branch)
 
 
 async def test_one_that_keeps_failing_is_an_error_and_never_a_zero():
@@ -186,13 +178,7 @@ async def test_the_servers_of_a_process_are_started_once_and_play(own_config):
     assert gyms[0] is gyms[1] is gyms[2]
     async with gyms[0] as gym:
         played = await gym.play(row, settings_of(engine))
-        check_sequence(
-            engine,
-            played.branch.prompt_ids,
-            played.branch.completion_ids,
-            played.branch.mask,
-            played.branch.log_probs,
-        )
+        check_branch(engine, played.branch)
         with pytest.raises(LiveGymError, match="hint: name all environments in one list"):
             await LiveGym.of_process(["another.yaml"])
     assert LiveGym._of_process is None
@@ -208,7 +194,7 @@ async def test_an_agent_in_a_process_of_its_own_asks_the_engine_of_its_rollout(o
     async with await LiveGym.start([CONFIG], [apart]) as gym:
         played = await asyncio.gather(*(gym.play(row, settings_of(engine)) for engine in engines))
     for one, engine in zip(played, engines, strict=True):
-        check_sequence(engine, one.branch.prompt_ids, one.branch.completion_ids, one.branch.mask, one.branch.log_probs)
+        check_branch(engine, one.branch)
 
 
 async def test_configs_that_cannot_be_used_are_said_so_and_may_be_corrected(own_config):

@@ -79,3 +79,8 @@ def check_sequence(engine, prompt_ids, response_ids, mask, log_probs):
         assert all(mask[part])
     assert at == len(sequence)
     assert all(value == 0.0 for value, by_model in zip(log_probs, mask, strict=True) if not by_model)
+
+
+def check_branch(engine, branch):
+    """The same, of a branch."""
+    check_sequence(engine, branch.prompt_ids, branch.completion_ids, branch.mask, branch.log_probs)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-SPECIAL = re.compile(r"(<\|im_start\|>|<\|im_end\|>|<tool_call>|</tool_call>)")
+SPECIAL = re.compile(r"(<\|im_start\|>|<\|im_end\|>|<tool_call>|</tool_call>|<end_of_turn>|<eot>|</s>)")
 END = "<|im_end|>"
 
 

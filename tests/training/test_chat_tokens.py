@@ -70,6 +70,20 @@ def test_a_template_that_writes_new_messages_first_cannot_be_continued():
         chat.extend([1], [*ASKED, {"role": "assistant", "content": "a"}, {"role": "user", "content": "b"}], 1, None)
 
 
+def test_a_template_that_refuses_to_go_on_cannot_be_continued():
+    def render(conversation, **settings):
+        if any(each["role"] == "tool" for each in conversation):
+            raise RuntimeError("this model knows no tools")
+        return PairTokenizer().apply_chat_template(conversation, **settings)
+
+    chat = ChatFormat(make_tokenizer(render))
+    messages = [*ASKED, {"role": "assistant", "content": "a"}, {"role": "tool", "content": "b", "tool_call_id": "1"}]
+    with pytest.raises(NotContinuable):
+        chat.extend([1], messages, 1, None)
+    with pytest.raises(RuntimeError, match="knows no tools"):  # what the user asks for is another matter
+        chat.start(messages, None)
+
+
 def test_arguments_of_calls_are_objects_for_the_template_and_developers_are_its_system():
     seen = []
 
@@ -150,3 +164,64 @@ def test_a_template_that_writes_the_last_reply_otherwise_than_earlier_ones_is_co
     messages = [*ASKED, {"role": "assistant", "content": "<think>hm</think>a"}, {"role": "user", "content": "b"}]
     added = ChatFormat(tokenizer).extend(ids, messages, 1, None)[len(ids) :]
     assert tokenizer.decode(added) == f"\n<|im_start|>user\nb{END}\n<|im_start|>assistant\n"
+
+
+# --- templates in the manner of some families of models ---------------------------------------------------------------
+
+TEMPLATES = {
+    "no system, another name for the assistant": (
+        "<bos>{% for m in messages %}<start_of_turn>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+        "{{ m.content | trim }}{% for c in m.tool_calls or [] %}<call>{{ c.function | tojson }}{% endfor %}"
+        "<end_of_turn>\n{% endfor %}{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+    ),
+    "a call instead of text, and outputs as JSON": (
+        "<bos>{% for m in messages %}<head>{{ 'ipython' if m.role == 'tool' else m.role }}</head>\n\n"
+        "{% if m.tool_calls %}{{ m.tool_calls[0].function | tojson }}"
+        "{% elif m.role == 'tool' %}{{ m.content | tojson }}{% else %}{{ m.content | trim }}{% endif %}<eot>"
+        "{% endfor %}{% if add_generation_prompt %}<head>assistant</head>\n\n{% endif %}"
+    ),
+    "strict about what follows what": (
+        "<s>{% for m in messages %}"
+        "{% if m.role == 'tool' and not messages[loop.index0 - 1].tool_calls %}{{ raise('no call') }}{% endif %}"
+        "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+        "{% elif m.role == 'tool' %}[RESULTS] {{ m.content }} [/RESULTS]"
+        "{% else %}{{ m.content }}{% for c in m.tool_calls or [] %}[CALL]{{ c.function | tojson }}{% endfor %}</s>"
+        "{% endif %}{% endfor %}"
+    ),
+}
+ENDS = ("<end_of_turn>", "<eot>", "</s>")
+
+
+def make_renderer(template):
+    environment = pytest.importorskip("jinja2").Environment()
+    compiled = environment.from_string(template)
+
+    def raise_exception(message):
+        raise ValueError(message)
+
+    def render(conversation, tools=None, tokenize=False, add_generation_prompt=False):
+        given = {"messages": conversation, "tools": tools, "add_generation_prompt": add_generation_prompt}
+        return compiled.render({**given, "raise": raise_exception})
+
+    return render
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_a_reply_as_the_template_writes_it_continues_to_what_the_template_would_have_written(family):
+    tokenizer = make_tokenizer(make_renderer(TEMPLATES[family]))
+    chat = ChatFormat(tokenizer)
+    messages = list(ASKED)
+    ids = chat.start(messages, TOOLS)
+    for reply, added in (
+        (ParsedReply("", [("look", '{"at": 1}')]), {"role": "tool", "content": 'a "b"\n', "tool_call_id": "1"}),
+        (ParsedReply("So it is."), {"role": "user", "content": "Again?"}),
+        (ParsedReply("", [("look", "{}")]), {"role": "tool", "content": "c", "tool_call_id": "2"}),
+    ):
+        messages.append(build_message(reply))
+        whole = chat._render(messages, TOOLS, opens_turn=False)
+        written = whole[len(tokenizer.decode(ids)) :]
+        end = next(end for end in ENDS if end in written)
+        ids = [*ids, *tokenizer.spell(written.partition(end)[0]), *tokenizer.encode(end, add_special_tokens=False)]
+        messages.append(added)
+        ids = chat.extend(ids, messages, len(messages) - 2, TOOLS)
+        assert tokenizer.decode(ids) == chat._render(messages, TOOLS, opens_turn=True)
