@@ -27,7 +27,7 @@ _MARK, _LATER = "NEMO-GYM-REPLY-GOES-HERE", "NEMO-GYM-MESSAGE-"
 _ROLES = {"developer": "system"}
 
 
-class Tokenizer(Protocol):
+class ChatTokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is used here."""
 
     def apply_chat_template(self, conversation: Any, /, **settings: Any) -> Any: ...
@@ -55,7 +55,7 @@ class ChatFormat:
 
     def __init__(
         self,
-        tokenizer: Tokenizer,
+        tokenizer: ChatTokenizer,
         *,
         template_settings: Mapping[str, Any] | None = None,
         parse_reply: ParseReply | None = None,

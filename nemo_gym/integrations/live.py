@@ -224,7 +224,7 @@ def require_trainable(rollout: TrainableRollout, result: Mapping[str, Any]) -> N
         raise RolloutFailure(rollout.failure, message, bool(failure.get("retryable")))
     if rollout.invalid is not None:
         raise RolloutFailure("tokens_lost", f"the rollout must not be trained on: {rollout.invalid}")
-    if not rollout.branches:
+    if rollout.main_branch is None or not any(rollout.main_branch.mask):
         raise RolloutFailure(
             "no_tokens",
             "the model wrote nothing: its agent did not ask it, or the prompt leaves no room for a reply.\n"

@@ -7,6 +7,7 @@ import pytest
 from fastapi import HTTPException
 
 from nemo_gym import global_config
+from nemo_gym._training.alignment import Turn
 from nemo_gym.errors import RolloutFailure, UnknownServerError
 from nemo_gym.integrations import live
 from nemo_gym.integrations.live import LiveGym, LiveGymError, connect, list_messages, read_row, score_reply, write_row
@@ -127,6 +128,16 @@ async def test_a_prompt_that_leaves_no_room_at_all_is_a_failure_that_says_so():
             await gym.play(row, settings_of(make_engine(row), max_length=5), attempts=1)
 
 
+async def test_an_engine_that_writes_nothing_gives_nothing_to_train_on():
+    async def generate(prompt_ids, limit):
+        return EngineReply([], [])
+
+    row = read_task()
+    async with open_gym() as gym:
+        with pytest.raises(RolloutFailure, match="no_tokens"):
+            await gym.play(row, TokenSettings(generate, ChatFormat(make_engine(row).tokenizer)), attempts=1)
+
+
 async def test_an_engine_that_raises_fails_the_rollout_with_its_words():
     async def generate(prompt_ids, limit):
         raise RuntimeError("the weights are away")
@@ -150,8 +161,8 @@ async def test_an_attempt_may_be_bounded_in_time():
 
 @pytest.mark.parametrize("reward", [float("nan"), float("inf")])
 def test_a_reward_that_is_no_number_is_a_failure(reward):
-    rollout = live.TrainableRollout(0, 0, reward=reward)
-    rollout.branches = [live.Branch([1], [2], [1], [0.0])]
+    rollout = live.TrainableRollout(0, 0, reward=reward, turns=[Turn([1], [2], [0.0], "engine")])
+    rollout.branches = live.join_turns(rollout.turns)
     with pytest.raises(RolloutFailure, match="no_reward"):
         live.require_trainable(rollout, {})
 
