@@ -11,4 +11,9 @@ live         the servers of a config in the trainer's own process, and rollouts 
 verl         an agent loop, and a reward function
 openrlhf     an agent, and a reward endpoint
 art          trajectories and their groups
+live      the servers of a config in the trainer's own process, and rollouts played by the trainer's engine
+scoring   rewards of running servers for texts
+verl      an agent loop, and a reward function
+openrlhf  an agent, and a reward endpoint
+art       trajectories and their groups
 """

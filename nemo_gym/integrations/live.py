@@ -26,6 +26,7 @@ from pydantic import PrivateAttr
 
 from nemo_gym._app.launch import serve_config
 from nemo_gym._app.rollout_calls import LONGEST_ROLLOUT_S, post_with
+from nemo_gym._config.ports import reserve_port, take_reserved
 from nemo_gym._rollouts.journal import build_failed_row
 from nemo_gym._rollouts.play import Player
 from nemo_gym._rollouts.types import Scored
@@ -34,26 +35,25 @@ from nemo_gym._training.record import TrainableRollout
 from nemo_gym._transport.retries import RetryRule, RetryRules
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import (
-    AGENT_REF_KEY_NAME,
     ATTEMPT_INDEX_KEY_NAME,
     FAILURE_KEY,
-    RESPONSE_KEY_NAME,
     RESPONSES_CREATE_PARAMS_KEY_NAME,
     ROLLOUT_ID_KEY_NAME,
 )
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError, RolloutFailure
 from nemo_gym.global_config import (
+    DEFAULT_PORT_RANGE_HIGH,
+    DEFAULT_PORT_RANGE_LOW,
+    HEAD_SERVER_KEY_NAME,
     GlobalConfigDictParserConfig,
-    find_open_port,
-    get_first_server_config_dict,
     get_global_config_dict,
     set_global_config_dict,
 )
-from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.openai_utils import NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.rollout_collection import RolloutCollectionHelper
-from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+from nemo_gym.server_utils import ServerClient
 from nemo_gym.token_engine import TokenSettings, open_token_rollout
 
 LOG = logging.getLogger(__name__)
@@ -61,6 +61,7 @@ LOG = logging.getLogger(__name__)
 ENGINE_CONFIG = "responses_api_models/token_engine_model/configs/token_engine_model.yaml"
 """The config of the policy model that a trainer's engine plays."""
 DEFAULT_ATTEMPTS = 3
+_HOST, _PORT_TRIES = "127.0.0.1", 50
 _ONCE = RetryRules(other=RetryRule(1, 0.0), by_kind={})
 
 
@@ -107,14 +108,22 @@ class LiveGym:
         Paths and overrides (`++key=value`) are those of `gym env start`. `model_config` defines the policy model: by
         default the caller's engine. `values` go on top of the files, such as keys, which are no overrides to show.
         """
+        # Held until the head server takes it: other processes of the trainer start at the same moment.
+        port = reserve_port(_HOST, DEFAULT_PORT_RANGE_LOW, DEFAULT_PORT_RANGE_HIGH, (), _PORT_TRIES)
         given: dict[str, Any] = {
             "config_paths": [model_config, *config_paths],
-            "head_server": {"host": "127.0.0.1", "port": find_open_port()},
+            HEAD_SERVER_KEY_NAME: {"host": _HOST, "port": port},
             **(values or {}),
         }
-        set_global_config_dict(
-            GlobalConfigDictParserConfig(initial_global_config_dict=OmegaConf.create(given), overrides=list(overrides))
+        wanted = GlobalConfigDictParserConfig(
+            initial_global_config_dict=OmegaConf.create(given), overrides=list(overrides)
         )
+        try:
+            set_global_config_dict(wanted)
+        except BaseException:
+            if sock := take_reserved(_HOST, port):
+                sock.close()
+            raise
         ready: asyncio.Future[ServerClient] = asyncio.get_running_loop().create_future()
         stop = asyncio.Event()
         serving = asyncio.create_task(_serve(ready, stop), name="nemo-gym-servers")
@@ -237,7 +246,7 @@ def require_trainable(rollout: TrainableRollout, result: Mapping[str, Any]) -> N
 async def _serve(ready: "asyncio.Future[ServerClient]", stop: asyncio.Event) -> None:
     config = get_global_config_dict()
     async with serve_config(config, LOG.info, LOG.info) as served:
-        head = OmegaConf.to_container(config["head_server"], resolve=True)
+        head = OmegaConf.to_container(config[HEAD_SERVER_KEY_NAME], resolve=True)
         ready.set_result(
             ServerClient(head_server_config=BaseServerConfig.model_validate(head), global_config_dict=config)
         )
@@ -283,58 +292,3 @@ def list_messages(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
     converter = ResponsesConverter(return_token_id_information=False)
     return [dict(message) for message in converter.responses_to_chat_completion_create_params(params).messages]
-
-
-# --- rewards alone ----------------------------------------------------------------------------------------------------
-
-
-async def connect(head_server: str | None = None) -> ServerClient:
-    """Return a client for servers that run elsewhere: `host:port` of a head server, or that of the config."""
-    where = None
-    if head_server is not None:
-        host, _, port = head_server.rpartition(":")
-        if not (host and port.isdigit()):
-            raise LiveGymError(f"the head server is given as {head_server!r}.\nhint: write it as host:port")
-        where = BaseServerConfig(host=host, port=int(port))
-    return await asyncio.to_thread(ServerClient.load_from_global_config, where)
-
-
-async def score_reply(client: ServerClient, row: Mapping[str, Any], text: str) -> float:
-    """Return the reward of `text` as the whole answer to the row; RolloutFailure if the verifier gives none.
-
-    For environments without tools: the session is opened, nothing is done in it, and the answer is verified.
-    """
-    server = _find_resources_server(client, row)
-    converter = ResponsesConverter(return_token_id_information=False)
-    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
-    message = {"role": "assistant", "content": text}
-    completion = NeMoGymChatCompletion.model_validate(
-        {
-            "id": uuid4().hex,
-            "object": "chat.completion",
-            "created": 0,
-            "model": "policy",
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-        }
-    )
-    response = converter.chat_completion_to_response(params, completion).model_dump(mode="json")
-    seeded = await client.post(server, "/seed_session", json=dict(row))
-    await raise_for_status(seeded)
-    verified = await client.post(server, "/verify", json={**row, RESPONSE_KEY_NAME: response}, cookies=seeded.cookies)
-    await raise_for_status(verified)
-    rollout = TrainableRollout.from_row(await get_response_json(verified))
-    if rollout.failure is not None or rollout.reward is None:
-        raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {server!r} gave no reward")
-    return rollout.reward
-
-
-def _find_resources_server(client: ServerClient, row: Mapping[str, Any]) -> str:
-    agent = str((row.get(AGENT_REF_KEY_NAME) or {}).get("name"))
-    block = get_first_server_config_dict(client.global_config_dict, agent)
-    name = (block.get("resources_server") or {}).get("name")
-    if name is None:
-        raise LiveGymError(
-            f"the agent {agent!r} names no resources server, so that nobody can verify its answers.\n"
-            "hint: play its rows instead of scoring texts"
-        )
-    return str(name)

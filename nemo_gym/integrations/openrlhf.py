@@ -30,16 +30,15 @@ import uvicorn
 from fastapi import FastAPI, HTTPException
 from pydantic import BaseModel, model_validator
 
-from nemo_gym.errors import GymError, RolloutFailure, ServerCallError
+from nemo_gym.errors import GymError
 from nemo_gym.integrations.libraries import import_library
 from nemo_gym.integrations.live import (
     DEFAULT_ATTEMPTS,
     LiveGym,
     PlayedRollout,
-    connect,
     read_row,
-    score_reply,
 )
+from nemo_gym.integrations.scoring import connect, score_reply
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.token_engine import ChatFormat, EngineReply, TokenSettings
 
@@ -222,7 +221,7 @@ def build_reward_app(head_server: str | None = None) -> FastAPI:
                 clients.append(await connect(head_server))
             pairs = zip(rows, answers, strict=True)
             rewards = await asyncio.gather(*(score_reply(clients[0], row, answer) for row, answer in pairs))
-        except (RolloutFailure, ServerCallError, GymError) as error:
+        except GymError as error:
             raise HTTPException(_UNAVAILABLE, str(error)) from error
         return RewardReply(rewards=rewards, scores=rewards, extra_logs={})
 

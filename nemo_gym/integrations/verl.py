@@ -39,12 +39,11 @@ from nemo_gym.integrations.live import (
     LiveGym,
     LiveGymError,
     PlayedRollout,
-    connect,
     list_messages,
     read_row,
-    score_reply,
     write_row,
 )
+from nemo_gym.integrations.scoring import connect, score_reply
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.token_engine import ChatFormat, EngineReply, ParsedReply, TokenSettings
 

@@ -48,6 +48,7 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.integrations.trl_async": surface_integrations.TRL_ASYNC,
     "nemo_gym.token_engine": surface_trainers.TOKEN_ENGINE,
     "nemo_gym.integrations.live": surface_trainers.LIVE,
+    "nemo_gym.integrations.scoring": surface_trainers.SCORING,
     "nemo_gym.integrations.verl": surface_trainers.VERL,
     "nemo_gym.integrations.openrlhf": surface_trainers.OPENRLHF,
     "nemo_gym.integrations.art": surface_trainers.ART,

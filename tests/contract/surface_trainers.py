@@ -25,10 +25,13 @@ LIVE = (
     dataclass_("PlayedRollout", "rollout result"),
     function("read_row", "carried, where"),
     function("write_row", "row"),
-    coroutine("connect", "head_server=None"),
-    coroutine("score_reply", "client, row, text"),
     constant("ROW_FIELD", "nemo_gym_row"),
     error("LiveGymError", "GymError"),
+)
+
+SCORING = (
+    coroutine("connect", "head_server=None"),
+    coroutine("score_reply", "client, row, text"),
 )
 
 VERL = (

@@ -3,28 +3,22 @@
 
 import asyncio
 
+import psutil
 import pytest
 from fastapi import HTTPException
 
 from nemo_gym import global_config
+from nemo_gym._serving.processes import ServerDied
 from nemo_gym._training.alignment import Turn
-from nemo_gym.errors import RolloutFailure, UnknownServerError
+from nemo_gym.errors import ConfigError, RolloutFailure
 from nemo_gym.integrations import live
-from nemo_gym.integrations.live import LiveGym, LiveGymError, connect, list_messages, read_row, score_reply, write_row
+from nemo_gym.integrations.live import LiveGym, LiveGymError, list_messages, read_row, write_row
 from nemo_gym.testing import agent_config, running
 from nemo_gym.token_engine import ChatFormat, EngineReply, TokenSettings
 from resources_servers.example_multi_step.app import ExampleMultiStepResourcesServer, ExampleMultiStepVerifyRequest
-from resources_servers.string_match.app import StringMatchResourcesServer, StringMatchVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.token_engine_model.app import TokenEngineModel
 from tests.support.live_gym import AGENT, CONFIG, check_branch, make_engine, open_gym, read_task
-
-QUIZ = {
-    "responses_create_params": {"input": [{"role": "user", "content": "Say yes."}]},
-    "expected_answer": "yes",
-    "extraction_mode": "boxed",
-    "agent_ref": {"type": "responses_api_agents", "name": "quiz_agent"},
-}
 
 
 def settings_of(engine, **room):
@@ -214,7 +208,27 @@ async def test_configs_that_cannot_be_used_are_said_so_and_may_be_corrected(own_
     assert LiveGym._of_process is None
 
 
-# --- rows and rewards -------------------------------------------------------------------------------------------------
+async def test_servers_that_cannot_start_are_said_so(own_config):
+    server = "example_multi_step_resources_server.resources_servers.example_multi_step"
+    with pytest.raises(ConfigError, match="the entrypoint of server"):
+        await LiveGym.start([CONFIG], [f"++{server}.entrypoint=nowhere.py"])
+
+
+@pytest.mark.slow
+async def test_servers_that_have_died_are_an_error_for_every_later_rollout(own_config):
+    apart = f"++{AGENT}.responses_api_agents.simple_agent.placement=process"
+    gym = await LiveGym.start([CONFIG], [apart])
+    for child in psutil.Process().children():
+        if AGENT in child.environ().get("NEMO_GYM_CONFIG_PATH", ""):
+            child.kill()
+    with pytest.raises(ServerDied):
+        await gym._serving
+    row = read_task()
+    with pytest.raises(ServerDied):
+        await gym.play(row, settings_of(make_engine(row)))
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_row_travels_as_text():
@@ -228,30 +242,3 @@ def test_a_row_travels_as_text():
 def test_what_is_no_row_is_refused_with_where_it_was_found(carried):
     with pytest.raises(LiveGymError, match="the label holds no row"):
         read_row(carried, "the label")
-
-
-@pytest.mark.parametrize(
-    ("text", "reward"), [(r"\boxed{yes}", 1.0), (r"\boxed{no}", 0.0), (r"<think>\boxed{no}</think>\boxed{yes}", 1.0)]
-)
-async def test_a_text_is_scored_by_the_verifier_of_its_row(text, reward):
-    servers = {"quiz": StringMatchResourcesServer, "quiz_agent": (SimpleAgent, agent_config("quiz"))}
-    async with running(**servers) as client:
-        assert await score_reply(client, QUIZ, text) == reward
-
-
-async def test_a_verifier_without_a_reward_is_a_failure():
-    class Undecided(StringMatchResourcesServer):
-        async def verify(self, body: StringMatchVerifyRequest):
-            return {**(await super().verify(body)).model_dump(), "_ng_failure_class": "judge_failed"}
-
-    servers = {"quiz": Undecided, "quiz_agent": (SimpleAgent, agent_config("quiz"))}
-    async with running(**servers) as client:
-        with pytest.raises(RolloutFailure, match="judge_failed"):
-            await score_reply(client, QUIZ, "yes")
-        with pytest.raises(UnknownServerError):
-            await score_reply(client, {**QUIZ, "agent_ref": {"name": "nobody"}}, "yes")
-
-
-async def test_the_address_of_a_head_server_is_host_and_port():
-    with pytest.raises(LiveGymError, match="host:port"):
-        await connect("somewhere")

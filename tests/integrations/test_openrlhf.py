@@ -16,7 +16,8 @@ from nemo_gym.integrations.openrlhf import build_reward_app, cut_answer, list_ac
 from nemo_gym.testing import agent_config, running
 from resources_servers.string_match.app import StringMatchResourcesServer, StringMatchVerifyRequest
 from responses_api_agents.simple_agent.app import SimpleAgent
-from tests.integrations.test_live import FAILURES, QUIZ, FailsTwice
+from tests.integrations.test_live import FAILURES, FailsTwice
+from tests.integrations.test_scoring import QUIZ
 from tests.support.live_gym import check_sequence, make_engine, open_gym, read_task
 
 

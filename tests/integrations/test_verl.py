@@ -18,7 +18,8 @@ from nemo_gym.testing import agent_config, running
 from nemo_gym.token_engine import ChatFormat
 from resources_servers.string_match.app import StringMatchResourcesServer
 from responses_api_agents.simple_agent.app import SimpleAgent
-from tests.integrations.test_live import FAILURES, QUIZ, FailsTwice
+from tests.integrations.test_live import FAILURES, FailsTwice
+from tests.integrations.test_scoring import QUIZ
 from tests.support.live_gym import check_sequence, make_engine, open_gym, read_task
 
 SAMPLING = {"temperature": 1.0, "top_p": 0.9, "logprobs": True}
