@@ -16,6 +16,8 @@ Decode = Callable[[Sequence[int]], str]
 """Returns the text of token ids, special tokens included."""
 _NOT_TEXT = "\ufffd"
 _LONGEST_CHARACTER = 4  # bytes in UTF-8, each of which may be a token
+_GLANCE = 64
+"""So many ids tell most different texts apart, so that long ones are seldom decoded in vain."""
 
 
 @dataclass(slots=True)
@@ -73,6 +75,8 @@ class Branch:
     """How many ids at its beginning are those of its parent."""
     starts: list[int] = field(default_factory=list)
     """For each of `turns`: where in `completion_ids` that which the model wrote begins."""
+    last_read: list[int] = field(default_factory=list, compare=False, repr=False)
+    """The prompt of the last turn as the engine read it: the same text as `ids` up to the last of `starts`."""
 
     @property
     def ids(self) -> list[int]:
@@ -90,6 +94,7 @@ class Branch:
             self.mask += [0] * len(context_ids)
             self.log_probs += [0.0] * len(context_ids)
         self.starts.append(len(self.completion_ids))
+        self.last_read = turn.prompt_ids
         self.completion_ids += turn.generated_ids
         self.mask += [1] * len(turn.generated_ids)
         self.log_probs += turn.log_probs
@@ -105,6 +110,7 @@ def join_turns(
     it is known already, says to which branch each turn belongs.
     """
     branches: list[Branch] = []
+    decode = None if decode is None else _remember_glances(decode)
     for number, turn in enumerate(turns):
         candidates = branches if places is None else branches[places[number] : places[number] + 1]
         if _continue_branch(candidates, turn, number, decode):
@@ -155,12 +161,40 @@ def _continue_branch(branches: Sequence[Branch], turn: Turn, number: int, decode
     if decode is None:
         return False
     for branch in by_length:
-        same = find_same_text(branch.ids, prompt_ids, decode)
-        if same is not None:
-            branch.append(prompt_ids[same:], turn, number)
+        read = _find_end_of_history(branch, prompt_ids, decode)
+        if read is not None:
+            branch.append(prompt_ids[read:], turn, number)
             branch.realigned_turns.append(number)
             return True
     return False
+
+
+def _find_end_of_history(branch: Branch, prompt_ids: Sequence[int], decode: Decode) -> int | None:
+    """Return how many ids of the prompt are the text of the branch; None if it begins with another text.
+
+    An engine tokenizes what it has read before as it did before, so that as a rule only the last turn is compared.
+    """
+    ids, read, start = branch.ids, branch.last_read, len(branch.prompt_ids) + branch.starts[-1]
+    if not read or ids[start - 1] != read[-1] or prompt_ids[: len(read)] != read:
+        return find_same_text(ids, prompt_ids, decode)
+    known = len(read) - 1  # the last shared token is compared too: what comes first in a text may be read otherwise
+    end = find_same_text(ids[start - 1 :], prompt_ids[known:], decode)
+    return None if end is None else known + end
+
+
+def _remember_glances(decode: Decode) -> Decode:
+    """Return `decode` with a memory for short texts, which are looked at again for every later turn."""
+    known: dict[str, str] = {}
+
+    def decode_once(ids: Sequence[int]) -> str:
+        if len(ids) > _GLANCE:
+            return decode(ids)
+        key = repr(ids)  # what somebody else's row holds for ids need not be hashable
+        if key not in known:
+            known[key] = decode(ids)
+        return known[key]
+
+    return decode_once
 
 
 def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Decode) -> int | None:
@@ -171,6 +205,8 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
     common = count_common_prefix(so_far, prompt_ids)
     # From the last shared token on, because some tokenizers drop the space before the first word of a text.
     start = max(0, common - 1)
+    if not _may_be_same(so_far[start : start + _GLANCE], prompt_ids[start : start + _GLANCE], decode):
+        return None
     wanted = decode(so_far[start:])
     if _NOT_TEXT in wanted and start > 0:  # perhaps this token is the second half of a character
         start = 0
@@ -188,3 +224,10 @@ def find_same_text(so_far: Sequence[int], prompt_ids: Sequence[int], decode: Dec
     # The last character may be spread over several tokens, the first of which already counts as a character.
     ends = range(low, min(low + _LONGEST_CHARACTER, len(prompt_ids) + 1))
     return next((end for end in ends if decode(prompt_ids[start:end]) == wanted), None)
+
+
+def _may_be_same(first: Sequence[int], second: Sequence[int], decode: Decode) -> bool:
+    """Return whether one text may begin with the other, which may end within a character."""
+    one, other = decode(first), decode(second)
+    surely = max(0, min(len(one), len(other)) - _LONGEST_CHARACTER)
+    return one[:surely] == other[:surely]

@@ -59,6 +59,28 @@ def test_a_token_across_the_end_of_what_was_said_cannot_be_divided():
     assert find_same_text([0, 1], [0, 11, 2], decode) is None
 
 
+def test_what_was_read_before_is_not_decoded_again():
+    history, turns, lengths = [0], [], []
+    for _ in range(30):
+        turns.append(turn(spell_otherwise(history), [11, 12, 13]))
+        history = [*history, 11, 12, 13, *[0, 1] * 10]
+
+    def decode_and_note(ids):
+        lengths.append(len(ids))
+        return decode(ids)
+
+    assert classify(join_turns(turns, decode_and_note)) == "realigned"
+    assert max(lengths) < len(turns[-1].prompt_ids) / 10
+
+
+def test_histories_that_differ_are_told_apart_at_a_glance():
+    decoded = []
+    turns = [turn([0, 1] + [number] * 500, [2]) for number in range(4)]
+    branches = join_turns(turns, lambda ids: decoded.append(len(ids)) or decode(ids))
+    assert len(branches) == 4
+    assert max(decoded) <= 64
+
+
 # One token a byte, and one for a whole word with its space, which is dropped at the beginning of a text.
 BYTES = dict(enumerate(bytes([one]) for one in range(256))) | {300: " é".encode(), 301: "é".encode()}
 
