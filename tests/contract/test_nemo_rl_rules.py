@@ -30,6 +30,8 @@ from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.testing import agent_config, build_server, running
 from nemo_gym.trajectories import TrainableRollout, read_trainable_rollouts
 from resources_servers.example_single_tool_call.app import ExampleSingleToolCallResourcesServer
+from resources_servers.gymnasium import GymnasiumServer
+from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 from responses_api_agents.simple_agent.app import SimpleAgent
 from responses_api_models.vllm_model.app import VLLMModel
 from tests.support.drifting_engine import DriftingEngine
@@ -277,3 +279,35 @@ async def test_a_trainer_that_dies_leaves_nothing_running_and_may_come_back(engi
     assert sorted(results) == list(range(8))
     assert all(walk_as_nemo_rl_does(result) for result in results.values())
     assert sorted(weather.scored.values()) == [1] * 8
+
+
+class Episodes(GymnasiumServer):
+    """An environment of one step that holds something for every session, and must be told to let go of it."""
+
+    async def reset(self, metadata: dict[str, Any], session_id: str) -> tuple[str | None, dict[str, Any]]:
+        self.session_state[session_id] = "held"
+        return None, {}
+
+    async def step(
+        self, action: NeMoGymResponse, metadata: dict[str, Any], session_id: str
+    ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
+        return None, 1.0, True, False, {}
+
+
+async def test_the_sessions_of_a_trainer_that_dies_are_closed(engine, serve):
+    examples = [make_example(number, "faithful", "player") for number in range(4)]
+    episodes = build_server(Episodes)
+    async with serve(episodes=episodes, player=(GymnasiumAgent, agent_config("episodes"))):
+        engine.may_answer.clear()
+        dying = asyncio.create_task(play(examples))
+        await engine.wait_until_asked(len(examples))
+        assert len(episodes.session_state) == 4
+        dying.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dying
+        del dying
+        await engine.wait_until_asked(0)
+        engine.may_answer.set()
+        results = await play(examples)
+    assert [results[number]["reward"] for number in range(4)] == [1.0] * 4
+    assert len(episodes.session_state) == 0
