@@ -36,7 +36,7 @@ __all__ = [
     "read_policy_version",
 ]
 
-_POLL_S, _PAUSE_S = 30.0, 1.0
+_TIMEOUT_S, _PAUSE_S = 30.0, 1.0
 
 
 class PolicyVersionError(GymError):
@@ -98,9 +98,10 @@ async def follow(gate: StalenessGate, head_server_config: BaseServerConfig | Non
 async def _follow(gate: StalenessGate, where: BaseServerConfig) -> None:
     while True:
         known = gate.version
-        wait = {"wait_s": _POLL_S, **({} if known is None else {"other_than": known})}
+        # The head server answers when it has another version, or as soon as it has waited long enough.
+        wait = {"wait_s": _TIMEOUT_S, **({} if known is None else {"other_than": known})}
         try:
-            status, answer = await _ask_head("GET", where, 2 * _POLL_S, params=wait)
+            status, answer = await _ask_head("GET", where, _TIMEOUT_S, params=wait)
             version = answer.get("version") if status == 200 else None
             if version is not None and version != known:
                 # The head server has taken it, so that an older one is meant.

@@ -15,8 +15,8 @@ from nemo_gym._serving.run_files import TOKEN_HEADER, same_token
 from nemo_gym._transport.probe import ServerStatus
 from nemo_gym.errors import GymError
 
-LONGEST_WAIT_S = 60.0
-"""So long a caller may wait for another policy version in one request."""
+LONGEST_WAIT_S = 0.5
+"""So long a caller may wait for another policy version in one request: a server that is stopped waits for it."""
 
 
 class ServerInstanceDisplayConfig(BaseModel):

@@ -11,6 +11,7 @@ import logging
 import mmap
 import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from struct import Struct
@@ -52,7 +53,7 @@ class Announcement(BaseModel):
     restart: Annotated[bool, Field(strict=True)] = False
     """Take it also if it is older than the one in force: the trainer has gone back to a checkpoint."""
     servers: list[str] | None = None
-    """Tell only these; None for all model and agent servers of the run. One that names itself alone need not."""
+    """Tell only these; None for all model and agent servers of the run."""
 
 
 def check_step(current: int | None, announced: Announcement) -> None:
@@ -118,7 +119,8 @@ class RunVersion:
         self._listeners: list[Listener] = []
         self._changed = asyncio.Event()
         self._told: set[tuple[Any, Any]] = set()
-        self._late: set[asyncio.Task[None]] = set()
+        self._late: set[Future[None]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def version(self) -> int | None:
@@ -133,7 +135,7 @@ class RunVersion:
         async with self._lock:
             check_step(self.version, announced)
             servers = list_told(instances, announced.servers)
-            self._announced = announced
+            self._announced, self._loop = announced, asyncio.get_running_loop()
             self._told |= {_identify(server) for server in servers}
             told = await asyncio.gather(self._tell(servers, announced), *(relay(announced) for relay in self._relays))
             for listener in list(self._listeners):
@@ -148,11 +150,12 @@ class RunVersion:
         if announced is None:
             return
         new = [server for server in list_told(instances, announced.servers) if _identify(server) not in self._told]
-        if new:
+        if new and self._loop is not None:
             self._told |= {_identify(server) for server in new}
-            task = asyncio.get_running_loop().create_task(self._tell_late(new, announced))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
+            # The list of servers may be renewed by another thread than the one that serves it.
+            telling = asyncio.run_coroutine_threadsafe(self._tell_late(new, announced), self._loop)
+            self._late.add(telling)
+            telling.add_done_callback(self._late.discard)
 
     async def _tell_late(self, servers: Instances, announced: Announcement) -> None:
         for name, problem in (await self._tell(servers, announced)).items():

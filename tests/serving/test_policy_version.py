@@ -142,8 +142,9 @@ async def test_a_replica_that_was_restarted_is_told_the_version_in_force():
     await run.announce(version(4), [{**MODEL, "replica": "0-a"}])
     run.note_instances([{**MODEL, "replica": "0-a"}, {**MODEL, "replica": "1-a", "url": "http://d"}])
     run.note_instances([{**MODEL, "replica": "0-b"}])
-    await asyncio.sleep(0)
+    await asyncio.gather(*map(asyncio.wrap_future, run._late))
     assert told.said == [(4, ["policy"])] * 3
+    assert not run._late
 
 
 async def test_who_waits_for_another_version_is_woken_by_it():
