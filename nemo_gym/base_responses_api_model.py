@@ -57,8 +57,7 @@ from nemo_gym.session_gateway import (
     Dispatch,
     SessionGatewayConfig,
     add_session_routes,
-    note_answer,
-    note_failed_call,
+    find_session_call,
 )
 from nemo_gym.token_id_capture import capture_tokens
 
@@ -217,14 +216,17 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
 
     async def _dispatch_answer(self, handler: Callable[..., Awaitable[Any]], request: Request, body: BaseModel) -> Any:
         """Return what `handler` answers, marked with the policy version that was in force, if one was announced."""
-        began = self._policy_version.get()
+        # Every call passes here, and the ordinary way to a private attribute takes longer than all of this.
+        version: VersionCell = (self.__pydantic_private__ or {})["_policy_version"]
+        began = version.get()
         if _takes_request(getattr(handler, "__func__", handler)):
             reply = await handler(request=request, body=body)
         else:
             reply = await handler(body=body)
         if began is not None:
-            reply = mark_answer(reply, began, self._policy_version.get())
-        note_answer(reply)
+            reply = mark_answer(reply, began, version.get())
+        if (call := find_session_call()) is not None:
+            call.note_answer(reply)
         return reply
 
     async def _dispatch_stream(
@@ -240,7 +242,8 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             reason, was_meant = describe(error, self.config.name), isinstance(error, HTTPException | GymError)
             trace = None if was_meant else error
             LOG.error("%s: a streamed call failed: %s", self.config.name, reason, exc_info=trace)
-            note_failed_call(reason)
+            if (call := find_session_call()) is not None:
+                call.error = reason
             body = b"".join(failed(reason))
         return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 

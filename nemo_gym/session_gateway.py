@@ -34,6 +34,8 @@ Dispatch = Callable[[Request], Awaitable[Response]]
 FiniteNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 
 _CALL: ContextVar["SessionCall | None"] = ContextVar("nemo_gym_session_call", default=None)
+find_session_call = _CALL.get
+"""Return the call that is being answered, if it belongs to a session."""
 _RETRY_AFTER_S = 5
 
 
@@ -88,20 +90,6 @@ class SessionFailureRequest(BaseModel):
 
     message: str = ""
     kind: str = "agent"
-
-
-def note_answer(answer: Any) -> None:
-    """Keep the answer of a model, if the call that is being answered belongs to a session."""
-    call = _CALL.get()
-    if call is not None:
-        call.note_answer(answer)
-
-
-def note_failed_call(reason: str) -> None:
-    """Note that the agent was given an error instead of the answer."""
-    call = _CALL.get()
-    if call is not None:
-        call.error = reason
 
 
 def add_session_routes(
