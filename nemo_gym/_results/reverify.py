@@ -24,7 +24,7 @@ from nemo_gym._rollouts.compact import KeySet
 from nemo_gym._rollouts.paths import RunPaths
 from nemo_gym._rollouts.types import Key, Row
 from nemo_gym._util.jsonl import loads_line
-from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_KEY_NAME, TOKEN_FACTS
+from nemo_gym._util.row_keys import NG_FAILURE_CLASS_KEY, RESPONSE_FACTS, RESPONSE_KEY_NAME
 
 UNSAFE_PREFIX = "unsafe_"
 JUDGE_FAILED = "judge_failed"
@@ -83,7 +83,7 @@ class Reverification:
                 inputs.seek(self._input_offsets[key])
                 stored = loads_line(source.readline(), place.path, place.line)
                 row = loads_line(inputs.readline(), self._inputs, 0)
-                kept = {name: stored[name] for name in (RESPONSE_KEY_NAME, *TOKEN_FACTS) if name in stored}
+                kept = {name: stored[name] for name in (RESPONSE_KEY_NAME, *RESPONSE_FACTS) if name in stored}
                 yield Payload(key, read_agent_name(row), {**row, **kept})
 
 

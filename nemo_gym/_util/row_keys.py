@@ -60,8 +60,8 @@ TOKEN_DRIFT_KEY = "_ng_token_drift"
 """What was done to the tokens of a row so that they extend each other: `nemo_gym._training.handover`."""
 MASK_SAMPLE_KEY = "mask_sample"
 """True in a row that must not be trained on; trainers read it."""
-TOKEN_FACTS = (TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY, MASK_SAMPLE_KEY)
-"""What a row says of the tokens of its response; it stays true when the response is scored again."""
+RESPONSE_FACTS = (TOKEN_CAPTURE_KEY, TOKEN_DRIFT_KEY, MASK_SAMPLE_KEY, NG_POLICY_VERSIONS_KEY)
+"""What a row says of its response, whoever scores it: its tokens, and the weights that wrote it."""
 ENDING_KEYS = frozenset(
     {
         NG_NO_PERSIST_KEY,

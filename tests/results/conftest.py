@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Files of small runs."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 

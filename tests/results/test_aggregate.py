@@ -5,13 +5,18 @@ import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
+
 from nemo_gym._metrics.aggregate import aggregate as aggregate_responses
 from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.aggregate import Requested, aggregate_rollouts, aggregate_with, write_aggregates
-from nemo_gym._results.rows import read_results
-from nemo_gym._results.rows import AgentRollouts
+from nemo_gym._results.aggregate import (
+    Requested,
+    aggregate_rollouts,
+    aggregate_with,
+    list_metric_rows,
+    write_aggregates,
+)
+from nemo_gym._results.rows import AgentRollouts, read_results
 from tests.support.measured import aggregate_files, make_rollout
-from nemo_gym._results.aggregate import list_metric_rows
 
 
 def test_the_file_has_the_entries_of_the_contract(run, tmp_path):
@@ -32,7 +37,10 @@ def test_every_agent_has_an_entry(run, result, write, tmp_path):
     rollouts, other = run("r.jsonl", [[1.0, 0.0], [1.0, 1.0]]), write("s.jsonl", [result(7, 0, 1.0, "b")])
     path = write_aggregates(tmp_path / "m.json", aggregate_files([rollouts, other]))
     entries = orjson.loads(path.read_bytes())
-    assert [(entry["agent_ref"]["name"], len(entry["group_level_metrics"])) for entry in entries] == [("a", 2), ("b", 1)]
+    assert [(entry["agent_ref"]["name"], len(entry["group_level_metrics"])) for entry in entries] == [
+        ("a", 2),
+        ("b", 1),
+    ]
 
 
 def test_without_a_scored_rollout_there_is_nothing_to_say(write, result, tmp_path):

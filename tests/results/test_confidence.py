@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.strategies import booleans, lists, sampled_from
 
-from nemo_gym._results.aggregate import Requested, aggregate_rollouts
-from nemo_gym._results.aggregate import make_metric_table
+from nemo_gym._results.aggregate import Requested, aggregate_rollouts, make_metric_table
 from nemo_gym._results.rows import AgentRollouts
 from tests.support.measured import make_rollout
 

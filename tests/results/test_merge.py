@@ -9,8 +9,7 @@ from hypothesis.strategies import dictionaries, integers, tuples
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results import merge
 from nemo_gym._results.merge import merge_shards
-from nemo_gym._results.rows import read_results
-from nemo_gym._results.rows import read_rollouts
+from nemo_gym._results.rows import read_results, read_rollouts
 
 
 @given(dictionaries(tuples(integers(0, 10**9), integers(0, 10**6)), integers(0, 3), max_size=30))
@@ -42,7 +41,9 @@ def test_more_shards_than_open_files(write, result, tmp_path, monkeypatch):
 def test_a_rollout_in_two_shards_is_an_error_that_names_both_and_writes_nothing(write, result, tmp_path):
     a = write("a.jsonl", [result(0, 0, 1.0), result(5, 1, 1.0)])
     b = write("b.jsonl", [b"", result(5, 1, 0.0)])
-    with pytest.raises(ResultsError, match=rf"task 5, rollout 1 occurs twice: {a}:2 and {b}:2.\nhint: shards of one run share no"):
+    with pytest.raises(
+        ResultsError, match=rf"task 5, rollout 1 occurs twice: {a}:2 and {b}:2.\nhint: shards of one run share no"
+    ):
         merge_shards([a, b], tmp_path / "all.jsonl")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl"]
 

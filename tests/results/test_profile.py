@@ -4,7 +4,7 @@
 import orjson
 import pytest
 
-from nemo_gym._metrics.profile import profile, drop_histograms
+from nemo_gym._metrics.profile import drop_histograms, profile
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.profile import write_dataset_profile, write_profile
 from nemo_gym._util.jsonl import read_rows

@@ -33,11 +33,15 @@ def test_a_payload_is_the_input_row_with_the_stored_response(write, planned, res
     assert (plan.n_requested, plan.n_seeds, plan.n_done) == (2, 0, 0)
 
 
-def test_what_is_known_of_the_tokens_of_a_response_goes_with_it(write, planned, result, tmp_path):
-    inputs = write("p.jsonl", [planned(0, 0)])
-    rollouts = write("r.jsonl", [result(0, 0, 1.0, mask_sample=True, _ng_token_drift={"class": "forked"})])
+def test_what_is_known_of_a_response_goes_with_it(write, planned, result, tmp_path):
+    known = {
+        "mask_sample": True,
+        "_ng_token_drift": {"class": "forked"},
+        "_ng_policy_versions": {"start": 7, "end": 8, "straddles": True},
+    }
+    inputs, rollouts = write("p.jsonl", [planned(0, 0)]), write("r.jsonl", [result(0, 0, 1.0, **known)])
     (payload,) = plan_reverification(inputs, rollouts, tmp_path / "new.jsonl").payloads()
-    assert (payload.row["mask_sample"], payload.row["_ng_token_drift"]) == (True, {"class": "forked"})
+    assert {name: payload.row[name] for name in known} == known
 
 
 def test_a_limit_takes_the_first(judged, tmp_path):

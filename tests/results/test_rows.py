@@ -2,24 +2,24 @@
 """Reading rollouts files."""
 
 import logging
+
+import orjson
 import pytest
+
 from nemo_gym._metrics.rollouts import ResultsError
+from nemo_gym._results.aggregate import write_aggregates
 from nemo_gym._results.rows import (
+    Incidents,
     expand_globs,
     format_scored,
     read_results,
     read_reward,
+    read_rollouts,
     strip_row,
 )
-from nemo_gym._util.jsonl import JsonlError
-import logging
-import orjson
-import pytest
-from nemo_gym._metrics.rollouts import ResultsError
-from nemo_gym._results.aggregate import write_aggregates
-from nemo_gym._results.rows import Incidents, read_rollouts
 from nemo_gym._rollouts.manifest import Counts
 from nemo_gym._rollouts.paths import RunPaths
+from nemo_gym._util.jsonl import JsonlError
 from nemo_gym.cli.eval.results import show
 from tests.support.measured import aggregate_files
 

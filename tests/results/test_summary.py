@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The summary of a run, while it lasts and afterwards."""
 
-from nemo_gym._results.aggregate import Requested
-from nemo_gym._results.aggregate import METRIC_HEADING, make_metric_table
-from nemo_gym._results.summary import RunSummary
-from tests.support.measured import aggregate_files
-from nemo_gym._rollouts.types import Failed, Scored
-from nemo_gym._transport.failures import Failure
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from nemo_gym._metrics.describe import are_binary
 from nemo_gym._metrics.intervals import compute_interval_over_tasks
-from nemo_gym._results.summary import RunningMean
+from nemo_gym._results.aggregate import METRIC_HEADING, Requested, make_metric_table
+from nemo_gym._results.summary import RunningMean, RunSummary
+from nemo_gym._rollouts.types import Failed, Scored
+from nemo_gym._transport.failures import Failure
+from tests.support.measured import aggregate_files
 
 
 class Clock:

@@ -20,7 +20,7 @@ from nemo_gym._rollouts.run import CollectSettings, Run, collect, take_over_plan
 from nemo_gym._rollouts.types import OnRetry, Row, Scored, key_of
 from nemo_gym._serving.event_loop import interrupt_on_signals, run_beside_servers
 from nemo_gym._util.jsonl import read_rows
-from nemo_gym._util.row_keys import TOKEN_FACTS
+from nemo_gym._util.row_keys import RESPONSE_FACTS
 from nemo_gym.cli import render
 from nemo_gym.cli.default_model import find_models
 from nemo_gym.cli.env.check import find_stand_in
@@ -98,7 +98,7 @@ async def _reverify(config: DictConfig, settings: RolloutReverificationConfig) -
                     verify = _verify_with(client, verifiers)
 
                     def play_with(on_retry: OnRetry) -> Play:
-                        return Player(verify, on_retry=on_retry, hand_over=_keep_token_facts).play
+                        return Player(verify, on_retry=on_retry, hand_over=_keep_response_facts).play
 
                     counts = await collect(run.rows, play_with, journal, limiter, control, bounds, count)
             ask_for = frozenset[str]() if served.has_lost_one else None
@@ -172,14 +172,14 @@ def _verify_with(client: ServerClient, verifiers: dict[str, str]) -> Callable[[s
         server = verifiers.get(agent)
         if server is None:
             raise ConfigError(f"the config has no agent {agent!r}, so nobody verifies its rollouts")
-        asked = {name: value for name, value in row.items() if name not in TOKEN_FACTS}
+        asked = {name: value for name, value in row.items() if name not in RESPONSE_FACTS}
         return await client.post(server, "/verify", json=asked)
 
     return verify
 
 
-async def _keep_token_facts(row: Row, result: Row) -> None:
-    """Let the new row say of its tokens what the old one said: a masked sample stays masked."""
-    for name in TOKEN_FACTS:
+async def _keep_response_facts(row: Row, result: Row) -> None:
+    """Let the new row say of its response what the old one said: a masked sample stays masked."""
+    for name in RESPONSE_FACTS:
         if name in row:
             result.setdefault(name, row[name])
