@@ -55,6 +55,21 @@ def test_what_every_server_and_command_imports_loads_no_heavy_library(module):
     assert modules_after(f"import {module}").isdisjoint(HEAVY)
 
 
+@pytest.mark.parametrize("command", [["aggregate", "-o", "all.jsonl", "-i"], ["profile", "--rollouts"]])
+def test_commands_that_only_read_the_files_of_a_run_load_neither_a_server_nor_a_client(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    key = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+    (tmp_path / "run.jsonl").write_text(json.dumps({**key, "reward": 1.0}))
+    (tmp_path / "run_materialized_inputs.jsonl").write_text(json.dumps(key))
+    statement = f"""
+import contextlib, io
+from nemo_gym.cli.main import run_command
+with contextlib.redirect_stdout(io.StringIO()):
+    assert run_command({["eval", *command, "run.jsonl"]}) == 0
+"""
+    assert modules_after(statement).isdisjoint({*HEAVY, "aiohttp", "fastapi", "uvicorn"} - {"hydra"})
+
+
 def test_a_heavy_library_would_be_noticed(tmp_path, monkeypatch):
     (tmp_path / "pandas.py").touch()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))

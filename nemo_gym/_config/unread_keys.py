@@ -126,13 +126,15 @@ _SHARED_PREFIXES = ("wandb_", "mlflow_", "hf_")
 """Families of settings that other libraries read as well."""
 
 
-def check_command_line(resolved: Resolved, other_settings: Callable[[], Collection[str]], code: ServerCode) -> Problems:
+def check_command_line(
+    resolved: Resolved, flags: Collection[str], other_settings: Callable[[], Collection[str]], code: ServerCode
+) -> Problems:
     """Report every override that would have no effect.
 
-    `other_settings` returns the settings of all commands, since a script may pass all of them to each command. It is
-    called only for keys that are not among the common settings.
+    `flags` are the settings of all commands that have a flag, since a script may pass all of them to each command.
+    `other_settings` returns the rest, and is called only for keys that are neither among these nor common settings.
     """
-    checker = _OverrideChecker(resolved, other_settings, code)
+    checker = _OverrideChecker(resolved, flags, other_settings, code)
     if not resolved.servers.values.plain.get(ALLOW_UNKNOWN_KEYS_KEY_NAME):
         checker.check()
     return checker.problems
@@ -145,7 +147,13 @@ def _list_interpolated_keys(provenance: Provenance) -> set[str]:
 
 
 class _OverrideChecker:
-    def __init__(self, resolved: Resolved, other_settings: Callable[[], Collection[str]], code: ServerCode) -> None:
+    def __init__(
+        self,
+        resolved: Resolved,
+        flags: Collection[str],
+        other_settings: Callable[[], Collection[str]],
+        code: ServerCode,
+    ) -> None:
         *lower, command_line = resolved.provenance.layers
         self.problems = Problems()
         self._lower, self._given = lower, command_line.values
@@ -153,7 +161,7 @@ class _OverrideChecker:
         self._instances = {instance.name: instance for instance in resolved.servers.instances}
         self._undecided = {*resolved.servers.almost, *resolved.servers.unknown_yet}
         self._interpolated = _list_interpolated_keys(resolved.provenance)
-        self._other_settings, self._code = other_settings, code
+        self._flags, self._other_settings, self._code = flags, other_settings, code
 
     def check(self) -> None:
         for name, value in self._given.items():
@@ -169,9 +177,9 @@ class _OverrideChecker:
             if not self._plain.get("no_serve"):  # else the servers are already running, with another config
                 self._report_absent_instance(name, value)
             return
-        if name in SETTINGS:
+        if name in SETTINGS or name in self._flags:
             return
-        settings = {*SETTINGS, *self._other_settings()}
+        settings = {*SETTINGS, *self._flags, *self._other_settings()}
         if name in settings or self._is_mentioned(name):
             return
         # A driver that the user wrote may read any key.

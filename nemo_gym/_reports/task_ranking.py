@@ -7,7 +7,7 @@ A task is mixed when its own rollouts disagree; those teach a model most. Printi
 import heapq
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym._metrics.describe import Histogram, Number, format_number, make_histogram, mean
@@ -82,34 +82,33 @@ def rank_tasks(
 ) -> TaskRanking:
     """Rank the tasks whose rewards are given; `read_rows` is asked for those that are listed only."""
     threshold = PASS_REWARD if pass_threshold is None else pass_threshold
-    tasks = []
-    for task, of_task in rewards.items():
-        if of_task:
-            average = mean(of_task)
-            # Equal rewards need not have a mean that is exactly theirs.
-            spread = 0.0 if min(of_task) == max(of_task) else math.dist(of_task, [average] * len(of_task))
-            std = spread / math.sqrt(len(of_task))
-            tasks.append(RankedTask(task, len(of_task), average, std, rate_passes(of_task, threshold)))
-    mixed = [one for one in tasks if one.std_reward > 0]
-    hardest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (one.mean_reward, one.task))
-    easiest = heapq.nsmallest(_LISTED, tasks, key=lambda one: (-one.mean_reward, one.task))
-    most_mixed = heapq.nsmallest(_LISTED, mixed, key=lambda one: (-one.std_reward, one.task))
-    rows = read_rows({one.task for one in (*hardest, *easiest, *most_mixed)})
+    means = {task: mean(of_task) for task, of_task in rewards.items() if of_task}
+    # Equal rewards need not have a mean that is exactly theirs.
+    stds = {
+        task: math.dist(of_task, [means[task]] * len(of_task)) / math.sqrt(len(of_task))
+        for task, of_task in rewards.items()
+        if len(of_task) > 1 and min(of_task) != max(of_task)
+    }
+    hardest = heapq.nsmallest(_LISTED, [(average, task) for task, average in means.items()])
+    easiest = heapq.nsmallest(_LISTED, [(-average, task) for task, average in means.items()])
+    most_mixed = heapq.nsmallest(_LISTED, [(-std, task) for task, std in stds.items() if std > 0])
+    rows = read_rows({task for _, task in (*hardest, *easiest, *most_mixed)})
 
-    def add_prompts(listed: list[RankedTask]) -> list[RankedTask]:
-        """Add the beginning of each task's last user message; of another text where there is none."""
-        prompted = []
-        for one in listed:
+    def describe(listed: list[tuple[float, int]]) -> list[RankedTask]:
+        """Describe tasks, each with the beginning of its last user message; of another text where there is none."""
+        described = []
+        for _, task in listed:
             # A prompt may hold anything, also what would move a terminal's cursor.
-            text = "".join(char if char.isprintable() else " " for char in preview_question(rows.get(one.task, {})))
-            prompted.append(replace(one, prompt=shorten(text, _PROMPT_LENGTH)))
-        return prompted
+            text = "".join(char if char.isprintable() else " " for char in preview_question(rows.get(task, {})))
+            n, passed, prompt = len(rewards[task]), rate_passes(rewards[task], threshold), shorten(text, _PROMPT_LENGTH)
+            described.append(RankedTask(task, n, means[task], stds.get(task, 0.0), passed, prompt))
+        return described
 
     return TaskRanking(
-        n_tasks=len(tasks),
+        n_tasks=len(means),
         pass_threshold=threshold,
-        hardest=add_prompts(hardest),
-        easiest=add_prompts(easiest),
-        most_mixed=add_prompts(most_mixed),
+        hardest=describe(hardest),
+        easiest=describe(easiest),
+        most_mixed=describe(most_mixed),
         histogram=make_histogram([reward for of_task in rewards.values() for reward in of_task]),
     )

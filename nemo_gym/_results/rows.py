@@ -56,13 +56,19 @@ class Place(NamedTuple):
 class ResultLine(NamedTuple):
     """A row of a rollouts, failures or materialized inputs file, and where it stands."""
 
-    place: Place
+    path: str
+    number: int
+    """Of the line, from 1."""
     offset: int
     """Where its line begins, in bytes."""
     size: int
     """Of the line with its end, in bytes."""
     key: Key
     row: Row
+
+    @property
+    def place(self) -> Place:
+        return Place(self.path, self.number)
 
 
 def expand_globs(patterns: str | Iterable[str]) -> list[Path]:
@@ -112,7 +118,7 @@ def read_results(path: str | os.PathLike[str]) -> Iterator[ResultLine]:
                     f"{name}:{number}: {TASK_INDEX_KEY_NAME!r} is {task!r} and {ROLLOUT_INDEX_KEY_NAME!r} is "
                     f"{rollout!r}; an index is a whole number from 0 on"
                 )
-            yield ResultLine(Place(name, number), offset, size, (task, rollout), row)
+            yield ResultLine(name, number, offset, size, (task, rollout), row)
 
 
 def strip_row(row: Row) -> Row:
@@ -146,7 +152,8 @@ def format_scored(n_scored: int, n_requested: int | None) -> str:
 def require_distinct(lines: Iterable[ResultLine]) -> None:
     """Raise ResultsError if a rollout occurs twice, naming both places."""
     seen: dict[Key, Place] = {}
-    for place, _, _, key, _ in lines:
+    for line in lines:
+        key, place = line.key, line.place
         if (first := seen.setdefault(key, place)) != place:
             raise ResultsError(
                 f"task {key[0]}, rollout {key[1]} occurs twice: {first} and {place}.\n{SHARDS_SHARE_NO_ROLLOUT}"
@@ -267,17 +274,18 @@ def read_rollouts(
     read_numbers, known_answers = NumberReader().read, answer_keys or {}
     n_read, keys = 0, set[Key]()
     for shard, path in enumerate(files):
-        for place, offset, size, key, row in read_results(path):
+        for line in read_results(path):
+            key, row = line.key, line.row
             agent = read_agent_name(row)
             if note_place is None:
                 n_read += 1
                 keys.add(key)
             else:
-                note_place(key, shard, offset, size)
+                note_place(key, shard, line.offset, line.size)
             of_agent = agents.get(agent) or agents.setdefault(agent, AgentRollouts(agent))
             if read_reward(row) is None:
                 of_agent.n_unscored += 1
-                first_unscored = first_unscored or place
+                first_unscored = first_unscored or line.place
                 continue
             of_agent.incidents.add(row)
             fields, values = read_numbers(row)

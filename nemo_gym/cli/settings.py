@@ -22,7 +22,7 @@ from nemo_gym._config.server_code import ServerCode, check_types
 from nemo_gym._config.unread_keys import check_command_line
 from nemo_gym.cli import render
 from nemo_gym.cli.commands import COMMANDS, GROUPS
-from nemo_gym.cli.flags import UsageError, load
+from nemo_gym.cli.flags import Command, UsageError, load
 from nemo_gym.config_types import BaseNeMoGymCLIConfig
 from nemo_gym.errors import ConfigError
 from nemo_gym.global_config import (
@@ -103,21 +103,27 @@ class CheckedParser(GlobalConfigDictParser):
 def check_command(resolved: Resolved, only: Any = lambda path: True) -> Problems:
     """Return what is wrong with the command line, and with the types of those settings of servers that `only` picks."""
     code = ServerCode(component_search_roots())
-    problems = check_command_line(resolved, _settings_of_all_commands, code)
+    problems = check_command_line(resolved, _flags_of_all_commands(), _settings_of_all_commands, code)
     problems.extend(check_types(resolved.servers, resolved.provenance, code, only))
     problems.extend(_check_settings(resolved.provenance.layers[-1].values))
     problems.extend(_check_urls(resolved))
     return problems
 
 
+def _all_commands() -> list[Command]:
+    return [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
+
+
+@cache
+def _flags_of_all_commands() -> frozenset[str]:
+    return frozenset(flag.key.partition(".")[0] for command in _all_commands() for flag in command.flags)
+
+
 @cache
 def _settings_of_all_commands() -> frozenset[str]:
-    commands = [*COMMANDS.values(), *(command for group in GROUPS.values() for command in group.values())]
-    keys = {flag.key.partition(".")[0] for command in commands for flag in command.flags}
-    for settings in {command.settings for command in commands}:
-        for key, field in load(settings).model_fields.items():
-            keys |= {key, field.alias or key}
-    return frozenset(keys)
+    """Return more than has a flag, at the price of importing what all commands need."""
+    fields = [load(settings).model_fields for settings in {command.settings for command in _all_commands()}]
+    return frozenset(name for of_one in fields for key, field in of_one.items() for name in (key, field.alias or key))
 
 
 def _check_settings(given: dict[str, Any]) -> Problems:

@@ -37,8 +37,15 @@ class Code(ServerCode):
 
 
 def unread(resolved, fields=FIELDS, mentioned=(), settings=("mine_too",)) -> list[str]:
-    found = check_command_line(resolved, lambda: settings, Code(fields, mentioned)).pairs()
+    found = check_command_line(resolved, (), lambda: settings, Code(fields, mentioned)).pairs()
     return [text.split(" ")[0] for _, text in found]
+
+
+def test_a_setting_that_has_a_flag_is_known_without_loading_what_other_commands_read(shop):
+    def load_all():
+        raise AssertionError("not needed")
+
+    assert check_command_line(shop("+with_a_flag=3"), {"with_a_flag"}, load_all, Code(FIELDS)).listed() == []
 
 
 @pytest.mark.parametrize(
