@@ -45,7 +45,7 @@ def test_a_setting_that_has_a_flag_is_known_without_loading_what_other_commands_
     def load_all():
         raise AssertionError("not needed")
 
-    assert check_command_line(shop("+with_a_flag=3"), {"with_a_flag"}, load_all, Code(FIELDS)).listed() == []
+    assert check_command_line(shop("+with_a_flag=3"), {"with_a_flag"}, load_all, Code(FIELDS)).pairs() == []
 
 
 @pytest.mark.parametrize(
