@@ -9,6 +9,8 @@ tokens along, or a token capture. A server that cannot say the text of ids leave
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, cast
 
 from omegaconf import DictConfig
@@ -16,7 +18,6 @@ from omegaconf import DictConfig
 from nemo_gym._rollouts.play import HandOver
 from nemo_gym._rollouts.types import Row
 from nemo_gym._training.handover import carries_tokens, hand_over, is_clean
-from nemo_gym._util.aio import in_thread
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.message_throttle import MessageThrottle
@@ -29,6 +30,8 @@ LOG = logging.getLogger(__name__)
 _DETOKENIZE_TIMEOUT_S = 60.0
 _WARN_EVERY_S = 60.0
 _NOT_SERVED = (404, 405, 501)
+# Not the event loop's own threads: they resolve the address of the endpoint that these wait for.
+_THREADS = ThreadPoolExecutor(8, thread_name_prefix="token-handover")
 
 
 class TextUnknown(GymError):
@@ -50,10 +53,11 @@ def hand_over_with(client: ServerClient, config: Mapping[str, Any] | DictConfig)
         loop = asyncio.get_running_loop()
 
         def decode(ids: Sequence[int]) -> str:
-            return asyncio.run_coroutine_threadsafe(_ask_for_text(client, model, ids), loop).result()
+            asked = asyncio.run_coroutine_threadsafe(_ask_for_text(client, model, ids), loop)
+            return asked.result(2 * _DETOKENIZE_TIMEOUT_S)
 
         try:
-            await in_thread(hand_over, result, decode)
+            await loop.run_in_executor(_THREADS, copy_context().run, hand_over, result, decode)
         except Exception as error:
             if getattr(error, "status", None) in _NOT_SERVED:
                 mute.add(model)

@@ -9,6 +9,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -211,6 +212,15 @@ async def test_without_the_text_of_ids_nobody_can_tell_so_it_is_a_fork_and_said_
         assert result["_ng_token_drift"]["class"] == "forked"
         assert result["_ng_token_drift"]["branches"] == 3
     assert caplog.text.count("such rollouts count as forked") == 1
+
+
+async def test_a_handover_needs_none_of_the_threads_that_resolve_addresses(monkeypatch):
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
+    # Every call opens a connection, whose address is resolved in the event loop's only thread.
+    async with DriftingEngine(keeps_connections=False) as engine, running(**servers(engine)) as client:
+        monkeypatch.setattr(rollout_collection, "setup_server_client", lambda head: client)
+        results = await play([make_example(number, "retokenizes") for number in range(2)])
+    assert [results[number]["_ng_token_drift"]["class"] for number in range(2)] == ["realigned"] * 2
 
 
 async def test_lost_log_probs_are_a_failure_of_that_rollout_and_of_no_other(engine, serve):

@@ -83,9 +83,9 @@ class EngineCall(NamedTuple):
 class DriftingEngine:
     """The engine, running inside `async with`."""
 
-    def __init__(self, *, detokenizes: bool = True) -> None:
+    def __init__(self, *, detokenizes: bool = True, keeps_connections: bool = True) -> None:
         """`detokenizes`: it says the text of token ids."""
-        self._detokenizes = detokenizes
+        self._detokenizes, self._keeps_connections = detokenizes, keeps_connections
         self.calls: dict[str, list[EngineCall]] = defaultdict(list)
         self.detokenized = 0
         self._asked, self._change = 0, asyncio.Condition()
@@ -117,7 +117,10 @@ class DriftingEngine:
             await self._count(1)
             try:
                 await self.may_answer.wait()
-                return web.json_response(answer(body))
+                reply = web.json_response(answer(body))
+                if not self._keeps_connections:
+                    reply.force_close()
+                return reply
             finally:
                 await self._count(-1)
 
