@@ -32,6 +32,7 @@ BY_DEFAULT = {
     "constants": "what `gym bench plan` reckons with: CPU and memory of a rollout",
     "results": "aggregating and profiling 100,000 rollouts",
     "datasets": "checking, measuring and collating 100,000 rows, in bare orjson",
+    "exports": "exporting 100,000 rollouts with their tokens to every format, in bare orjson",
     "environments": "verifications a second of every environment, beside bare computation for those that compute",
     "viewer": "a 1 GB rollouts file in the viewer, in a real browser",
 }

@@ -27,6 +27,13 @@ EXPECTED = {
     "collect-rollouts": ["20 scored of 20 requested", "20 scored of 20 requested rollouts, 5 tasks"],
     "scale-out": ["40 scored of 40 requested"],
     "look-at-rollouts": ["20 scored of 20 requested", "Wrote report/index.html: 10 rollouts"],
+    "export-rollouts": [
+        "20 scored of 20 requested",
+        "SmolLM2-135M-Instruct  20        20     0          0",
+        "exported             20        20 clean",
+        "trl: 20 records of 5 groups in exported/trl.jsonl",
+        "tokens to train on: ",
+    ],
     "run-environments-and-benchmarks": [
         "workplace_assistant    agent",
         "mmlu_pro        knowledge",

@@ -301,7 +301,7 @@ def _open_writer(path: Path, summary: ExportSummary) -> Iterator[Write]:
 
             def write_row(record: Record) -> None:
                 facts = record["extra_fields"]
-                components = [*facts["reward_extra_info"].items()]
+                components = [{"name": name, "value": one} for name, one in facts["reward_extra_info"].items()]
                 waiting.append({**record, "extra_fields": {**facts, "reward_extra_info": components}})
                 summary.records += 1
                 if len(waiting) == _ROWS_AT_A_TIME:

@@ -190,7 +190,8 @@ def test_verl_has_the_same_rows_as_parquet(rollouts, tmp_path):
     export_rollouts([rollouts], "verl", tmp_path / "out.parquet")
     rows = pyarrow.parquet.read_table(tmp_path / "out.parquet").to_pylist()
     for row in rows:
-        row["extra_fields"]["reward_extra_info"] = dict(row["extra_fields"]["reward_extra_info"])
+        components = row["extra_fields"]["reward_extra_info"]
+        row["extra_fields"]["reward_extra_info"] = {one["name"]: one["value"] for one in components}
     assert rows == read_records(tmp_path / "out.jsonl")
 
 

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row becomes a trainable rollout: tokens from where they are, a reason where not, and never a zero for a failure."""
 
+import json
+import re
+
 import pytest
 
+from nemo_gym import PARENT_DIR
 from nemo_gym._training.record import TrainableRollout, TrainableRolloutError
 
 
@@ -116,3 +120,18 @@ def test_what_was_stored_is_read_back():
 def test_another_schema_is_refused(change):
     with pytest.raises(TrainableRolloutError, match="schema"):
         TrainableRollout.from_json({**TrainableRollout(0, 0).to_json(), **change})
+
+
+def test_the_page_about_the_record_shows_a_real_one_and_names_every_field():
+    page = (PARENT_DIR / "docs/concepts/trainable-rollouts.md").read_text()
+    [shown] = re.findall(r"```json\n(.*?)```", page, re.S)
+    record = json.loads(shown)
+    rollout = TrainableRollout.from_json(record)
+    assert rollout.to_json() == record
+    assert rollout.is_valid
+    assert rollout.straddles_versions
+    turns = [item(turn.prompt_ids, turn.generated_ids, generation_log_probs=turn.log_probs) for turn in rollout.turns]
+    assert TrainableRollout.from_row(row(*turns)).branches == rollout.branches
+    table = page.partition("| field | what |")[2].partition("## Drift")[0]
+    for name in [*record, *record["turns"][0], *record["branches"][0]]:
+        assert re.search(rf"\b{name}\b", table), name

@@ -67,7 +67,8 @@ def make_verl_schema() -> Any:
 
     text, number, ids = pa.string(), pa.int64(), pa.list_(pa.int64())
     facts = {
-        "reward_extra_info": pa.map_(text, pa.float64()),
+        # A map would suit, but the library `datasets`, with which verl reads parquet, knows no maps.
+        "reward_extra_info": pa.list_(pa.struct({"name": text, "value": pa.float64()})),
         **dict.fromkeys(("task_index", "rollout_index"), number),
         **dict.fromkeys(("agent", "rollout_id"), text),
         **dict.fromkeys(("group_size", "group_scored", "group_failed"), number),
