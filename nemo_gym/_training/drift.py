@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym._results.rows import read_results
+from nemo_gym._rollouts.types import Row
 from nemo_gym._training.alignment import Decode, Turn, count_common_prefix, join_turns
 from nemo_gym._training.record import TrainableRollout
 
@@ -82,8 +83,8 @@ class ModelDrift:
     def trainable_share(self) -> float | None:
         return self.trainable_tokens / self.tokens if self.tokens else None
 
-    def add(self, rollout: TrainableRollout, decode: Decode | None) -> None:
-        """Count a rollout whose turns are not joined yet."""
+    def add(self, rollout: TrainableRollout, row: Row, decode: Decode | None) -> None:
+        """Count a rollout that was read from `row`, and whose turns are not joined yet."""
         self.rollouts += 1
         if rollout.failure is not None:
             self.failed += 1
@@ -94,7 +95,7 @@ class ModelDrift:
         if not rollout.has_tokens:
             self.without_tokens += 1
             return
-        rollout.branches = join_turns(rollout.turns, decode)
+        rollout.join(row, decode)
         match rollout.drift:
             case "clean":
                 self.clean += 1
@@ -148,7 +149,7 @@ def report_drift(files: Iterable[Path], decode: Decode | None = None) -> list[Mo
             said = response.get("model") if isinstance(response, dict) else None
             name = str((rollout.turns[-1].model if rollout.turns else None) or said or UNKNOWN_MODEL)
             found = models.get(name) or models.setdefault(name, ModelDrift(name))
-            found.add(rollout, decode)
+            found.add(rollout, line.row, decode)
     return [models[name] for name in sorted(models)]
 
 

@@ -16,15 +16,17 @@ from typing import Any
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._results.rows import ResultLine, open_results
 from nemo_gym._rollouts.types import Row
-from nemo_gym._training.alignment import Decode, join_turns
+from nemo_gym._training.alignment import Decode
 from nemo_gym._training.chat_messages import NotExpressible
 from nemo_gym._training.formats import branches, conversations, groups
 from nemo_gym._training.formats.sample import Format, GroupSamples, Record, Sample
+from nemo_gym._training.handover import restore_row
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection, Survey, open_survey
 from nemo_gym._util.files import atomic_writer
 from nemo_gym._util.jsonl import dumps_line
 from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.row_keys import TOKEN_DRIFT_KEY
 
 FORMATS = {
     one.name: one
@@ -255,8 +257,8 @@ def _write_pairs(
 
 
 def _join(rollout: TrainableRollout, row: Row, decode: Decode | None) -> Sample:
-    rollout.branches = join_turns(rollout.turns, decode)
-    return Sample(rollout, row)
+    rollout.join(row, decode)
+    return Sample(rollout, restore_row(row) if TOKEN_DRIFT_KEY in row else row)
 
 
 def _require_output(one: Format, path: Path, files: Sequence[Path], *, overwrite: bool) -> None:

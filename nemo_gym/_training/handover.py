@@ -131,9 +131,10 @@ def rejoin_turns(
     The branches are those of the handover, unless it had no `decode` and there is one now.
     """
     mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
-    reread = {entry["turn"]: entry for entry in map(as_mapping, as_list(mark.get("reread"))) if _is_rereading(entry)}
+    reread = _find_rereadings(mark)
     restored = [
-        _read_as_engine(turn, reread[number]) if number in reread else turn for number, turn in enumerate(turns)
+        replace(turn, prompt_ids=_restore_prompt(turn.prompt_ids, reread[number])) if number in reread else turn
+        for number, turn in enumerate(turns)
     ]
     places = as_list(mark.get("branch_of_turn"))
     if decode is not None or len(places) != len(turns) or any(as_int(place) is None for place in places):
@@ -142,6 +143,17 @@ def rejoin_turns(
     for branch in branches:
         branch.realigned_turns = [number for number in branch.turns if number in reread]
     return restored, branches
+
+
+def restore_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as it was before the handover: every item with its tokens, as the engine read and wrote them."""
+    items = [dict(item) for item in take_back(row)]
+    carriers = [item for item in items if isinstance(read_turn(item, "response", is_checked=True), Turn)]
+    for number, entry in _find_rereadings(as_mapping(row.get(TOKEN_DRIFT_KEY))).items():
+        if number < len(carriers):
+            carriers[number][_PROMPT] = _restore_prompt(carriers[number][_PROMPT], entry)
+    bare = {name: value for name, value in row.items() if name != TOKEN_DRIFT_KEY}
+    return {**bare, RESPONSE_KEY_NAME: {**as_mapping(row.get(RESPONSE_KEY_NAME)), "output": items}}
 
 
 def count_untracked_turns(output: Sequence[Mapping[str, Any]]) -> int:
@@ -185,14 +197,19 @@ def _put_generated_ids_back(
             so_far = start + len(turns[number].generated_ids)
 
 
-def _is_rereading(entry: Mapping[str, Any]) -> bool:
-    return isinstance(entry.get("ids"), list) and all(
-        as_int(entry.get(name)) is not None for name in ("turn", "start", "stop")
-    )
+def _find_rereadings(mark: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+    """Return what the engine had read in place of the ids that were put back, by turn."""
+    return {
+        entry["turn"]: entry
+        for entry in map(as_mapping, as_list(mark.get("reread")))
+        if isinstance(entry.get("ids"), list)
+        and all(as_int(entry.get(name)) is not None for name in ("turn", "start", "stop"))
+    }
 
 
-def _read_as_engine(turn: Turn, entry: Mapping[str, Any]) -> Turn:
-    return replace(turn, prompt_ids=turn.prompt_ids[: entry["start"]] + entry["ids"] + turn.prompt_ids[entry["stop"] :])
+def _restore_prompt(prompt_ids: list[int], entry: Mapping[str, Any]) -> list[int]:
+    read: list[int] = prompt_ids[: entry["start"]] + entry["ids"] + prompt_ids[entry["stop"] :]
+    return read
 
 
 def _take_token_fields(item: dict[str, Any]) -> dict[str, Any]:

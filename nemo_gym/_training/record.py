@@ -107,10 +107,7 @@ class TrainableRollout:
         `decode` turns token ids into text; with it, histories that were tokenized anew are told from edited ones.
         """
         rollout = cls.from_row_unjoined(row)
-        if TOKEN_DRIFT_KEY in row and any(turn.source == "response" for turn in rollout.turns):
-            rollout.turns, rollout.branches = rejoin_turns(row, rollout.turns, decode)
-        else:
-            rollout.branches = join_turns(rollout.turns, decode)
+        rollout.join(row, decode)
         return rollout
 
     @classmethod
@@ -141,6 +138,13 @@ class TrainableRollout:
         if not any(turn.policy_versions for turn in rollout.turns):
             rollout.row_versions = read_described_versions(row.get(NG_POLICY_VERSIONS_KEY))
         return rollout
+
+    def join(self, row: Mapping[str, Any], decode: Decode | None = None) -> None:
+        """Join the turns that were read from `row` into branches."""
+        if TOKEN_DRIFT_KEY in row and any(turn.source == "response" for turn in self.turns):
+            self.turns, self.branches = rejoin_turns(row, self.turns, decode)
+        else:
+            self.branches = join_turns(self.turns, decode)
 
     @property
     def has_tokens(self) -> bool:

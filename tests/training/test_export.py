@@ -9,6 +9,7 @@ import pytest
 from nemo_gym._metrics.rollouts import ResultsError
 from nemo_gym._training.alignment import join_turns
 from nemo_gym._training.export import FORMATS, export_rollouts
+from nemo_gym._training.handover import hand_over
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection
 from nemo_gym.cli.commands import EXPORT_FORMATS
@@ -219,3 +220,28 @@ def test_memory_does_not_grow_with_the_number_of_rows(name, tmp_path):
     measure(2)  # what is loaded on first use
     (few, few_bytes), (many, many_bytes) = measure(25), measure(250)
     assert many - few < 0.15 * (many_bytes - few_bytes)
+
+
+# --- rows whose tokens were handed over to a trainer ------------------------------------------------------------------
+
+
+def spell(ids):
+    """Every token is a letter, and 45 is another spelling of those that the first turn writes."""
+    return "".join("ef" if one == 45 else chr(ord("a") + one) for one in ids)
+
+
+@pytest.mark.parametrize("history", [[*PROMPT, 45, *OUTPUT], [*PROMPT, 0, *OUTPUT]], ids=["realigned", "forked"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_row_that_was_handed_over_is_exported_as_it_was_played(name, history, tmp_path):
+    rows = [make_row(0, 0, 1.0, history=history), make_row(0, 1, 0.0, history=history)]
+    assert spell(CALL) == "ef"
+    played = write_rows(tmp_path / "played.jsonl", rows)
+    for row in rows:
+        hand_over(row, spell)
+        assert "_ng_token_drift" in row
+    handed_over = write_rows(tmp_path / "handed_over.jsonl", rows)
+    expected = export_rollouts([played], name, tmp_path / "expected.jsonl", decode=spell)
+    summary = export_rollouts([handed_over], name, tmp_path / "actual.jsonl")
+    assert summary.exported == 2
+    assert summary.drift == expected.drift
+    assert read_records(tmp_path / "actual.jsonl") == read_records(tmp_path / "expected.jsonl")
