@@ -25,7 +25,7 @@ from nemo_gym._util.known_secrets import describe_error
 from nemo_gym._util.rollout_paths import check_rollout_id
 
 if TYPE_CHECKING:
-    from nemo_gym._training.session_record import Session, SessionCall
+    from nemo_gym._training.session_record import GatewaySession, SessionCall
     from nemo_gym._training.sessions import SessionBook
 
 __all__ = ["RewardRequest", "SessionFailureRequest", "SessionGatewayConfig", "SessionRequest", "add_session_routes"]
@@ -189,7 +189,7 @@ def _add_control_routes(app: FastAPI, book: "SessionBook") -> None:
         except Exception as error:
             return _refuse(error)
 
-    def tell(session: "Session") -> Response:
+    def tell(session: "GatewaySession") -> Response:
         return json_reply(200, session.to_json(with_traces=False))
 
     async def create(request: Request, body: SessionRequest) -> Any:

@@ -115,7 +115,7 @@ def _without_tokens(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Session:
+class GatewaySession:
     """One rollout that somebody else plays."""
 
     id: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from nemo_gym._capture.records import Dialect
-from nemo_gym._training.session_record import Session, SessionCall, SessionLabels
+from nemo_gym._training.session_record import GatewaySession, SessionCall, SessionLabels
 from nemo_gym.errors import GymError
 
 LOG = logging.getLogger(__name__)
@@ -52,8 +52,8 @@ class SessionBook:
 
     def __init__(self, limits: SessionLimits, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._limits, self._clock = limits, clock
-        self._sessions: dict[str, Session] = {}
-        self._by_key: dict[str, Session] = {}
+        self._sessions: dict[str, GatewaySession] = {}
+        self._by_key: dict[str, GatewaySession] = {}
         self._deleted: OrderedDict[str, None] = OrderedDict()
         self._size_bytes = 0
         self._made = self._ended = 0
@@ -61,7 +61,7 @@ class SessionBook:
 
     # --- by trainers --------------------------------------------------------------------------------------------------
 
-    def create(self, session_id: str | None = None, labels: SessionLabels | None = None) -> Session:
+    def create(self, session_id: str | None = None, labels: SessionLabels | None = None) -> GatewaySession:
         """Open a session; SessionRefused if the id was used before, or there is no room."""
         self._sweep()
         session_id = session_id or uuid4().hex
@@ -73,11 +73,11 @@ class SessionBook:
         self._require_room()
         self._made += 1
         now, key = self._clock(), KEY_PREFIX + secrets.token_urlsafe(24)
-        session = Session(session_id, key, labels or SessionLabels(), self._made, time.time(), now, now)
+        session = GatewaySession(session_id, key, labels or SessionLabels(), self._made, time.time(), now, now)
         self._sessions[session_id] = self._by_key[key] = session
         return session
 
-    def find(self, session_id: str) -> Session:
+    def find(self, session_id: str) -> GatewaySession:
         """Return a session; SessionRefused if it was deleted or never there."""
         self._sweep(session_id)
         session = self._sessions.get(session_id)
@@ -89,7 +89,7 @@ class SessionBook:
             )
         return session
 
-    def list_sessions(self, *, done: bool | None, after: int, limit: int) -> list[Session]:
+    def list_sessions(self, *, done: bool | None, after: int, limit: int) -> list[GatewaySession]:
         """Return sessions behind the cursor `after`: those that ended, in that order, or others as they were made."""
         self._sweep(at_once=True)
         if done:
@@ -98,7 +98,9 @@ class SessionBook:
         is_listed = (lambda one: one.status == "open") if done is False else (lambda one: True)
         return [one for one in self._sessions.values() if one.number > after and is_listed(one)][:limit]
 
-    def set_reward(self, session_id: str, reward: float, components: Mapping[str, float], *, final: bool) -> Session:
+    def set_reward(
+        self, session_id: str, reward: float, components: Mapping[str, float], *, final: bool
+    ) -> GatewaySession:
         """Set the reward of a session, and end it if it is `final`. The same final reward may be set again."""
         session = self.find(session_id)
         if session.status == "done" and final and (session.reward, session.components) == (reward, dict(components)):
@@ -109,7 +111,7 @@ class SessionBook:
             self._end(session)
         return session
 
-    def fail(self, session_id: str, kind: str, message: str) -> Session:
+    def fail(self, session_id: str, kind: str, message: str) -> GatewaySession:
         """End a session without a reward."""
         session = self.find(session_id)
         if session.status != "failed":
@@ -123,7 +125,7 @@ class SessionBook:
 
     # --- by agents ----------------------------------------------------------------------------------------------------
 
-    def begin_call(self, session_id: str, dialect: Dialect) -> tuple[Session, SessionCall]:
+    def begin_call(self, session_id: str, dialect: Dialect) -> tuple[GatewaySession, SessionCall]:
         """Note that a call begins, the first of which opens the session; SessionRefused if it has ended."""
         self._sweep(session_id)
         session = self._sessions.get(session_id)
@@ -137,7 +139,7 @@ class SessionBook:
         session.used_s = self._clock()
         return session, call
 
-    def find_by_key(self, key: str) -> Session:
+    def find_by_key(self, key: str) -> GatewaySession:
         """Return the session that an API key stands for."""
         session = self._by_key.get(key)
         if session is None:
@@ -147,7 +149,7 @@ class SessionBook:
             )
         return session
 
-    def end_call(self, session: Session, call: SessionCall) -> None:
+    def end_call(self, session: GatewaySession, call: SessionCall) -> None:
         """Note that a call has ended; `call` says how."""
         call.completed_at = time.time()
         if session.ended_at is not None or session.id not in self._sessions:
@@ -158,14 +160,14 @@ class SessionBook:
 
     # --- ends ---------------------------------------------------------------------------------------------------------
 
-    def _end(self, session: Session, failure: tuple[str, str] | None = None) -> None:
+    def _end(self, session: GatewaySession, failure: tuple[str, str] | None = None) -> None:
         self._ended += 1
         session.ended_at, session.ended_s, session.end_number = time.time(), self._clock(), self._ended
         session.failure = failure
         session.lost_calls, session.under_way = session.under_way, 0
         session.calls = [call for call in session.calls if call.completed_at is not None]
 
-    def _drop(self, session: Session) -> None:
+    def _drop(self, session: GatewaySession) -> None:
         del self._sessions[session.id], self._by_key[session.key]
         self._size_bytes -= sum(call.size_bytes for call in session.calls if call.completed_at is not None)
         self._deleted[session.id] = None
@@ -188,7 +190,7 @@ class SessionBook:
                     LOG.warning("session %r was never fetched, and is deleted now", session.id)
                 self._drop(session)
 
-    def _end_if_due(self, session: Session, now: float) -> None:
+    def _end_if_due(self, session: GatewaySession, now: float) -> None:
         limits = self._limits
         if now - session.began_s >= limits.max_duration_s:
             self._end(session, ("timeout", f"it had no final reward after {limits.max_duration_s:g} s"))
@@ -203,7 +205,7 @@ class SessionBook:
                 status, f"session {session_id!r} was deleted, and its id is not used again.\nhint: take a new id"
             )
 
-    def _require_open(self, session: Session, consequence: str) -> None:
+    def _require_open(self, session: GatewaySession, consequence: str) -> None:
         if session.status == "open":
             return
         how = f"failed: {session.failure[1]}" if session.failure else f"ended with the reward {session.reward}"
