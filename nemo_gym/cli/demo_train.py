@@ -46,7 +46,7 @@ class TrainingSettings:
     """How long and how to train."""
 
     seed: int = 0
-    steps: int = 20
+    steps: int = 12
     folder: Path = Path("results/train-demo")
     tasks_per_step: int = 4
     rollouts_per_task: int = 8

@@ -6,6 +6,7 @@ and how a reply becomes a chat completion, is that of `local_model`; there is no
 """
 
 import asyncio
+import copy
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -241,8 +242,10 @@ class TransformersModel(SimpleResponsesAPIModel):
         """Generate. Runs in the batcher's thread."""
         assert self._loaded is not None
         lent = self._loaded.result()
+        # A tokenizer is not to be used by two threads at once, and the event loop writes prompts with it meanwhile.
+        own = copy.deepcopy(lent.tokenizer) if any(one.stop for one in batch) else lent.tokenizer
         with lent.lock:
-            generate(lent.model, find_end_ids(lent), lent.tokenizer.decode, batch)
+            generate(lent.model, find_end_ids(lent), own.decode, batch)
 
     def _write_token_fields(self, one: Generation) -> dict[str, Any]:
         if not self.config.return_token_id_information:
