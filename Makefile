@@ -8,7 +8,8 @@ TRAIN_STAMP := $(TRAIN_VENV)/.installed
 SEED ?= 0
 PACKAGES := nemo_gym resources_servers responses_api_agents responses_api_models
 # constraints.txt is uv.lock for those who install with pip, or from an index of their own.
-EXPORT := --frozen --all-extras --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
+# Without the extra `train`: its torch is for the user to choose, and the newest brings gigabytes of CUDA along.
+EXPORT := --frozen --all-extras --no-extra train --no-default-groups --no-emit-project --no-hashes --no-annotate --no-header
 # Two more than there are processors: tests that start processes and servers wait for them half of their time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
@@ -53,7 +54,7 @@ train-test: $(TRAIN_STAMP)
 demo: $(STAMP)
 	@$(BIN)/gym demo
 
-$(TRAIN_STAMP): pyproject.toml nemo_gym/integrations/train-requirements.txt scripts/install-train.sh
+$(TRAIN_STAMP): pyproject.toml scripts/install-train.sh
 	@PYTHON=$(PYTHON) TRAIN_VENV=$(TRAIN_VENV) bash scripts/install-train.sh
 	@touch $@
 

@@ -17,7 +17,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nemo_gym import PARENT_DIR
 from nemo_gym._config.overrides import override_token
 from nemo_gym._metrics.comparison import Comparison
 from nemo_gym._results.compare import compare, make_comparison_table
@@ -94,11 +93,10 @@ def _require_libraries() -> None:
     missing = [name for name in _NEEDED if find_spec(name) is None]
     if not missing:
         return
-    file = PARENT_DIR / "nemo_gym" / "integrations" / "train-requirements.txt"
     raise GymError(
         f"training needs libraries that are not installed here: {', '.join(missing)}.\n"
         "hint: in a clone, `make train-demo` sets up an environment of its own. Elsewhere, install torch for your "
-        f"machine (the CPU is enough: pip install torch==2.13.0), then: pip install -r {file}"
+        "machine (the CPU is enough: pip install torch==2.13.0), then: pip install 'nemo-gym[train]'"
     )
 
 

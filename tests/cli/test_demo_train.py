@@ -3,9 +3,12 @@
 
 import base64
 import dataclasses
+import re
+import tomllib
 
 import pytest
 
+from nemo_gym import PARENT_DIR
 from nemo_gym._metrics.comparison import RunRewards, compare_rewards
 from nemo_gym._reports.conversation import read_blocks
 from nemo_gym.cli import demo_train
@@ -27,12 +30,15 @@ CHANCE = compare([[0.0, 1.0]] * 20, [[1.0, 0.0]] * 10 + [[1.0, 1.0], [0.0, 0.0]]
 def test_a_missing_library_is_named_with_what_to_install(monkeypatch):
     monkeypatch.setattr(demo_train, "find_spec", lambda name: None if name in ("torch", "trl") else object())
     with pytest.raises(
-        GymError, match=r"(?s)not installed here: torch, trl\.\nhint: .*make train-demo.*pip install"
-    ) as told:
+        GymError, match=r"(?s)not installed here: torch, trl\.\nhint: .*make train-demo.*nemo-gym\[train\]"
+    ):
         demo(["++train=true"])
-    file = str(told.value).rpartition("-r ")[2]
-    with open(file) as requirements:
-        assert "trl==1.16.*" in requirements.read()
+
+
+def test_the_extra_holds_all_that_training_needs_but_torch():
+    extras = tomllib.loads((PARENT_DIR / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = {re.match(r"[a-z-]+", requirement)[0] for requirement in extras["train"]}
+    assert named == set(demo_train._NEEDED) - {"torch"}
 
 
 def test_flags_reach_the_training(monkeypatch):
