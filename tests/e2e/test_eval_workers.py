@@ -233,9 +233,15 @@ def test_ctrl_c_lets_what_runs_finish_and_a_second_one_cancels_it(runner, endpoi
         process = runner.start("-i", str(tasks), "--workers", "2", "--concurrency", "8", stderr=file)
     wait_for_rows(runner, process, 4)
     workers = list_workers(process)
-    for _ in range(times):
+    if times == 2:
+        endpoint.set(latency_ms=60_000)  # what runs is still running when the second one comes
+    process.send_signal(signal.SIGINT)
+    if times == 2:
+        ends = time.monotonic() + PATIENCE_S
+        while "Ctrl-C again" not in errors.read_text():  # two signals at once would be one
+            assert time.monotonic() < ends
+            time.sleep(0.05)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
     assert process.wait(timeout=60) == 130
     assert "--resume" in errors.read_text()
     assert not psutil.wait_procs(workers, timeout=10)[1]
