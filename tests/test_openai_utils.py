@@ -280,6 +280,15 @@ async def test_an_endpoint_that_repeats_the_key_does_not_show_it(endpoint):
         assert "secret" not in str(raised.value)
 
 
+async def test_a_reply_that_is_no_object_does_not_show_the_key_either(endpoint):
+    endpoint.answers = [status(200, b'"unknown key sk-very-secret"')]
+    client = NeMoGymAsyncOpenAI(base_url=f"{endpoint.url}/v1", api_key="sk-very-secret")
+    with pytest.raises(ServerCallError, match="expected an object, got str") as raised:
+        await client.create_response(input="hi")
+    assert raised.value.response_content == b'"unknown key ****"'
+    assert "secret" not in str(raised.value)
+
+
 async def test_a_key_that_is_none_leaves_an_answer_as_it_is(endpoint):
     endpoint.answers = [status(400, b"the key of the problem")]
     with pytest.raises(ClientResponseError) as raised:
