@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What it costs to export rollouts for a trainer: 100,000 of them, of two turns with a tool call and their token ids.
+"""What it costs to export rollouts of two turns, a tool call and their token ids: 100,000 of them, and every format.
 
 The unit is bare orjson: parse and write every line of the same file once. An export reads the file twice, joins the
 turns and writes other records. Each case runs in a process of its own, so that its peak memory is that of the work; how
-much of it is due to the number of rows, an export of a tenth of them tells. CPU time, not wall time.
+much of it is due to the number of rows, an export of a tenth of them tells. CPU time, not wall time. The formats take
+turns with bare orjson, round by round, on the tenth; two of them, one of rollouts and one of groups, export all.
 """
 
 import json
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,13 @@ import orjson
 
 from nemo_gym._training.export import FORMATS, export_rollouts
 from nemo_gym._util.garbage import pause_collections
+from perf.measure import in_turns, in_unit, ratios_of
 from perf.report import Row
 
 _ROWS = 100_000
 _FEW = _ROWS // 10
+_ROUNDS = 3
+_WHOLE = ("trl", "skyrl")
 _REPEATS = 8
 _IN_FLIGHT = 256
 _BUFFER_BYTES = 1 << 20
@@ -35,18 +40,22 @@ _WORDS = ("look", "at", "what", "the", "weather", "is", "like", "and", "say", "h
 def run() -> list[Row]:
     """Each format against bare orjson on the same lines, and how much memory a further row takes."""
     with tempfile.TemporaryDirectory(prefix="perf-exports-") as folder:
-        size = write_rollouts(Path(folder) / "rollouts.jsonl", _ROWS)
+        size = write_rollouts(Path(folder) / "all.jsonl", _ROWS)
         write_rollouts(Path(folder) / "few.jsonl", _FEW)
-        found = {case: _run_case(folder, "rollouts.jsonl", case) for case in ("bare", *FORMATS)}
-        few = {case: _run_case(folder, "few.jsonl", case) for case in ("trl", "skyrl")}
+        names = ("bare", *FORMATS)
+        few = in_turns({name: partial(_time_case, folder, name) for name in names}, _ROUNDS)
+        peaks = {name: _run_case(folder, "few.jsonl", name)[1] for name in _WHOLE}
+        whole = {name: _run_case(folder, "all.jsonl", name) for name in ("bare", *_WHOLE)}
     rows = [Row("a line of the rollouts", size / _ROWS, "bytes")]
-    rows.append(Row("bare orjson", 1e6 * found["bare"]["cpu_s"] / _ROWS, "µs of CPU a row"))
-    for case in FORMATS:
-        rows.append(Row(case, found[case]["cpu_s"] / found["bare"]["cpu_s"], "x bare orjson", _TIMES_BARE))
-    for case, less in few.items():
-        grown = 1024**2 * (found[case]["peak_mb"] - less["peak_mb"]) / (_ROWS - _FEW)
-        rows.append(Row(f"{case}, peak memory", found[case]["peak_mb"], "MB"))
-        rows.append(Row(f"{case}, memory a further row", grown, "bytes", _GROWTH_BYTES))
+    rows.append(Row.of_samples("bare orjson", in_unit(few, "bare", 1e6 / _FEW), "µs of CPU a row"))
+    for name in FORMATS:
+        rows.append(Row.of_samples(name, ratios_of(few, name, "bare"), "x bare orjson", _TIMES_BARE))
+    for name in _WHOLE:
+        cpu_s, peak_mb = whole[name]
+        grown = 1024**2 * (peak_mb - peaks[name]) / (_ROWS - _FEW)
+        rows.append(Row(f"{name}, 100,000 rollouts", cpu_s / whole["bare"][0], "x bare orjson", _TIMES_BARE))
+        rows.append(Row(f"{name}, peak memory", peak_mb, "MB"))
+        rows.append(Row(f"{name}, memory a further row", grown, "bytes", _GROWTH_BYTES))
     return rows
 
 
@@ -99,11 +108,16 @@ def _make_tokens(prompt_ids: list[int], generated_ids: list[int], chance: random
     }
 
 
-def _run_case(folder: str, file: str, case: str) -> dict[str, float]:
+def _time_case(folder: str, case: str) -> float:
+    return _run_case(folder, "few.jsonl", case)[0]
+
+
+def _run_case(folder: str, file: str, case: str) -> tuple[float, float]:
+    """Return the CPU seconds and the peak memory in MB of one case, in a process of its own."""
     argv = [sys.executable, "-m", __name__, str(Path(folder) / file), case]
     child = subprocess.run(argv, stdout=subprocess.PIPE, check=True)
     figures: dict[str, float] = json.loads(child.stdout)
-    return figures
+    return figures["cpu_s"], figures["peak_mb"]
 
 
 def _measure(source: Path, case: str) -> dict[str, float]:
