@@ -23,6 +23,7 @@ from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.integrations.playing import LoopThread, Task, make_row, play_rows
 from nemo_gym.integrations.trl import make_prompt, require_trl
+from nemo_gym.policy_versions import StalenessGate
 from nemo_gym.trajectories import Branch, Decode, TrainableRollout
 
 LOG = logging.getLogger(__name__)
@@ -49,11 +50,13 @@ class RolloutWorker:
         create_params: Mapping[str, Any] | None = None,
         attempts: int = 2,
         decode: Decode | None = None,
+        gate: StalenessGate | None = None,
     ) -> None:
         """`num_generations`: rollouts of a group; `groups_at_once`: groups that are played at the same time.
 
         `queue_size`: samples that wait for the trainer; when there are so many, no new group begins. `decode` turns
-        token ids into text, so that a history that was only tokenized anew is told from one that was rewritten.
+        token ids into text, so that a history that was only tokenized anew is told from one that was rewritten. `gate`
+        holds groups back that would be too old when they are trained on, where TRL would drop them afterwards.
         """
         require_trl()
         self.rollout_buffer: queue.Queue[Any] = queue.Queue()
@@ -65,7 +68,7 @@ class RolloutWorker:
             "attempts": attempts,
             "decode": decode,
         }
-        self._model_version, self._groups = 0, 0
+        self._model_version, self._groups, self._gate = 0, 0, gate
         self._loop: LoopThread | None = None
         self._producing: Future[None] | None = None
         self._last_sign_of_life = time.monotonic()
@@ -88,6 +91,8 @@ class RolloutWorker:
     def update_model_version(self, model_version: int) -> None:
         """Hear which weights are live. Groups that begin from now on carry this version."""
         self._model_version = model_version
+        if self._gate is not None:
+            self._gate.announce(model_version)
 
     def check_health(self, stale_after_s: float) -> None:
         """Raise if the worker has failed, or nothing was played for so long."""
@@ -113,7 +118,7 @@ class RolloutWorker:
 
     async def _play_groups(self) -> None:
         while True:
-            while self.rollout_buffer.qsize() >= self._queue_size:
+            while not self._may_begin_group():
                 self._last_sign_of_life = time.monotonic()  # the trainer is slow, which is no illness of ours
                 await asyncio.sleep(_FULL_PAUSE_S)
             number, self._groups = self._groups, self._groups + 1
@@ -126,7 +131,13 @@ class RolloutWorker:
             self._last_sign_of_life = time.monotonic()
             for sample in make_samples(rollouts, make_prompt(task, task_index), version, number):
                 self.rollout_buffer.put(sample)
+            if self._gate is not None and (lost := sum(not _is_usable(rollout) for rollout in rollouts)):
+                self._gate.give_back(lost)
             self._note_metrics(rollouts)
+
+    def _may_begin_group(self) -> bool:
+        is_full = self.rollout_buffer.qsize() >= self._queue_size
+        return not is_full and (self._gate is None or self._gate.try_admit(self._num_generations))
 
     def _note_metrics(self, rollouts: Sequence[TrainableRollout]) -> None:
         failed = sum(not rollout.is_valid for rollout in rollouts)
@@ -156,7 +167,7 @@ def make_samples(
     import numpy as np
     from trl.experimental.async_grpo.async_rollout_worker import RolloutSample
 
-    rewards = [rollout.reward if rollout.is_valid and rollout.turns else None for rollout in rollouts]
+    rewards = [rollout.reward if _is_usable(rollout) else None for rollout in rollouts]
     scored = [reward for reward in rewards if reward is not None]
     samples = []
     for rollout, reward, advantage in zip(rollouts, rewards, compute_advantages(rewards), strict=True):
@@ -179,6 +190,10 @@ def make_samples(
                 )
             )
     return samples
+
+
+def _is_usable(rollout: TrainableRollout) -> bool:
+    return rollout.is_valid and bool(rollout.turns)
 
 
 def _is_written(branch: Branch) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The worker of TRL's asynchronous trainer: groups of rollouts become samples, failures become none."""
 
+import asyncio
 import inspect
 import itertools
 import time
@@ -14,6 +15,7 @@ from omegaconf import DictConfig
 from nemo_gym import global_config
 from nemo_gym.cli.env import RunHelper
 from nemo_gym.global_config import HEAD_SERVER_KEY_NAME, GlobalConfigDictParserConfig
+from nemo_gym.integrations import trl_async
 from nemo_gym.integrations.lent_models import lend_model, take_back_model
 from nemo_gym.integrations.trl_async import (
     RolloutWorker,
@@ -22,6 +24,7 @@ from nemo_gym.integrations.trl_async import (
     make_samples,
     make_turn_records,
 )
+from nemo_gym.policy_versions import StalenessGate
 from nemo_gym.trajectories import TrainableRollout
 from responses_api_models.transformers_model.tests.conftest import make_model, make_tokenizer
 from tests.support.small_servers import free_port
@@ -163,6 +166,36 @@ def test_trl_reads_samples_of_a_running_worker_and_hears_of_new_weights(servers)
         assert (sample["old_log_probs"][-written:] < 0).all()
     assert set(told) == {"gym/failed", "gym/forked"}
     assert told["gym/failed"][1] == 4
+
+
+@needs_trl
+async def test_a_gate_holds_groups_back_until_there_are_new_weights(monkeypatch):
+    begun = []
+
+    async def play(rows, **_):
+        begun.append(len(rows))
+        return [failed(), *(played(1.0, ([1, 2], [3])) for _ in rows[1:])]
+
+    monkeypatch.setattr(trl_async, "play_rows", play)
+    monkeypatch.setattr(trl_async, "make_samples", lambda *_: [])
+    gate = StalenessGate(max_staleness=1, batch_size=4, version=0)
+    worker = RolloutWorker([TASK], num_generations=4, groups_at_once=1, gate=gate)
+
+    async def wait_for(groups):
+        async with asyncio.timeout(60):
+            while len(begun) < groups or gate.free >= 4:  # noqa: ASYNC110  there is no event to wait for
+                await asyncio.sleep(0.01)
+
+    playing = asyncio.create_task(worker._produce())
+    try:
+        await wait_for(2)  # two batches of four, of which a failure in each gives its place back
+        assert (len(begun), gate.free) == (2, 2)
+        worker.update_model_version(1)
+        await wait_for(3)
+        assert (len(begun), gate.free) == (3, 3)
+    finally:
+        playing.cancel()
+        await asyncio.gather(playing, return_exceptions=True)
 
 
 class _Metrics(dict[str, list[Any]]):
