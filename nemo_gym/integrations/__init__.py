@@ -6,14 +6,9 @@ playing      tasks in, trainable rollouts out, for a trainer that lives in ordin
 lent_models  the model that a trainer holds, lent to a model server of the same process
 trl          Hugging Face TRL: `rollout_func` of GRPO
 trl_async    Hugging Face TRL: a worker for its asynchronous trainer
-
 live         the servers of a config in the trainer's own process, and rollouts played by the trainer's engine
+scoring      rewards of running servers for texts
 verl         an agent loop, and a reward function
 openrlhf     an agent, and a reward endpoint
 art          trajectories and their groups
-live      the servers of a config in the trainer's own process, and rollouts played by the trainer's engine
-scoring   rewards of running servers for texts
-verl      an agent loop, and a reward function
-openrlhf  an agent, and a reward endpoint
-art       trajectories and their groups
 """

@@ -23,7 +23,7 @@ from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.integrations.playing import LoopThread, Task, make_row, play_rows
 from nemo_gym.integrations.trl import make_prompt, require_trl
-from nemo_gym.policy_versions import StalenessGate
+from nemo_gym.policy_versions import StalenessGate, announce
 from nemo_gym.trajectories import Branch, Decode, TrainableRollout
 
 LOG = logging.getLogger(__name__)
@@ -80,6 +80,7 @@ class RolloutWorker:
         if self._loop is not None:
             return
         self._loop, self._last_sign_of_life = LoopThread("trl-rollout-worker"), time.monotonic()
+        self._announce(restart=True)
         self._producing = self._loop.submit(self._produce())
 
     def stop(self) -> None:
@@ -89,10 +90,16 @@ class RolloutWorker:
             loop.close()
 
     def update_model_version(self, model_version: int) -> None:
-        """Hear which weights are live. Groups that begin from now on carry this version."""
-        self._model_version = model_version
+        """Hear which weights are live, and tell the servers. Groups that begin from now on carry this version."""
+        went_back, self._model_version = model_version < self._model_version, model_version
         if self._gate is not None:
-            self._gate.announce(model_version)
+            self._gate.announce(model_version, restart=went_back)
+        self._announce(restart=went_back)
+
+    def _announce(self, *, restart: bool) -> None:
+        if self._loop is not None:
+            head = self._play_settings["head_server_config"]
+            self._loop.submit(announce(self._model_version, restart=restart, head_server_config=head)).result()
 
     def check_health(self, stale_after_s: float) -> None:
         """Raise if the worker has failed, or nothing was played for so long."""

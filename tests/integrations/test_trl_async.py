@@ -24,7 +24,7 @@ from nemo_gym.integrations.trl_async import (
     make_samples,
     make_turn_records,
 )
-from nemo_gym.policy_versions import StalenessGate
+from nemo_gym.policy_versions import StalenessGate, read_policy_version
 from nemo_gym.trajectories import TrainableRollout
 from responses_api_models.transformers_model.tests.conftest import make_model, make_tokenizer
 from tests.support.small_servers import free_port
@@ -130,8 +130,10 @@ def servers(monkeypatch, tmp_path):
 @needs_trl
 @pytest.mark.timeout(600)
 def test_trl_reads_samples_of_a_running_worker_and_hears_of_new_weights(servers):
+    from accelerate import PartialState
     from trl.experimental.async_grpo.async_grpo_trainer import RolloutQueueDataset
 
+    PartialState()  # a trainer makes one, and TRL cannot log without it
     version, metrics = 0, dict[str, list[Any]]()
     worker = RolloutWorker(
         [TASK, {**TASK, "answers": []}],  # the second cannot be verified, so that all its rollouts fail
@@ -155,6 +157,7 @@ def test_trl_reads_samples_of_a_running_worker_and_hears_of_new_weights(servers)
             assert time.monotonic() < deadline
         worker.check_health(60.0)
         told = worker.metrics_queue.get(timeout=60)
+        assert asyncio.run(read_policy_version()) == 5
     finally:
         worker.stop()
         worker.stop()
