@@ -90,25 +90,27 @@ def make_entry(
 
     `sample`: the input of the task. `pass_threshold`: also say how many rollouts reach this reward.
     """
-    n, infos = len(rollouts), list[dict[str, Any]]()
-    for (_, rollout), _, fields, values, _ in rollouts:
-        info: dict[str, Any] = {"rollout_id": f"{task}:{rollout}", TASK_INDEX_KEY_NAME: task}
-        info[ROLLOUT_INDEX_KEY_NAME], info[REWARD_KEY_NAME] = rollout, None
-        info.update(zip(fields, values, strict=True))
-        infos.append(info)
-    # Added to what is described, not copied together with it: there may be hundreds of thousands of tasks.
-    entry = {TASK_INDEX_KEY_NAME: task, **describe_rollouts(rollouts, histograms=histograms)}
-    entry |= {
+    n = len(rollouts)
+    return {
+        TASK_INDEX_KEY_NAME: task,
+        **describe_rollouts(rollouts, histograms=histograms),
         "sample": sample,
         "num_rollouts": n,
         "expected_num_rollouts": expected,
         "missing_num_rollouts": expected - n,
         "reward_profile_completion_pct": 100.0 * n / expected,
-        "rollout_infos": infos,
+        "rollout_infos": [
+            {
+                "rollout_id": f"{task}:{one.key[1]}",
+                TASK_INDEX_KEY_NAME: task,
+                ROLLOUT_INDEX_KEY_NAME: one.key[1],
+                REWARD_KEY_NAME: None,
+                **one.numbers,
+            }
+            for one in rollouts
+        ],
+        **_compute_pass_rate(list_rewards(rollouts), pass_threshold),
     }
-    if pass_threshold is not None:
-        entry |= _compute_pass_rate(list_rewards(rollouts), pass_threshold)
-    return entry
 
 
 def require_match(
@@ -160,11 +162,13 @@ def summarize_rewards(rewards: Sequence[Number], pass_threshold: float | None = 
         "min_reward": min(rewards),
         "max_reward": max(rewards),
         "total_samples": len(rewards),
-        **({} if pass_threshold is None else _compute_pass_rate(rewards, pass_threshold)),
+        **_compute_pass_rate(rewards, pass_threshold),
     }
 
 
-def _compute_pass_rate(rewards: Sequence[Number], threshold: float) -> dict[str, Number]:
+def _compute_pass_rate(rewards: Sequence[Number], threshold: float | None) -> dict[str, Number]:
+    if threshold is None:
+        return {}
     passed = sum(reward >= threshold for reward in rewards)
     return {
         "pass_rate": passed / len(rewards) if rewards else 0.0,

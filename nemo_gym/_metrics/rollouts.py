@@ -61,6 +61,10 @@ class MeasuredRollout(NamedTuple):
     answer: object = None
     """What it answered, where the field that holds it is known."""
 
+    @property
+    def numbers(self) -> dict[str, Number]:
+        return dict(zip(self.fields, self.values, strict=True))
+
 
 class NumberReader:
     """Takes the numbers out of rows: numeric fields that are no bookkeeping, and the token counts of the response."""
@@ -181,9 +185,9 @@ def compute_field_means(tasks: Iterable[Sequence[MeasuredRollout]]) -> Iterator[
 
 def _collect_columns(rollouts: Sequence[MeasuredRollout]) -> dict[str, Sequence[Number]]:
     """Return the values of every field, in order of first appearance; rollouts need not have the same fields."""
-    names = [rollout.fields for rollout in rollouts]
-    if names and names.count(names[0]) == len(names):
-        return dict(zip(names[0], zip(*[rollout.values for rollout in rollouts], strict=True), strict=True))
+    fields = rollouts[0].fields if rollouts else ()
+    if all(rollout.fields is fields for rollout in rollouts):
+        return dict(zip(fields, zip(*(rollout.values for rollout in rollouts), strict=True), strict=True))
     columns: dict[str, list[Number]] = {}
     for rollout in rollouts:
         for name, value in zip(rollout.fields, rollout.values, strict=True):

@@ -19,29 +19,25 @@ def result(task=0, rollout=0, **fields):
     return {"_ng_task_index": task, "_ng_rollout_index": rollout, **fields}
 
 
-def numbers_of(one: MeasuredRollout) -> dict[str, float]:
-    return dict(zip(one.fields, one.values, strict=True))
-
-
 def test_numbers_and_bools_count_and_everything_else_is_left_behind():
     (one,) = measure([result(reward=1, solved=True, note="x", parts={"a": 1}, missing=None, _ng_attempt_index=2)])
-    assert numbers_of(one) == {"reward": 1, "solved": 1}
+    assert one.numbers == {"reward": 1, "solved": 1}
 
 
 def test_token_counts_of_the_response_are_numbers_too():
     usage = {"input_tokens": 5, "total_tokens": 8, "input_tokens_details": {"cached_tokens": 1}}
     (one,) = measure([result(reward=0.5, response={"usage": usage, "output": []})])
-    assert numbers_of(one) == {"reward": 0.5, "input_tokens": 5, "total_tokens": 8}
+    assert one.numbers == {"reward": 0.5, "input_tokens": 5, "total_tokens": 8}
 
 
 def test_a_field_of_the_verifier_wins_over_a_token_count_of_the_same_name():
     (one,) = measure([result(total_tokens=1, response={"usage": {"total_tokens": 8}})])
-    assert numbers_of(one) == {"total_tokens": 1}
+    assert one.numbers == {"total_tokens": 1}
 
 
 @pytest.mark.parametrize("response", [None, {}, {"usage": None}])
 def test_a_response_without_usage_is_no_problem(response):
-    assert numbers_of(measure([result(reward=1, response=response)])[0]) == {"reward": 1}
+    assert measure([result(reward=1, response=response)])[0].numbers == {"reward": 1}
 
 
 def test_rollouts_come_in_order_of_task_and_index():
@@ -61,7 +57,7 @@ def test_the_same_rollout_twice_is_refused_by_name():
 def test_a_number_that_is_not_finite_is_left_out_and_named(caplog):
     with caplog.at_level(logging.WARNING):
         found = measure([result(0, 0, reward=math.nan, score=1), result(0, 1, reward=math.inf)])
-    assert [numbers_of(one) for one in found] == [{"score": 1}, {}]
+    assert [one.numbers for one in found] == [{"score": 1}, {}]
     assert found[0].reward is None
     assert "'reward' (2)" in caplog.text
 
