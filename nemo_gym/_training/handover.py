@@ -15,7 +15,7 @@ from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Turn, classify, count_common_prefix, join_turns
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping
 from nemo_gym._util.row_keys import MASK_SAMPLE_KEY, RESPONSE_KEY_NAME, TOKEN_DRIFT_KEY
-from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS, TOKEN_METADATA_FIELDS
+from nemo_gym._wire.schema.tokens import ALL_TOKEN_FIELDS, REQUIRED_TOKEN_FIELDS
 
 _PROMPT, _GENERATED, _LOG_PROBS = REQUIRED_TOKEN_FIELDS
 
@@ -25,8 +25,6 @@ def read_turn(item: Mapping[str, Any], source: str, *, is_checked: bool = False,
 
     `is_checked`: its tokens were found in order before.
     """
-    if TOKEN_METADATA_FIELDS.isdisjoint(item):
-        return None
     prompt_ids: Any = item.get(_PROMPT)
     generated_ids: Any = item.get(_GENERATED)
     if prompt_ids is None and generated_ids is None:
@@ -56,13 +54,18 @@ def _sum_type(values: list[Any]) -> type | None:
         return None
 
 
+def carries_turn(item: Mapping[str, Any]) -> bool:
+    """Return whether an item says anything of the tokens that it was made of."""
+    return _PROMPT in item or _GENERATED in item
+
+
 def carries_tokens(row: Mapping[str, Any]) -> bool:
     """Return whether there is anything to hand over. Every rollout asks, so that it costs next to nothing."""
     response = row.get(RESPONSE_KEY_NAME)
     output = response.get("output") if isinstance(response, dict) else None
     if not isinstance(output, list):
         return False
-    return any(isinstance(item, dict) and (_PROMPT in item or _GENERATED in item) for item in output)
+    return any(isinstance(item, dict) and carries_turn(item) for item in output)
 
 
 def is_clean(row: Mapping[str, Any]) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
-from nemo_gym._training.handover import read_turn, rejoin_turns, take_back
+from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, take_back
 from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._util.row_keys import (
@@ -135,7 +135,7 @@ class TrainableRollout:
             rollout.invalid = f"mask_sample: {', '.join(reasons)}" if reasons else "mask_sample"
         rollout.turns, problem = _read_turns(row, is_checked)
         rollout.invalid = rollout.invalid or problem
-        if not any(turn.policy_versions for turn in rollout.turns):
+        if NG_POLICY_VERSIONS_KEY in row and not any(turn.policy_versions for turn in rollout.turns):
             rollout.row_versions = read_described_versions(row.get(NG_POLICY_VERSIONS_KEY))
         return rollout
 
@@ -243,6 +243,8 @@ def collect_turns(
     """
     turns: list[Turn] = []
     for item, around in items:
+        if not carries_turn(item):
+            continue
         marked = item if POLICY_VERSION_FIELD in item else around
         turn = read_turn(
             item,
