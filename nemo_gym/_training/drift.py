@@ -15,6 +15,8 @@ from nemo_gym._results.rows import read_results
 from nemo_gym._rollouts.types import Row
 from nemo_gym._training.alignment import Decode, Turn, count_common_prefix, join_turns
 from nemo_gym._training.record import TrainableRollout
+from nemo_gym._util.json_shapes import as_mapping, as_text
+from nemo_gym._util.row_keys import RESPONSES_CREATE_PARAMS_KEY_NAME
 
 Region = Literal["prompt", "generated", "environment"]
 UNKNOWN_MODEL = "(not said)"
@@ -57,6 +59,8 @@ class ModelDrift:
     """What became of the tokens of one model's rollouts."""
 
     model: str
+    template: str | None = None
+    """The settings of the chat template with which the rollouts asked, as their rows have them."""
     rollouts: int = 0
     clean: int = 0
     realigned: int = 0
@@ -118,6 +122,7 @@ class ModelDrift:
     def as_json(self) -> dict[str, Any]:
         return {
             "model": self.model,
+            "template": self.template,
             "rollouts": self.rollouts,
             "clean": self.clean,
             "realigned": self.realigned,
@@ -140,17 +145,20 @@ class ModelDrift:
 
 
 def report_drift(files: Iterable[Path], decode: Decode | None = None) -> list[ModelDrift]:
-    """Return the report of every model, by name; a rollout belongs to the model of its last turn."""
-    models: dict[str, ModelDrift] = {}
+    """Return the report of every model and template, by name; a rollout belongs to the model of its last turn."""
+    models: dict[tuple[str, str], ModelDrift] = {}
     for path in files:
         for line in read_results(path):
             rollout = TrainableRollout.from_row_unjoined(line.row)
             response = line.row.get("response")
             said = response.get("model") if isinstance(response, dict) else None
             name = str((rollout.turns[-1].model if rollout.turns else None) or said or UNKNOWN_MODEL)
-            found = models.get(name) or models.setdefault(name, ModelDrift(name))
+            params = as_mapping(line.row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
+            template = as_text(as_mapping(params.get("metadata")).get("chat_template_kwargs"))
+            key = name, template or ""
+            found = models.get(key) or models.setdefault(key, ModelDrift(name, template))
             found.add(rollout, line.row, decode)
-    return [models[name] for name in sorted(models)]
+    return [models[key] for key in sorted(models)]
 
 
 def _describe(rollout: TrainableRollout, found: Divergence, decode: Decode | None) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def tokens(overrides: list[str]) -> int:
 def _make_row(one: ModelDrift) -> tuple[str, ...]:
     counts = (one.rollouts, one.clean, one.realigned, one.forked, one.without_tokens, one.invalid.total(), one.failed)
     share = one.trainable_share
-    return (one.model, *map(str, counts), "-" if share is None else f"{share:.1%} of {one.tokens}")
+    return (_name(one), *map(str, counts), "-" if share is None else f"{share:.1%} of {one.tokens}")
 
 
 def _explain(one: ModelDrift, *, has_decode: bool) -> list[str]:
@@ -140,4 +140,8 @@ def _explain(one: ModelDrift, *, has_decode: bool) -> list[str]:
     if one.versions:
         versions = ", ".join(f"{count} began with {version}" for version, count in sorted(one.versions.items()))
         lines.append(f"  policy versions: {versions}; {one.straddling} rollouts straddle several")
-    return [f"\n{one.model}", *lines] if lines else []
+    return [f"\n{_name(one)}", *lines] if lines else []
+
+
+def _name(one: ModelDrift) -> str:
+    return one.model if one.template is None else f"{one.model} {one.template}"

@@ -69,3 +69,11 @@ def test_every_rollout_of_a_model_is_counted_once(tmp_path):
         "<1><2><3>45<6>",
     )
     assert (facts["policy_versions"], facts["straddling"]) == ({"3": 1}, 1)
+
+
+def test_rollouts_that_were_asked_with_other_settings_of_the_template_are_counted_apart(tmp_path):
+    thoughtless = make_row(0, 1, history=[1, 2, 99])
+    thoughtless["responses_create_params"]["metadata"] = {"chat_template_kwargs": '{"enable_thinking": false}'}
+    plain, other = report_drift([write_rows(tmp_path / "r.jsonl", [thoughtless, make_row(0, 0)])])
+    assert (plain.model, plain.template, plain.clean, plain.forked) == ("policy", None, 1, 0)
+    assert (other.model, other.template, other.forked) == ("policy", '{"enable_thinking": false}', 1)
