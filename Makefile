@@ -49,7 +49,8 @@ test-all: $(STAMP)
 
 # What needs torch, which the environment of all other tests does not have.
 train-test: $(TRAIN_STAMP)
-	$(TRAIN_VENV)/bin/python -m pytest -m "" tests/integrations responses_api_models/transformers_model tests/e2e/test_train_demo.py
+	$(TRAIN_VENV)/bin/python -m pytest -m "" tests/integrations/test_trl_async.py tests/integrations/test_trl_training.py \
+		responses_api_models/transformers_model tests/e2e/test_train_demo.py
 
 demo: $(STAMP)
 	@$(BIN)/gym demo
