@@ -22,7 +22,7 @@ _OWN = (ErrorsAsJson, BodyLimit, SessionCookieMiddleware)
 
 
 @runtime_checkable
-class RolloutPathMiddleware(Protocol):
+class OnlyForRolloutPaths(Protocol):
     """A middleware that leaves a request alone unless its path names a rollout."""
 
     app: ASGIApp
@@ -91,7 +91,7 @@ def _list_known_layers(stack: Any) -> dict[type, Any] | None:
     layers: dict[type, Any] = {}
     layer = stack
     while not isinstance(layer, _JsonRouter):
-        if not isinstance(layer, (*_OWN, RolloutPathMiddleware)):
+        if not isinstance(layer, (*_OWN, OnlyForRolloutPaths)):
             return None
         layers[type(layer)] = layer
         layer = layer.app

@@ -26,7 +26,7 @@ class NotExpressible(Exception):
 
 
 @dataclass(slots=True)
-class Conversation:
+class ChatConversation:
     """What was said in a rollout."""
 
     given: list[Message]
@@ -48,7 +48,7 @@ class Conversation:
             raise NotExpressible("tokens that belong to no message of the conversation")
 
 
-def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments: bool = False) -> Conversation:
+def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments: bool = False) -> ChatConversation:
     """Return the conversation of a row. `parse_arguments`: of tool calls, as chat templates want them.
 
     NotExpressible for a row without a conversation, or with an item that chat has no form for.
@@ -74,7 +74,7 @@ def read_conversation(row: Item, turns: Sequence[Turn] = (), *, parse_arguments:
     numbers: list[int | None] = [None] * len(writer.messages)
     for place, number in marks:
         numbers[place] = number
-    return Conversation(given, writer.messages, numbers, list(map(_convert_tool, as_list(params.get("tools")))))
+    return ChatConversation(given, writer.messages, numbers, list(map(_convert_tool, as_list(params.get("tools")))))
 
 
 def read_given(row: Item, *, parse_arguments: bool = False) -> list[Message]:

@@ -6,10 +6,13 @@ A thread suits work that waits; a child process suits work that computes, may ha
 """
 
 import asyncio
+import contextlib
 import functools
 import multiprocessing
 import pickle
+import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
@@ -50,6 +53,48 @@ class AsFinished(Iterator[Awaitable[T]]):
         loop = left[0].get_loop() if left else None
         if loop is not None and not loop.is_closed():
             loop.call_soon_threadsafe(lambda: [task.cancel() for task in left])
+
+
+class LoopThread:
+    """An event loop in a thread of its own, for callers that have none or must not use theirs."""
+
+    def __init__(self, name: str, at_end: Callable[[], Awaitable[None]] | None = None) -> None:
+        """`at_end` is called on the loop when nothing runs on it any more."""
+        self._loop, self._closing, self._at_end = asyncio.new_event_loop(), asyncio.Event(), at_end
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.run(self._wait_for_end())
+
+    async def _wait_for_end(self) -> None:
+        await self._closing.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        if self._at_end is not None:
+            await self._at_end()
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin `work` on the loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` on the loop and wait for it; interrupting the wait cancels the work."""
+        future = self.submit(work)
+        try:
+            return future.result()
+        finally:
+            future.cancel()
+
+    def close(self) -> None:
+        """Cancel what is under way on the loop, and end the thread; idempotent."""
+        if self._thread.is_alive():
+            with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
+                self._loop.call_soon_threadsafe(self._closing.set)
+            self._thread.join()
 
 
 async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

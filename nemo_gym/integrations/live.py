@@ -213,7 +213,7 @@ class LiveGym:
     async def run(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """Play the row once, with whichever model its agent has, and return its result or the row of its failure."""
         self._require_serving()
-        collection = _Collection()
+        collection = _LiveCollection()
         collection._client = self.client
         [playing] = collection.run_examples([dict(row)], route_failures_to_sidecar=True)
         _, result = await playing
@@ -253,7 +253,7 @@ async def _serve(ready: "asyncio.Future[ServerClient]", stop: asyncio.Event) -> 
         await served.running.run_unless_dead(stop.wait())
 
 
-class _Collection(RolloutCollectionHelper):
+class _LiveCollection(RolloutCollectionHelper):
     """Plays with a client that is there already."""
 
     _client: ServerClient = PrivateAttr()

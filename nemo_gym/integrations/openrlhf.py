@@ -168,7 +168,7 @@ def __getattr__(name: str) -> Any:
 # --- the reward endpoint ----------------------------------------------------------------------------------------------
 
 
-class RewardRequest(BaseModel):
+class ScoreRequest(BaseModel):
     """A batch of answers, as OpenRLHF sends it."""
 
     query: list[str]
@@ -178,7 +178,7 @@ class RewardRequest(BaseModel):
     """Rows of ours, as JSON text."""
 
     @model_validator(mode="after")
-    def _require_equal_lengths(self) -> "RewardRequest":
+    def _require_equal_lengths(self) -> "ScoreRequest":
         lengths = {"query": len(self.query), "prompts": len(self.prompts), "labels": len(self.labels)}
         if len(set(lengths.values())) > 1:
             raise ValueError(f"the three lists must be of equal length, not {lengths}")
@@ -209,7 +209,7 @@ def build_reward_app(head_server: str | None = None) -> FastAPI:
 
     @app.post("/")
     @app.post("/get_reward")
-    async def get_reward(body: RewardRequest) -> RewardReply:
+    async def get_reward(body: ScoreRequest) -> RewardReply:
         """Score every answer; one that cannot be scored fails the batch, because a zero would be a lie."""
         try:
             rows = [read_row(label, f"labels[{number}]") for number, label in enumerate(body.labels)]

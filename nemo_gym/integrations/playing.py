@@ -4,14 +4,12 @@
 The servers run already: `RunHelper` of `nemo_gym.cli` starts them in this process, `gym env start` in another.
 """
 
-import asyncio
-import threading
-from collections.abc import Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from nemo_gym import _resolve_under_cwd_or_install
 from nemo_gym._process.http_session import close_global_aiohttp_client
+from nemo_gym._util.aio import LoopThread
 from nemo_gym._util.jsonl import read_rows
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.global_config import (
@@ -50,34 +48,9 @@ def make_row(task: Task, key: Key, create_params: Mapping[str, Any]) -> Task:
     }
 
 
-class LoopThread:
-    """An event loop in a thread of its own, for callers that have none or must not use theirs."""
-
-    def __init__(self, name: str) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin `work` on the loop."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
-
-    def close(self) -> None:
-        """Stop the loop. What is still under way on it is cancelled."""
-        if self._loop.is_closed():
-            return
-        self.submit(_cancel_others()).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
-    await close_global_aiohttp_client()
+def open_rollout_loop(name: str) -> LoopThread:
+    """Return an event loop on which rollouts are played; closing it closes their connections."""
+    return LoopThread(name, at_end=close_global_aiohttp_client)
 
 
 async def play_rows(

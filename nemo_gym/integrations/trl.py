@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import RESPONSES_CREATE_PARAMS_KEY_NAME
-from nemo_gym.integrations.playing import LoopThread, Task, make_row, play_rows
+from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows
 from nemo_gym.integrations.playing import read_tasks as read_tasks
 from nemo_gym.trajectories import Branch, TrainableRollout
 
@@ -110,7 +110,7 @@ class RolloutFunc:
     ) -> None:
         self._tasks, self._head_server_config = tasks, head_server_config
         self._create_params, self._attempts = create_params, attempts
-        self._loop = LoopThread("trl-rollouts")
+        self._loop = open_rollout_loop("trl-rollouts")
 
     def close(self) -> None:
         """End the thread in which rollouts are played."""

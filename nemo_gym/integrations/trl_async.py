@@ -19,9 +19,10 @@ from concurrent.futures import Future
 from statistics import fmean, pstdev
 from typing import Any
 
+from nemo_gym._util.aio import LoopThread
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
-from nemo_gym.integrations.playing import LoopThread, Task, make_row, play_rows
+from nemo_gym.integrations.playing import Task, make_row, open_rollout_loop, play_rows
 from nemo_gym.integrations.trl import make_prompt, require_trl
 from nemo_gym.policy_versions import StalenessGate, announce
 from nemo_gym.trajectories import Branch, Decode, TrainableRollout
@@ -79,7 +80,7 @@ class RolloutWorker:
         """Begin to play. A worker that was stopped may be started again."""
         if self._loop is not None:
             return
-        self._loop, self._last_sign_of_life = LoopThread("trl-rollout-worker"), time.monotonic()
+        self._loop, self._last_sign_of_life = open_rollout_loop("trl-rollout-worker"), time.monotonic()
         self._announce(restart=True)
         self._producing = self._loop.submit(self._produce())
 

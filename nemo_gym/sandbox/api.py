@@ -6,17 +6,16 @@ sandbox could not run it; anything else that goes wrong with the sandbox raises 
 """
 
 import asyncio
-import contextlib
 import functools
 import inspect
 import tempfile
-import threading
 import weakref
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from nemo_gym._util.aio import LoopThread
 from nemo_gym.sandbox.providers.base import (
     DEFAULT_EXEC_TIMEOUT_S,
     ConnectableProvider,
@@ -210,7 +209,7 @@ class Sandbox:
     def __init__(self, provider: Mapping[str, Any] | SandboxProvider, spec: SandboxSpec | None = None) -> None:
         """See `AsyncSandbox`."""
         self._sandbox = AsyncSandbox(provider, spec)
-        self._loop: _LoopThread | None = None
+        self._loop: LoopThread | None = None
 
     @property
     def provider(self) -> SandboxProvider:
@@ -279,36 +278,7 @@ class Sandbox:
                 "a `Sandbox` blocks, so it cannot be used inside a running event loop\nhint: use `AsyncSandbox`"
             )
         if self._loop is None:
-            self._loop = _LoopThread()
+            self._loop = LoopThread("nemo-gym-sandbox")
             # So that a sandbox that nobody stops does not keep its thread forever.
             weakref.finalize(self, self._loop.close)
         return self._loop.wait(work)
-
-
-class _LoopThread:
-    """An event loop in a thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._closing = asyncio.Event()
-        self._thread = threading.Thread(target=self._serve, name="nemo-gym-sandbox", daemon=True)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-            runner.run(self._closing.wait())
-
-    def wait(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Run `work` on the loop and wait for it; interrupting the wait cancels the work."""
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
-        try:
-            return future.result()
-        finally:
-            future.cancel()
-
-    def close(self) -> None:
-        """End the loop and the thread; idempotent."""
-        if self._thread.is_alive():
-            with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
-                self._loop.call_soon_threadsafe(self._closing.set)
-            self._thread.join()

@@ -10,7 +10,7 @@ from typing import Any
 
 from nemo_gym._capture.records import parse_arguments
 from nemo_gym._training.alignment import Branch
-from nemo_gym._training.chat_messages import Conversation, Message, NotExpressible, read_conversation
+from nemo_gym._training.chat_messages import ChatConversation, Message, NotExpressible, read_conversation
 from nemo_gym._training.formats.sample import Record, Sample
 from nemo_gym._util.json_shapes import as_int, as_mapping
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME
@@ -74,7 +74,7 @@ def build_atif(sample: Sample) -> Iterator[Record]:
     }
 
 
-def _iter_steps(sample: Sample, conversation: Conversation) -> Iterator[Record]:
+def _iter_steps(sample: Sample, conversation: ChatConversation) -> Iterator[Record]:
     """Yield the steps; what the tools answered is part of the step that called them."""
     step: Record | None = None
     for message, number in conversation.list_all():
@@ -174,7 +174,7 @@ def _add_path(
     nodes: list[Record],
     calls: list[Record],
     sample: Sample,
-    conversation: Conversation,
+    conversation: ChatConversation,
     branch: Branch,
     tools: list[Record],
 ) -> None:

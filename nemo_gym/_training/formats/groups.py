@@ -4,7 +4,7 @@
 from collections.abc import Iterator, Sequence
 
 from nemo_gym._training.alignment import Branch
-from nemo_gym._training.chat_messages import Conversation, NotExpressible, read_conversation
+from nemo_gym._training.chat_messages import ChatConversation, NotExpressible, read_conversation
 from nemo_gym._training.formats.sample import GroupSamples, Record, Sample
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import FAILURE_KEY, NG_FAILURE_CLASS_KEY
@@ -152,7 +152,7 @@ def _iter_art_trajectories(sample: Sample) -> Iterator[Record]:
         }
 
 
-def _iter_choices(sample: Sample, conversation: Conversation, branch: Branch) -> Iterator[Record]:
+def _iter_choices(sample: Sample, conversation: ChatConversation, branch: Branch) -> Iterator[Record]:
     """Yield the messages that were said, those of the branch as choices with their tokens."""
     places = dict(zip(branch.turns, branch.find_generated(sample.rollout.turns), strict=True))
     for message, number in zip(conversation.said, conversation.turns, strict=True):
