@@ -3,8 +3,8 @@
 
 The unit is bare orjson: parse and write every line of the same file once. An export reads the file twice, joins the
 turns and writes other records. Each case runs in a process of its own, so that its peak memory is that of the work; how
-much of it is due to the number of rows, an export of a tenth of them tells. CPU time, not wall time. The formats take
-turns with bare orjson, round by round, on the tenth; two of them, one of rollouts and one of groups, export all.
+much of it is due to the number of rows, an export of a few of them tells. CPU time, not wall time. The formats take
+turns with bare orjson, round by round, on the few; two of them, one of rollouts and one of groups, export all.
 """
 
 import json
@@ -26,7 +26,7 @@ from perf.measure import in_turns, in_unit, ratios_of
 from perf.report import Row
 
 _ROWS = 100_000
-_FEW = _ROWS // 10
+_FEW = _ROWS // 25
 _ROUNDS = 3
 _WHOLE = ("trl", "skyrl")
 _REPEATS = 8

@@ -29,7 +29,6 @@ BY_DEFAULT = {
     "workers": "what two workers gain over one process",
     "eval_run": "from `gym eval run` to its first model request, and from its last rollout to its exit",
     "in_flight": "memory, and the latency that we add, with 32 to 16,000 rollouts in flight",
-    "constants": "what `gym bench plan` reckons with: CPU and memory of a rollout",
     "results": "aggregating and profiling 100,000 rollouts",
     "datasets": "checking, measuring and collating 100,000 rows, in bare orjson",
     "exports": "exporting 100,000 rollouts with their tokens to every format, in bare orjson",
@@ -39,6 +38,7 @@ BY_DEFAULT = {
 ON_REQUEST = {
     "demo": "from `gym demo` to its first scored rollout",
     "local_model": "tokens per second of the local model, beside llama.cpp's own call",
+    "constants": "what `gym bench plan` reckons with: CPU and memory of a rollout",
     "scale": "16,000 rollouts in flight, and 200,000 in a row; takes a quarter of an hour",
 }
 ALL = {**BY_DEFAULT, **ON_REQUEST}

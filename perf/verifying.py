@@ -77,7 +77,7 @@ async def verify_all(subject: Subject, ready: Sequence[Verification]) -> list[fl
     async def verify(one: Verification) -> float:
         answer = await subject.table._call("POST", "/verify", one.body, one.cookies)
         elapsed_s = time.perf_counter() - begin
-        if answer.status != 200 or answer.body["reward"] != subject.full_reward:
+        if answer.status != 200 or answer.body["reward"] < subject.full_reward:
             raise Unmeasured(f"a right answer was not rewarded: {answer.shown}")
         return elapsed_s
 
