@@ -19,4 +19,4 @@ echo "install-train: setting up $venv with $torch"
 "${pip[@]}" "$torch" \
   || fail "could not install '$torch'." "hint: name a torch that your registry has: make train-demo TORCH='torch>=2.6'"
 # The last four are for the tests of all this: make train-test
-"${pip[@]}" --editable '.[train]' pytest pytest-asyncio pytest-timeout hypothesis
+"${pip[@]}" --editable '.[train,viewer]' pytest pytest-asyncio pytest-timeout hypothesis

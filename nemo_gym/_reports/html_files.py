@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole files as HTML, for the viewer and for reports: the overview of one file, the comparison of two."""
 
+from base64 import b64encode
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -60,6 +61,9 @@ def render_overview(
         config = fold("Config", element("pre", render_json(format_json(run.config))))
         parts.append(element("div", element("div", *facts, class_="ngv-run"), config, class_="ngv-folds"))
     parts += [_render_numbers(overview, agents[0] if agents else None), *map(soft, overview.notes)]
+    if overview.learning_curve is not None:
+        picture = f"data:image/png;base64,{b64encode(overview.learning_curve).decode()}"
+        parts += [element("h2", "Learning curve"), element("img", src=picture, alt="the reward while it learnt")]
     if any(one.metrics for one in agents):
         rows = [[one.agent, *metric.cells] for one in agents for metric in one.metrics]
         metrics = table(["agent", *METRIC_HEADING], rows, numbers=(2, 3, 4))

@@ -27,6 +27,8 @@ from nemo_gym._results.aggregate import MetricRow, list_metric_rows
 from nemo_gym._rollouts.paths import RunPaths
 
 ALL_AGENTS, NO_AGENT = "all", "(no agent)"
+LEARNING_CURVE = "learning-curve.png"
+"""The name of the picture that the overview of a file shows if it lies beside it."""
 # Beyond this a metrics file holds many tasks, and reading it would cost more memory than all else together.
 _LARGEST_REPORTED_BYTES = 1 << 22
 _POINTS = 2000
@@ -125,6 +127,8 @@ class Overview:
     notes: list[str] = field(default_factory=list)
     run: RunDescription | None = None
     """What the run was, if it has left a record."""
+    learning_curve: bytes | None = None
+    """A picture (PNG) of the training that the run belongs to, if one lies beside the file."""
 
 
 def make_overview(index: Index, failures: Index | None = None) -> Overview:
@@ -168,7 +172,17 @@ def make_overview(index: Index, failures: Index | None = None) -> Overview:
         ],
         notes=notes,
         run=run_files.describe(),
+        learning_curve=_read_learning_curve(index.path) if is_run else None,
     )
+
+
+def _read_learning_curve(rollouts: Path) -> bytes | None:
+    """Return the picture that a training has left beside its evaluations."""
+    picture = rollouts.with_name(LEARNING_CURVE)
+    with suppress(OSError):
+        if picture.is_file() and picture.stat().st_size <= _LARGEST_REPORTED_BYTES:
+            return picture.read_bytes()
+    return None
 
 
 def _group_by_agent(columns: Columns) -> list[tuple[str, list[Sequence[int]]]]:

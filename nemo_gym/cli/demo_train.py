@@ -10,7 +10,6 @@ import gc
 import io
 import os
 import time
-from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -19,9 +18,9 @@ from typing import Any
 
 from nemo_gym._config.overrides import override_token
 from nemo_gym._metrics.comparison import Comparison
+from nemo_gym._reports.overview import LEARNING_CURVE
 from nemo_gym._results.compare import compare, make_comparison_table
 from nemo_gym._util.files import write_atomically
-from nemo_gym._util.jsonl import write_rows
 from nemo_gym.cli import render
 from nemo_gym.cli.env.run_helper import RunHelper
 from nemo_gym.cli.eval.run import run
@@ -81,9 +80,8 @@ def train(settings: TrainingSettings) -> int:
     render.data("")
     render.table(make_comparison_table(compared))
     (comparison,) = compared.comparisons
-    picture = settings.folder / "learning-curve.png"
+    picture = settings.folder / LEARNING_CURVE
     draw_curve(curve, comparison, picture)
-    write_rows(settings.folder / "learning-curve.jsonl", [make_curve_row(curve, comparison, picture.read_bytes())])
     for line in _summarise(comparison, settings, picture, time.monotonic() - started):
         render.data(line)
     return 0 if has_learnt(comparison) else 1
@@ -264,20 +262,6 @@ def draw_curve(curve: Curve, comparison: Comparison, picture: Path) -> None:
     write_atomically(picture, drawn.getvalue())
 
 
-def make_curve_row(curve: Curve, comparison: Comparison, picture: bytes) -> dict[str, Any]:
-    """Return the curve and its picture as a row that `gym view` shows."""
-    steps = [
-        {"step": step, "reward": reward, "seconds": seconds}
-        for step, (reward, seconds) in enumerate(zip(curve.rewards, curve.seconds, strict=True), 1)
-    ]
-    shown = f"data:image/png;base64,{b64encode(picture).decode()}"
-    content = [
-        {"type": "input_text", "text": f"The reward while it learnt: {describe_difference(comparison)}"},
-        {"type": "input_image", "image_url": shown},
-    ]
-    return {"responses_create_params": {"input": [{"role": "user", "content": content}]}, "steps": steps}
-
-
 def smooth(values: Sequence[float], width: int = 5) -> list[float]:
     """Return the mean of each value and those just before it, `width` in all."""
     windows = (values[max(0, end - width) : end] for end in range(1, len(values) + 1))
@@ -293,6 +277,6 @@ def _summarise(comparison: Comparison, settings: TrainingSettings, picture: Path
         f"({describe_difference(comparison)}; {seconds / 60:.1f} min)",
         f"picture: {picture}",
         "next:",
-        f"  look at it             {program_name()} view {picture.with_suffix('.jsonl')} {runs}",
+        f"  look at it             {program_name()} view {runs}",
         f"  compare both again     {program_name()} eval compare {runs}",
     ]

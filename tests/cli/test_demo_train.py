@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gym demo --train`: what it says while a model learns, and afterwards. That one does is in tests/e2e."""
 
-import base64
 import dataclasses
 import re
 import tomllib
@@ -10,7 +9,6 @@ import pytest
 
 from nemo_gym import PARENT_DIR
 from nemo_gym._metrics.comparison import RunRewards, compare_rewards
-from nemo_gym._reports.conversation import read_blocks
 from nemo_gym.cli import demo_train
 from nemo_gym.cli.demo import demo
 from nemo_gym.cli.demo_train import Curve, TrainingSettings
@@ -76,15 +74,6 @@ def test_learnt_is_what_cannot_be_chance():
 
 def test_the_curve_is_smoothed_over_the_steps_before():
     assert demo_train.smooth([0.0, 1.0, 1.0], 2) == [0.0, 0.5, 1.0]
-
-
-def test_the_viewer_shows_the_picture_of_the_curve():
-    picture = b"\x89PNG\r\n"
-    row = demo_train.make_curve_row(Curve([0.5], [1.0]), RISE, picture)
-    assert row["steps"] == [{"step": 1, "reward": 0.5, "seconds": 1.0}]
-    (block,) = read_blocks(row["responses_create_params"]["input"], [])
-    (image,) = block.images
-    assert base64.b64decode(image.partition(",")[2]) == picture
 
 
 def test_the_curve_is_drawn(tmp_path):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym._reports import overview
+from nemo_gym._reports.html_files import render_overview
 from nemo_gym._reports.overview import ALL_AGENTS, TokenUsage, make_overview
 from nemo_gym._reports.row_selection import pick_evenly
 from nemo_gym._reports.run_files import open_failures
@@ -147,3 +148,11 @@ def test_an_even_selection_keeps_both_ends(most, size):
     chosen = pick_evenly(range(size), most)
     assert len(chosen) == min(most, size) == len(set(chosen))
     assert size == 0 or {0, size - 1} <= set(chosen)
+
+
+def test_the_picture_of_a_training_is_shown_with_the_evaluations_beside_it(of_run, tmp_path):
+    assert of_run([[1.0]]).learning_curve is None
+    (tmp_path / "learning-curve.png").write_bytes(b"\x89PNG\r\n")
+    overview = of_run([[1.0]])
+    assert overview.learning_curve == b"\x89PNG\r\n"
+    assert '<img src="data:image/png;base64,iVBORw0K"' in render_overview(overview)
