@@ -84,7 +84,7 @@ def _plan_server(config: DictConfig, instance: ServerInstanceConfig, settings: V
             f"the entrypoint of server {instance.name!r} does not exist: {entrypoint}\n"
             "hint: `entrypoint` is relative to the folder of the implementation"
         )
-    venv = plan_venv(folder, settings)
+    venv = plan_venv(folder, settings, of_instance=read_own_requirements(instance.name, block))
     default = config.get("default_placement") or ("process" if config.get("profiling_enabled") else None)
     placement, why = choose_placement(instance.name, block, default, entrypoint, venv)
     return ServerPlan(
@@ -132,6 +132,17 @@ def choose_placement(
         # Two servers in one process cannot both have a module `utils`.
         needs = f"imports {neighbour!r}, which lies beside it, by its bare name"
     return ("process", f"it {needs}") if needs else ("inline", "this environment has all it needs")
+
+
+def read_own_requirements(name: str, block: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the packages that the block of a server asks for."""
+    asked: Any = block.get("requirements") or []
+    if not isinstance(asked, list) or not all(isinstance(text, str) for text in asked):
+        raise ConfigError(
+            f"server {name!r} has `requirements: {asked!r}`, which is no list of packages.\n"
+            'hint: write `requirements: ["my-env==1.2"]`'
+        )
+    return tuple(asked)
 
 
 def read_ray_placement(name: str, block: Mapping[str, Any]) -> RayPlacementConfig:

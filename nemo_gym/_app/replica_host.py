@@ -23,7 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from nemo_gym import WORKING_DIR
 from nemo_gym._app.launch import child_spec, share_config
-from nemo_gym._app.plan import ServerPlan, build_environments, server_folder, venv_settings
+from nemo_gym._app.plan import ServerPlan, build_environments, read_own_requirements, server_folder, venv_settings
 from nemo_gym._config.ports import reserve_port, take_reserved
 from nemo_gym._process.environment import RUN_SECRET_ENV, RUN_TOKEN_ENV, find_machine_id
 from nemo_gym._process.ray_cluster import RAY_ADDRESS_ENV, RAY_HEAD_NODE_ADDRESS_KEY_NAME
@@ -146,6 +146,7 @@ def _bind(config: DictConfig, block: DictConfig, node: str, is_same_machine: boo
 async def _provide_environment(config: DictConfig, task: dict[str, Any]) -> ServerPlan:
     """Return where the server's code and Python are on this node, built if needed."""
     block = get_first_server_config_dict(config, task["server"])
+    plain_block: Any = OmegaConf.to_container(block, resolve=True)
     folder = server_folder(task["server_type"], task["impl"])
     plan = ServerPlan(
         name=task["server"],
@@ -157,7 +158,9 @@ async def _provide_environment(config: DictConfig, task: dict[str, Any]) -> Serv
         port=block["port"],
         placement="process",
         why="Ray placed it here",
-        venv=plan_venv(Path(folder), venv_settings(config)),
+        venv=plan_venv(
+            Path(folder), venv_settings(config), of_instance=read_own_requirements(task["server"], plain_block)
+        ),
     )
     await build_environments(config, [plan], _print_line)
     return plan

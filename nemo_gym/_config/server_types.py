@@ -112,6 +112,11 @@ class BaseRunServerInstanceConfig(BaseRunServerConfig):
 
     False for stateless servers.
     """
+    requirements: list[str] = Field(default_factory=list)
+    """Packages that this instance needs besides those of its folder, as in a requirements.txt: `["my-env==1.2"]`.
+
+    It then runs in an environment that has them. Relative paths begin at the server's folder.
+    """
     run_once: bool = False
     """With `gym eval run --workers`: one such server for all workers, called over HTTP, instead of one in each."""
 

@@ -61,7 +61,7 @@ class ServerRequirements:
     names_own: bool = False
     """A line says that it needs nemo-gym."""
     implied: tuple[RequirementLine, ...] = ()
-    """Packages that no line names, because upstream's core brings them along."""
+    """Packages that no line names: those that upstream's core brings along, and those of a server instance."""
     package: NormalizedName | None = None
     """The folder's own package, where its pyproject.toml builds one."""
     requires_python: str | None = None
@@ -101,6 +101,17 @@ def read_requirements(folder: Path) -> ServerRequirements:
         package=_read_package_name(project) if project is not None else None,
         requires_python=(project or {}).get("project", {}).get("requires-python"),
     )
+
+
+def add_lines(requirements: ServerRequirements, texts: Iterable[str]) -> ServerRequirements:
+    """Return `requirements` with more packages, which no file of the folder names."""
+    lines = [_parse_line(text, requirements.folder) for text in texts]
+    if option := next((line.text for line in lines if line.kind == "option"), None):
+        raise ConfigError(
+            f"{option!r} is no package, so that it can't be among the `requirements` of a server.\n"
+            "hint: name packages and paths there; options belong into a requirements.txt"
+        )
+    return replace(requirements, implied=(*requirements.implied, *lines))
 
 
 def find_installed(name: str) -> importlib.metadata.Distribution | None:

@@ -28,7 +28,7 @@ from typing import Literal
 
 from nemo_gym._config.defaults import running_head_server_deps
 from nemo_gym._serving.own_wheel import OwnPackage, find_running_package, write_wheel
-from nemo_gym._serving.requirements import RequirementLine, ServerRequirements, find_unmet, read_requirements
+from nemo_gym._serving.requirements import RequirementLine, ServerRequirements, add_lines, find_unmet, read_requirements
 from nemo_gym._serving.server_imports import add_upstream_packages
 from nemo_gym._serving.uv_tool import find_uv, run_uv
 from nemo_gym._serving.venv_store import (
@@ -126,14 +126,20 @@ class VenvBuildError(GymError):
     """Some environments could not be built."""
 
 
-def plan_venv(folder: Path, settings: VenvSettings, *, extras: bool = False) -> VenvPlan:
-    """Decide which interpreter the server in `folder` runs with. `extras` adds what its test suite needs."""
+def plan_venv(
+    folder: Path, settings: VenvSettings, *, extras: bool = False, of_instance: Sequence[str] = ()
+) -> VenvPlan:
+    """Decide which interpreter the server in `folder` runs with.
+
+    `extras` adds what its test suite needs, `of_instance` what one instance of it asks for in its config.
+    """
     folder = folder.absolute()
     place = _choose_place(folder, settings)
     if settings.skip_if_present and is_usable(place):
         return VenvPlan(folder, python_in(place), f"{place} is there and skip_venv_if_present is set")
     served, tested = (
-        add_upstream_packages(read_requirements(folder), settings.own, tests=tests) for tests in (False, True)
+        add_lines(add_upstream_packages(read_requirements(folder), settings.own, tests=tests), of_instance)
+        for tests in (False, True)
     )
     requirements = tested if extras else served
     # Which versions the running environment has is no requirement that it could fail to meet.
@@ -241,7 +247,9 @@ def _list_packages(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
         words += ["-e", requirements.folder]
     elif requirements.source:
         words += ["-r", requirements.source]
-    return [*words, name, *(line.text for line in requirements.implied), *settings.extra_requirements]
+    # An editable one is two words: `-e` and its path.
+    implied = [word for line in requirements.implied for word in line.text.split(" ", line.text.startswith("-"))]
+    return [*words, name, *implied, *settings.extra_requirements]
 
 
 def _choose_place(folder: Path, settings: VenvSettings) -> Path:
@@ -264,7 +272,7 @@ def _hash_recipe(requirements: ServerRequirements, own_extras: Sequence[str], se
     python = settings.python_version if other_python else [sys.implementation.cache_tag, sys.version, sys.base_prefix]
     parts = {
         "requirements": requirements.texts,
-        "local": [_describe_local(line) for line in requirements.lines if line.local],
+        "local": [_describe_local(line) for line in (*requirements.lines, *requirements.implied) if line.local],
         "project": _describe_project(requirements),
         "extra": sorted(settings.extra_requirements),
         "own": [settings.own.fingerprint, list(own_extras)],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym._app.plan import ServerPlan, choose_placement, read_ray_placement
+from nemo_gym._app.plan import ServerPlan, choose_placement, read_own_requirements, read_ray_placement
 from nemo_gym._serving.server_imports import imports_package
 from nemo_gym._serving.venvs import VenvPlan
 from nemo_gym.errors import ConfigError
@@ -120,3 +120,11 @@ def test_a_server_uses_a_package_if_its_code_imports_it(tmp_path, file, line, fo
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / file).write_text(line)
     assert imports_package(tmp_path, "ray") is found
+
+
+@pytest.mark.parametrize("asked", ["widget", {"widget": "1.0"}, [1]])
+def test_packages_of_an_instance_are_a_list_of_texts(asked):
+    with pytest.raises(ConfigError, match="'world' has `requirements:"):
+        read_own_requirements("world", {"requirements": asked})
+    assert read_own_requirements("world", {"requirements": ["widget==1.0"]}) == ("widget==1.0",)
+    assert read_own_requirements("world", {}) == ()

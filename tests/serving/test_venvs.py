@@ -18,6 +18,7 @@ from nemo_gym._serving.own_wheel import OwnPackage
 from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venv_store import is_complete, link, running_venv
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
+from nemo_gym.errors import ConfigError
 from tests.serving.wheelhouse import add_wheel, metadata
 
 STANDARD_LINE = "-e nemo-gym[dev] @ ../../\n"
@@ -382,3 +383,26 @@ async def test_two_servers_with_two_versions_of_math_verify(tmp_path):
     ]
     assert sorted(stages) == ["building", "building", "ready", "ready"]
     assert (await build(replace(settings, uv=NO_UV), *folders))[1] == ["ready", "ready"]
+
+
+async def test_instances_of_one_server_may_ask_for_packages_that_contradict_each_other(tmp_path, settings):
+    folder = server(tmp_path, "counter")
+    plans = [plan_venv(folder, settings, of_instance=[f"widget=={version}"]) for version in ("1.0", "2.0")]
+    await build_all(plans, settings, lambda event: None)
+    versions = [run(plan.python, "from importlib.metadata import version; print(version('widget'))") for plan in plans]
+    assert versions == ["1.0", "2.0"]
+
+
+async def test_a_package_of_an_instance_that_changes_on_disk_is_installed_anew(tmp_path, settings):
+    folder = server(tmp_path, "counter")
+    package = tmp_path / "gizmo"
+    package.mkdir()
+    (package / "setup.py").write_text("one")
+    before = plan_venv(folder, settings, of_instance=[str(package)])
+    (package / "setup.py").write_text("another")
+    assert plan_venv(folder, settings, of_instance=[str(package)]).python != before.python
+
+
+def test_an_option_is_no_package_of_an_instance(tmp_path, settings):
+    with pytest.raises(ConfigError, match="'--pre' is no package"):
+        plan_venv(server(tmp_path, "counter"), settings, of_instance=["--pre"])
