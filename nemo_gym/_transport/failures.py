@@ -154,7 +154,9 @@ def convert_exit(raised: BaseException) -> Exception | ServerBlocked:
 
 def describe_error_with_place(error: BaseException) -> str:
     """Return what a traceback ends with: the error, and the line of code that raised it."""
-    text = traceback.format_exception_only(error)[-1].strip()
+    told = traceback.TracebackException(type(error), error, None)
+    told.__notes__ = []  # such as the traceback in another process, whose last line says little
+    text = list(told.format_exception_only())[-1].strip()
     frames = traceback.extract_tb(error.__traceback__)
     return f"{text} (in {frames[-1].name}, {frames[-1].filename}:{frames[-1].lineno})" if frames else text
 
