@@ -37,6 +37,8 @@ def main(control_fd: int) -> None:
     sys.path[:] = settings["sys_path"]
     for name in settings["preload"]:
         importlib.import_module(name)
+    if settings["main_path"] is not None:
+        load_main(settings["main_path"])
     workers: set[int] = set()
     while True:
         command, fds, _, _ = socket.recv_fds(control, COMMAND.size, 1)
@@ -128,11 +130,16 @@ class CallUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """Return the object `name`, also from the parent's main module."""
         if module == "__main__" and MAIN_ALIAS not in sys.modules and self._main_path is not None:
-            names = runpy.run_path(self._main_path, run_name=MAIN_ALIAS)
-            loaded = ModuleType(MAIN_ALIAS)
-            loaded.__dict__.update(names)
-            sys.modules[MAIN_ALIAS] = sys.modules["__main__"] = loaded
+            load_main(self._main_path)
         return super().find_class(module, name)
+
+
+def load_main(path: str) -> None:
+    """Load the parent's main module, without what it does as a script."""
+    names = runpy.run_path(path, run_name=MAIN_ALIAS)
+    loaded = ModuleType(MAIN_ALIAS)
+    loaded.__dict__.update(names)
+    sys.modules[MAIN_ALIAS] = sys.modules["__main__"] = loaded
 
 
 if __name__ == "__main__":

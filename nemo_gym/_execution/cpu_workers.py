@@ -26,8 +26,9 @@ _END_TIMEOUT_S = 5.0
 class Template:
     """The process that forks workers; it is restarted if it dies."""
 
-    def __init__(self, preload: Sequence[str]) -> None:
-        self._preload = tuple(preload)
+    def __init__(self, preload: Sequence[str], *, main_path: str | None = None) -> None:
+        """`preload`: modules to import once, `main_path`: the main module of this process, if calls are of it."""
+        self._preload, self._main_path = tuple(preload), main_path
         self._lock = threading.Lock()
         self._stop: Callable[[], object] | None = None
         self._control: socket.socket | None = None
@@ -88,7 +89,7 @@ class Template:
             command = [sys.executable, cpu_template.__file__, str(theirs.fileno())]
             process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         self._control, self._stop = control, weakref.finalize(self, _end_template, process, control)
-        settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload})
+        settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload, "main_path": self._main_path})
         control.sendall(LENGTH.pack(len(settings)) + settings)
         return control
 

@@ -14,8 +14,8 @@ from fastapi import HTTPException
 from nemo_gym import grading
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.session_store import UnknownSession
+from nemo_gym.step_environments import GymnasiumServer, extract_text
 from resources_servers.blackjack.game import REWARDS, Game
-from resources_servers.gymnasium import GymnasiumServer, extract_text
 
 _PLACE = ("_ng_task_index", "_ng_rollout_index")
 _NOT_THE_TASK = ("agent_ref", "response")

@@ -18,13 +18,14 @@ from pydantic import Field
 from nemo_gym.errors import ServerCallError
 from nemo_gym.global_config import NG_CUT_OFF_KEY
 from nemo_gym.openai_utils import (
+    NeMoGymEasyInputMessage,
     NeMoGymFunctionCallOutput,
     NeMoGymResponse,
     NeMoGymResponseUsage,
     accumulate_response_usage,
 )
-from nemo_gym.server_utils import ServerClient, raise_for_status
-from resources_servers.gymnasium import STEP_REQUEST_ID_KEY, EnvResetResponse, EnvStepResponse
+from nemo_gym.server_utils import ServerClient, raise_for_status, takes_models
+from nemo_gym.step_environments import STEP_REQUEST_ID_KEY, EnvResetResponse, EnvStepResponse, Observation
 from responses_api_agents.simple_agent.app import (
     ModelAgent,
     ModelAgentConfig,
@@ -56,6 +57,10 @@ class GymnasiumAgentVerifyResponse(SimpleAgentVerifyResponse):
     """Whether it was cut off before."""
     info: dict[str, Any]
     """What the environment told with its last step."""
+    steps: int
+    """How many steps were taken."""
+    step_rewards: list[float]
+    """The reward of every step; their sum is the reward."""
 
 
 @dataclass
@@ -65,7 +70,7 @@ class Episode:
     asked: list[Any]
     said: list[Any] = field(default_factory=list)
     usage: NeMoGymResponseUsage | None = None
-    reward: float = 0.0
+    rewards: list[float] = field(default_factory=list)
 
     def add_reply(self, reply: NeMoGymResponse) -> None:
         """Add the model's turn."""
@@ -74,7 +79,7 @@ class Episode:
 
     def add_step(self, step: EnvStepResponse) -> None:
         """Add the environment's turn: its reward, and the outputs of the tools that the model called."""
-        self.reward += step.reward
+        self.rewards.append(step.reward)
         self.said.extend(
             NeMoGymFunctionCallOutput(type="function_call_output", call_id=one["call_id"], output=one["output"])
             for one in step.info.get("tool_outputs") or ()
@@ -100,7 +105,7 @@ class Environment:
 
     async def step(self, action: NeMoGymResponse) -> EnvStepResponse:
         """Act. A step that may have been taken is asked for again only if the environment can tell it is the same."""
-        fields: dict[str, Any] = {"response": action.model_dump()}
+        fields: dict[str, Any] = {"response": action if takes_models(self._client) else action.model_dump()}
         attempts = 1
         if self._info.get("supports_step_idempotency"):
             fields[STEP_REQUEST_ID_KEY] = uuid4().hex
@@ -160,6 +165,8 @@ class GymnasiumAgent(ModelAgent):
             self.url_path_for_run("/v1/responses", body),
             CookieJar(),
         )
+        if begun.tools is not None:
+            params = params.model_copy(update={"tools": begun.tools})
         episode = Episode([*to_items(params.input), *_to_messages(begun.observation)])
         further: dict[str, Any] = {}
         notes = self._open_notes(body, self.rollout_id_from_run(body))
@@ -183,7 +190,9 @@ class GymnasiumAgent(ModelAgent):
                 **task,
                 "responses_create_params": params.model_copy(update={"input": episode.asked}),
                 "response": reply,
-                "reward": episode.reward,
+                "reward": sum(episode.rewards),
+                "steps": len(episode.rewards),
+                "step_rewards": episode.rewards,
                 "terminated": step.terminated,
                 "truncated": step.truncated or not step.terminated,
                 "info": step.info,
@@ -192,7 +201,9 @@ class GymnasiumAgent(ModelAgent):
         )
 
 
-def _to_messages(observation: str | None) -> list[Any]:
+def _to_messages(observation: Observation) -> list[Any]:
+    if isinstance(observation, list):
+        return [NeMoGymEasyInputMessage.model_validate({"type": "message", **message}) for message in observation]
     return [make_user_message(observation)] if observation else []
 
 

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What runs in the process of an episode: one environment, which is made, reset, stepped and closed there.
+
+The answers are JSON, so that whoever asked needs no class of the environment's library. What the environment raises is
+an answer too.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import math
+import random
+import resource
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_NON_STR_KEYS
+_TRACEBACK_LIMIT = 1500
+_FIELDS = ("observation", "reward", "terminated", "truncated", "info")
+
+
+class _Process:
+    """What this process holds."""
+
+    environment: Any = None
+    loop: asyncio.AbstractEventLoop | None = None
+    size_at_first_bytes: int | None = None
+
+
+def reset(make: Callable[[dict[str, Any]], Any], task: dict[str, Any], seed: int, memory_bytes: int) -> bytes:
+    """Make the environment of a task and reset it: `observation`, `info`, and `tools` if it has any."""
+    _limit_memory(memory_bytes)
+
+    def begin() -> dict[str, Any]:
+        _seed_global_generators(seed)
+        _Process.environment = environment = _finish(make(task))
+        begun = _finish(environment.reset(seed=seed) if _takes_seed(environment.reset) else environment.reset())
+        observation, info = begun if isinstance(begun, tuple) else (begun, {})
+        return {"observation": observation, "info": info, "tools": _finish(getattr(environment, "tools", None))}
+
+    return _answer(begin)
+
+
+def step(*action: Any) -> bytes:
+    """Act in the environment: `observation`, `reward`, `terminated`, `truncated` and `info`."""
+
+    def act() -> dict[str, Any]:
+        result = _finish(_Process.environment.step(*action))
+        if not isinstance(result, tuple) or len(result) != len(_FIELDS):
+            raise TypeError(f"`step` must return {', '.join(_FIELDS)}, not {result!r:.200}")
+        outcome = dict(zip(_FIELDS, result, strict=True))
+        outcome["reward"] = _read_reward(outcome["reward"])
+        outcome["terminated"], outcome["truncated"] = bool(outcome["terminated"]), bool(outcome["truncated"])
+        return outcome
+
+    return _answer(act)
+
+
+def close() -> int:
+    """Close the environment; return by how many bytes this process has grown since its first episode."""
+    environment, _Process.environment = _Process.environment, None
+    if callable(end := getattr(environment, "close", None)):
+        with contextlib.suppress(Exception):  # the episode is over, and its reward is known
+            _finish(end())
+    return _read_size_bytes() - (_Process.size_at_first_bytes or 0)
+
+
+def _answer(act: Callable[[], dict[str, Any]]) -> bytes:
+    try:
+        return orjson.dumps(act(), default=_describe, option=_OPTIONS)
+    except MemoryError:
+        _Process.environment = None
+        return orjson.dumps({"out_of_memory": True})
+    except Exception as error:  # whatever it raises is for the one who asked
+        frames = "".join(traceback.format_exception(error)).rstrip()
+        return orjson.dumps({"raised": f"{type(error).__name__}: {error}", "traceback": frames[-_TRACEBACK_LIMIT:]})
+
+
+def _finish(value: Any) -> Any:
+    """Return `value`, or what it is awaited for."""
+    if not inspect.isawaitable(value):
+        return value
+    if _Process.loop is None:
+        _Process.loop = asyncio.new_event_loop()
+    return _Process.loop.run_until_complete(value)
+
+
+def _takes_seed(function: Callable[..., Any]) -> bool:
+    parameters = inspect.signature(function).parameters.values()
+    return any(each.name == "seed" or each.kind is each.VAR_KEYWORD for each in parameters)
+
+
+def _seed_global_generators(seed: int) -> None:
+    """Seed the generators that libraries share: many games draw from them, whatever their own seed is."""
+    random.seed(seed)
+    if (numpy := sys.modules.get("numpy")) is not None:
+        numpy.random.seed(seed % 2**32)
+
+
+def _read_reward(value: Any) -> float:
+    try:
+        reward = float(value)
+    except (TypeError, ValueError):
+        raise TypeError(f"the reward of a step must be a number, not {value!r:.200}") from None
+    if not math.isfinite(reward):
+        raise ValueError(f"the reward of a step must be a finite number, not {reward}")
+    return reward
+
+
+def _describe(value: Any) -> Any:
+    """Return something that JSON has in place of a value that it has not."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset | Sequence):
+        return list(value)
+    if callable(dump := getattr(value, "model_dump", None)):
+        return dump(mode="json")
+    return repr(value)
+
+
+# --- memory -----------------------------------------------------------------------------------------------------------
+
+
+def _limit_memory(memory_bytes: int) -> None:
+    """Let this process grow by so many bytes and no more; what its template had loaded does not count."""
+    if _Process.size_at_first_bytes is None:
+        _Process.size_at_first_bytes = size = _read_size_bytes()
+        if size:
+            _, hard = resource.getrlimit(resource.RLIMIT_AS)
+            wanted = size + memory_bytes
+            resource.setrlimit(
+                resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
+            )
+
+
+def _read_size_bytes() -> int:
+    """Return the size of this process's address space; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[0]) * resource.getpagesize()
+    except OSError:
+        return 0

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of environments that are a function: an answer and its row in, a score out.
+
+class CapitalsServer(ScoringServer):
+    @staticmethod
+    def score(answer, task):
+        return float(answer == task["capital"])
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from fastapi import FastAPI
+from pydantic import ConfigDict, PositiveFloat, PositiveInt, PrivateAttr
+
+from nemo_gym import grading
+from nemo_gym.base_resources_server import (
+    BaseResourcesServerConfig,
+    BaseVerifyRequest,
+    BaseVerifyResponse,
+    ReverifyMode,
+    SimpleResourcesServer,
+)
+from nemo_gym.cpu_pool import CpuPool, WorkerDied
+from nemo_gym.errors import RolloutFailure
+
+Score = float | Mapping[str, float]
+"""What an answer is worth: a number, or the named parts that it is the sum of."""
+
+
+class ScoringServerConfig(BaseResourcesServerConfig):
+    """Config of an environment that is a function."""
+
+    num_processes: PositiveInt | None = None
+    """How many answers are scored at a time; None: as many as there are processors."""
+    scorer_timeout_seconds: PositiveFloat = 30.0
+    """How long scoring an answer may take. A rollout whose answer takes longer has failed."""
+
+
+class ScoringVerifyRequest(BaseVerifyRequest):
+    """A row with the response to it; what the scorer needs is carried along."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ScoringVerifyResponse(BaseVerifyResponse):
+    """The reward, and what it was given for."""
+
+    model_config = ConfigDict(extra="allow")
+
+    extracted_answer: str | None
+
+
+class ScoringServer(SimpleResourcesServer):
+    """Scores answers with a function, in processes apart from the server: override `score`."""
+
+    REVERIFY_MODE = ReverifyMode.STATELESS
+    PRELOAD: ClassVar[tuple[str, ...]] = ()
+    """Modules that `score` needs, imported once for all processes."""
+    config: ScoringServerConfig
+    _pool: CpuPool = PrivateAttr()
+
+    @staticmethod
+    def score(answer: str, task: dict[str, Any]) -> Score:
+        """Return what `answer` is worth for a task, which is the row without what the model is sent."""
+        raise NotImplementedError("a ScoringServer needs a static method `score(answer, task)`")
+
+    def extract_answer(self, text: str) -> str | None:
+        r"""Return the answer of a reply: in `<answer>` tags, else in the first `\boxed{}`, else all of it."""
+        said = grading.strip_thinking(text)
+        if (tagged := grading.tagged(said, "answer")) is not None:
+            return tagged
+        boxes = grading.all_boxed(said)
+        return boxes[0] if boxes else said or None
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app, with processes that end when it does; none is started before there is something to score."""
+        app = super().setup_webserver()
+        module = type(self).score.__module__
+        preload = (*self.PRELOAD, *([module] if module != "__main__" else ()))
+        self._pool = CpuPool(self.config.num_processes, timeout_s=self.config.scorer_timeout_seconds, preload=preload)
+        self._pool.close_with(app)
+        return app
+
+    async def verify(self, body: ScoringVerifyRequest) -> ScoringVerifyResponse:  # type: ignore[override]
+        """Score the answer; a reply without one is worth 0."""
+        answer = self.extract_answer(grading.assistant_text(body.response))
+        score: Score = 0.0 if answer is None else await self.score_answer(answer, dict(body.model_extra or {}))
+        further: dict[str, Any] = {"reward_components": dict(score)} if isinstance(score, Mapping) else {}
+        reward = math.fsum(score.values()) if isinstance(score, Mapping) else score
+        return ScoringVerifyResponse(**dict(body), reward=reward, extracted_answer=answer, **further)
+
+    async def score_answer(self, answer: str, task: dict[str, Any]) -> Score:
+        """Run `score` in a process; a RolloutFailure if it raises, takes too long, or returns no number."""
+        try:
+            score = await self._pool.run(type(self).score, answer, task)
+        except (TimeoutError, WorkerDied) as error:
+            raise RolloutFailure(
+                "verifier",
+                f"the answer could not be scored: {error}\n"
+                "hint: allow more with `scorer_timeout_seconds`, or see what the scorer does with this answer",
+            ) from error
+        parts = score.values() if isinstance(score, Mapping) else [score]
+        if not all(isinstance(part, int | float) and math.isfinite(part) for part in parts):
+            raise RolloutFailure(
+                "verifier",
+                f"the scorer returned {score!r:.200}, which is no finite number.\n"
+                "hint: `score` returns a number, or named numbers whose sum is the reward",
+            )
+        return {name: float(part) for name, part in score.items()} if isinstance(score, Mapping) else float(score)

@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Somebody's gym-like classes, played through the step bases by the real agent, each episode in its own process."""
+
+import asyncio
+import json
+import os
+from typing import Any
+
+import pytest
+
+from nemo_gym.adapters import TextStepServer, ToolStepServer, derive_seed
+from nemo_gym.testing import agent_config, build_server, reply, running, scripted_model, tool_call
+from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
+from tests.adapters.environments import make_counting, make_faulty, make_vault
+
+
+class CountingServer(TextStepServer):
+    """The ten lines that its author writes."""
+
+    make_environment = staticmethod(make_counting)
+
+
+def row(**fields: Any) -> dict[str, Any]:
+    return {"responses_create_params": {"input": "Count."}, **fields}
+
+
+async def play(world: Any, task: dict[str, Any], *replies: Any, max_steps: int = 10) -> dict[str, Any]:
+    agent = (GymnasiumAgent, agent_config("world", max_steps=max_steps))
+    async with running(world=world, policy_model=scripted_model(*replies), agent=agent) as client:
+        response = await client.post("agent", "/run", json=task)
+        text = await response.text()
+        assert response.ok, text
+        return json.loads(text)
+
+
+async def test_an_episode_ends_when_the_environment_does_and_keeps_the_reward_of_every_step():
+    played = await play(CountingServer, row(goal=6), "1", "<think>four, or five?</think>5")
+    assert (played["reward"], played["step_rewards"], played["steps"]) == (6.0, [1.0, 5.0], 2)
+    assert (played["terminated"], played["truncated"], played["info"]) == (True, False, {"sum": 6})
+    first = played["responses_create_params"]["input"]
+    assert [message["content"] for message in first] == ["Count.", "Reach 6."]
+    assert [item["content"] for item in played["response"]["output"] if item.get("role") == "user"] == ["You have 1."]
+
+
+async def test_an_episode_with_too_many_steps_is_truncated_and_keeps_what_it_has():
+    world = build_server(CountingServer, max_steps=2)
+    played = await play(world, row(goal=100), "1", "2")
+    assert (played["reward"], played["terminated"], played["truncated"]) == (3.0, False, True)
+
+
+# --- sessions ---------------------------------------------------------------------------------------------------------
+
+
+class Caller:
+    """One session with the server `world`."""
+
+    def __init__(self, client: Any, task: dict[str, Any]) -> None:
+        self._client, self._task, self._cookies = client, task, {}
+
+    async def post(self, path: str, **fields: Any) -> Any:
+        response = await self._client.post("world", path, json={**self._task, **fields}, cookies=self._cookies)
+        if response.ok:
+            self._cookies = {**self._cookies, **response.cookies}
+        return response
+
+    async def reset(self) -> dict[str, Any]:
+        return await (await self.post("/reset")).json()
+
+    async def step(self, *said: Any) -> Any:
+        return await self.post("/step", response=reply(*said).model_dump())
+
+
+async def test_equal_seeds_begin_alike_whatever_else_is_played():
+    async with running(world=CountingServer) as client:
+        begun = [await Caller(client, row(goal=9, seed=seed)).reset() for seed in (1, 2, 1)]
+    drawn = [each["info"]["drawn"] for each in begun]
+    assert drawn[0] == drawn[2] != drawn[1]
+    assert [each["info"]["seed"] for each in begun] == [1, 2, 1]
+
+
+def test_a_task_without_a_seed_gets_one_that_follows_from_its_place():
+    task = {"goal": 3, "_ng_task_index": 0, "_ng_rollout_index": 0}
+    assert derive_seed(task) == derive_seed({**task, "_ng_attempt_index": 2, "agent_ref": {"name": "a"}})
+    others = [{**task, "_ng_rollout_index": 1}, {**task, "_ng_task_index": 1}, {**task, "goal": 4}]
+    assert len({derive_seed(each) for each in (task, *others)}) == 4
+
+
+async def test_an_episode_has_a_process_to_itself_which_the_next_one_takes_over():
+    async with running(world=CountingServer) as client:
+        one, other = Caller(client, row(goal=9)), Caller(client, row(goal=9))
+        first, second = (await one.reset())["info"]["pid"], (await other.reset())["info"]["pid"]
+        assert len({first, second, os.getpid()}) == 3
+        assert (await (await one.post("/close")).json()) == {"closed": True}
+        assert (await one.reset())["info"]["pid"] == first
+
+
+async def test_more_episodes_than_there_may_be_wait_for_their_turn():
+    async with running(world=(CountingServer, {"max_sessions": 1})) as client:
+        one, other = Caller(client, row(goal=9)), Caller(client, row(goal=9))
+        await one.reset()
+        waiting = asyncio.create_task(other.reset())
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await one.step("9")
+        assert (await waiting)["observation"] == "Reach 9."
+
+
+async def test_an_episode_that_is_left_idle_gives_its_process_to_others():
+    async with running(world=(CountingServer, {"max_sessions": 1, "idle_timeout_s": 0.2})) as client:
+        forgotten = Caller(client, row(goal=9))
+        await forgotten.reset()
+        assert (await Caller(client, row(goal=9)).reset())["observation"] == "Reach 9."
+        refused = await forgotten.step("1")
+        assert refused.status == 400
+        assert "no episode is under way" in await refused.text()
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+class FaultyServer(TextStepServer):
+    """Environments that fail."""
+
+    make_environment = staticmethod(make_faulty)
+
+
+@pytest.mark.fault(
+    "an environment of another system",
+    "raises, hangs, crashes, leaks, returns no number",
+    "that rollout fails by name, the others go on",
+)
+@pytest.mark.parametrize(
+    ("said", "kind", "told", "retryable"),
+    [
+        ("raise", "tool_server", "RuntimeError: the board is upside down", False),
+        ("hang", "timeout", "did not finish `step` within 3 s", False),
+        ("spin", "timeout", "did not finish `step` within 3 s", False),
+        ("crash", "worker_died", "ended during `step`", True),
+        ("leak", "tool_server", "needed more than 64 MB", False),
+        ("none", "tool_server", "must be a number, not None", False),
+        ("nan", "tool_server", "must be a finite number, not nan", False),
+        ("word", "tool_server", "must be a number, not 'ten'", False),
+        ("short", "tool_server", "`step` must return observation, reward", False),
+    ],
+)
+async def test_a_faulty_environment_fails_by_name_and_the_others_go_on(said, kind, told, retryable):
+    limits = {"step_timeout_s": 3 if kind == "timeout" else 60, "session_memory_mb": 64}
+    async with running(world=(FaultyServer, limits)) as client:
+        bystander, faulty = Caller(client, row(goal=2)), Caller(client, row(goal=9))
+        await bystander.reset()
+        await faulty.reset()
+        ended, fine = await asyncio.gather(faulty.step(said), bystander.step("1"))
+        assert ended.status == 500
+        failure = json.loads(ended.headers["x-nemo-gym-failure"])
+        assert (failure["kind"], failure["retryable"], failure["ends_rollout"]) == (kind, retryable, True)
+        assert told in failure["message"]
+        assert "hint:" in failure["message"]
+        assert (await fine.json())["observation"] == "You have 1."
+        assert (await (await bystander.step("1")).json())["terminated"] is True
+        assert (await faulty.step("1")).status == 400
+        assert (await Caller(client, row(goal=3)).reset())["observation"] == "Reach 3."
+
+
+async def test_an_environment_that_cannot_be_made_says_why():
+    async with running(world=FaultyServer) as client:
+        refused = await Caller(client, row(goal=-1)).post("/reset")
+        assert refused.status == 500
+        failure = json.loads(refused.headers["x-nemo-gym-failure"])
+        assert "ValueError: a goal below zero in `reset`" in failure["message"]
+
+
+# --- tools ------------------------------------------------------------------------------------------------------------
+
+
+class VaultServer(ToolStepServer):
+    """An environment with a tool."""
+
+    make_environment = staticmethod(make_vault)
+
+
+async def test_tools_of_an_episode_reach_the_model_and_their_outputs_too():
+    model = scripted_model(
+        "Hm.",
+        reply(tool_call("dial", {"number": 1}, call_id="a"), tool_call("dial", "{no", call_id="b")),
+        reply(tool_call("door", call_id="c")),
+        ("dial", {"number": 7}),
+    )
+    agent = (GymnasiumAgent, agent_config("world"))
+    async with running(world=VaultServer, policy_model=model, agent=agent) as client:
+        played = await (await client.post("agent", "/run", json=row())).json()
+    assert [tool["name"] for tool in model.requests[0].tools] == ["dial"]
+    assert [item.role for item in model.requests[0].input] == ["user", "system", "user"]
+    outputs = {item["call_id"]: item["output"] for item in played["response"]["output"] if "output" in item}
+    assert outputs["a"] == "-"
+    assert "Invalid tool call arguments" in outputs["b"]
+    assert "Unknown tool 'door'. Available tools: dial" in outputs["c"]
+    assert (played["reward"], played["step_rewards"], played["terminated"]) == (1.0, [0.0, 0.0, 0.0, 1.0], True)
