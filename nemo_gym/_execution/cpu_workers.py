@@ -140,6 +140,15 @@ def pack_call(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
     return LENGTH.pack(len(where)) + where + call
 
 
+_LOADED_ALREADY = pickle.dumps({"main_path": None, "root": None})
+_LOADED_ALREADY = LENGTH.pack(len(_LOADED_ALREADY)) + _LOADED_ALREADY
+
+
+def pack_call_of_preloaded(fn: Callable[..., Any], *args: Any) -> bytes:
+    """Return a call as bytes, of a module that the template has imported."""
+    return _LOADED_ALREADY + pickle.dumps(partial(fn, *args))
+
+
 def _find_import_root(fn: Callable[..., Any]) -> str | None:
     """Return the folder from which `fn`'s module is imported: servers import the modules beside them by bare name."""
     name = getattr(fn, "__module__", None)

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from nemo_gym._execution import hosted_environment
-from nemo_gym._execution.cpu_workers import CpuWorker, Template, pack_call
+from nemo_gym._execution.cpu_workers import CpuWorker, Template, pack_call, pack_call_of_preloaded
 from nemo_gym._execution.workers import ClosablePool, Slots, WorkerDied
 from nemo_gym.errors import RolloutFailure
 
@@ -84,7 +84,7 @@ class Episode:
     async def step(self, action: Sequence[Any], timeout_s: float) -> dict[str, Any]:
         """Act; return `observation`, `reward`, `terminated`, `truncated` and `info`."""
         self.steps += 1
-        return await self._ask(pack_call(hosted_environment.step, tuple(action), {}), "step", timeout_s)
+        return await self._ask(pack_call_of_preloaded(hosted_environment.step, *action), "step", timeout_s)
 
     async def end(self) -> None:
         """Close the environment and give its process back. Ending twice is no error."""
@@ -94,7 +94,7 @@ class Episode:
         try:
             async with self._turn:
                 if self._worker.is_usable:
-                    request = pack_call(hosted_environment.close, (), {})
+                    request = pack_call_of_preloaded(hosted_environment.close)
                     grown = await self._worker.call(request, "close", _CLOSE_TIMEOUT_S)
                     if grown > self._memory_bytes * _GROWTH_TO_KEEP:
                         self._worker.end()

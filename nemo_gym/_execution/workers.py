@@ -20,6 +20,7 @@ from nemo_gym.errors import GymError, RolloutFailure
 
 MAX_IDLE_S = 300.0
 _LENGTH = struct.Struct(">Q")
+_READ_BYTES = 2**13
 
 
 class PoolFull(GymError):
@@ -224,8 +225,7 @@ class WorkerChannel:
             async with asyncio.timeout(timeout_s):
                 for question in questions:
                     await asyncio.get_running_loop().sock_sendall(self._sock, _LENGTH.pack(len(question)) + question)
-                (length,) = _LENGTH.unpack(await _receive_exactly(self._sock, _LENGTH.size))
-                answer = await _receive_exactly(self._sock, length)
+                answer = await _receive_answer(self._sock)
             self._lacks_answer = False
             return answer
         finally:
@@ -244,19 +244,22 @@ class WorkerChannel:
             self._sock.close()
 
 
-async def _receive_exactly(sock: socket.socket, size: int) -> bytes:
+async def _receive_answer(sock: socket.socket) -> bytes:
+    """Return the one message that comes. Nothing follows it, so that a short one is read at once."""
     loop = asyncio.get_running_loop()
-    buffer = bytearray(size)
-    view, filled = memoryview(buffer), 0
-    while filled < size:
+    received = bytearray()
+    expected = _LENGTH.size
+    while len(received) < expected:
         try:
-            count = await loop.sock_recv_into(sock, view[filled:])
+            part = await loop.sock_recv(sock, max(_READ_BYTES, expected - len(received)))
         except ConnectionError as error:
             raise EOFError(str(error)) from error
-        if count == 0:
-            raise EOFError(f"the stream ended after {filled} of {size} bytes")
-        filled += count
-    return bytes(buffer)
+        if not part:
+            raise EOFError(f"the stream ended after {len(received)} of {expected} bytes")
+        received += part
+        if len(received) >= _LENGTH.size:
+            expected = _LENGTH.size + _LENGTH.unpack_from(received)[0]
+    return bytes(memoryview(received)[_LENGTH.size :])
 
 
 class ClosablePool(ABC):
