@@ -56,6 +56,7 @@ from nemo_gym.server_utils import BaseServer, SimpleServer
 from nemo_gym.session_gateway import (
     Dispatch,
     SessionGatewayConfig,
+    SessionRoutes,
     add_session_routes,
     find_session_call,
 )
@@ -68,15 +69,23 @@ class BaseResponsesAPIModelConfig(BaseRunServerInstanceConfig):
     """Config of a model server."""
 
     session_gateway: SessionGatewayConfig | None = None
-    """Let any program play rollouts through `/sessions/ID/v1`, for a trainer to fetch; None: no such routes."""
+    """How any program plays rollouts through `/sessions/ID/v1`, for others to fetch.
+
+    None: with the defaults, without API keys that stand for sessions, and not if the server has several processes.
+    """
 
     @model_validator(mode="before")
     @classmethod
     def _keep_sessions_together(cls, given: Any) -> Any:
-        gateway = given.get("session_gateway") if isinstance(given, dict) else None
-        if not (gateway.get("enabled") if isinstance(gateway, dict) else getattr(gateway, "enabled", False)):
+        if not isinstance(given, dict):
             return given
-        if any((given.get(key) or 1) > 1 for key in ("num_workers", "num_replicas")):
+        gateway = given.get("session_gateway")
+        is_several = any((given.get(key) or 1) > 1 for key in ("num_workers", "num_replicas"))
+        if gateway is None:
+            return {**given, "session_gateway": {"enabled": False}} if is_several else given
+        if not (gateway.get("enabled", True) if isinstance(gateway, dict) else getattr(gateway, "enabled", False)):
+            return given
+        if is_several:
             raise ValueError(
                 "session_gateway keeps its sessions in one process, and this server is to have several.\n"
                 "hint: leave num_workers and num_replicas at 1 for it; what needs more may be a server behind it"
@@ -114,7 +123,9 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             "/v1/responses": self.responses_dispatch,
             "/v1/messages": self.messages,
         }
-        if self.config.session_gateway is not None and self.config.session_gateway.enabled:
+        if self.config.session_gateway is None:
+            app.router.routes.append(SessionRoutes(handlers))
+        elif self.config.session_gateway.enabled:
             handlers = add_session_routes(app, self.config.session_gateway, handlers)
         for path, handler in handlers.items():
             app.post(path)(handler)

@@ -93,7 +93,8 @@ class SessionClient:
             if reply.status == 404 and detail == "Not Found":
                 detail = (
                     f"model server {self._server!r} has no session gateway.\n"
-                    "hint: add `session_gateway: {enabled: true}` to its config"
+                    "hint: its config switches it off, or gives the server several processes (`num_workers`, "
+                    "`num_replicas`)"
                 )
             raise SessionRefused(reply.status, str(detail))
         told: dict[str, Any] = answer

@@ -5,17 +5,20 @@
     POST /sessions/rollout-17/reward  {"reward": 1.0}             whoever scores it
     GET  /sessions/rollout-17                                     the trainer: traces, and the canonical rollout
 
-Off unless a model server's config has `session_gateway: {enabled: true}`. What sessions are is in
+Every model server that is one process has it, made with the first request. A config with a block `session_gateway` also
+lets API keys stand for sessions, and `enabled: false` there takes the gateway away. What sessions are is in
 `nemo_gym._training.sessions`; `docs/guides/train-with-a-gateway.md` goes through it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-from fastapi import FastAPI, Query, Request
+from fastapi import APIRouter, FastAPI, Query, Request
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt
+from starlette.routing import BaseRoute, Match, NoMatchFound
+from starlette.types import Receive, Scope, Send
 
 from nemo_gym._capture.records import DIALECT_OF_PATH
 from nemo_gym._process.policy_version import require_run_token
@@ -44,7 +47,7 @@ class SessionGatewayConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    enabled: bool = False
+    enabled: bool = True
     max_sessions: PositiveInt = 10_000
     """How many sessions are kept, open and ended; another one is refused with 429."""
     max_memory_bytes: PositiveInt = 2 * 2**30
@@ -92,8 +95,34 @@ class SessionFailureRequest(BaseModel):
     kind: str = "agent"
 
 
+class SessionRoutes(BaseRoute):
+    """The routes of a gateway that no config asks for, made with the first request for one: most servers see none."""
+
+    def __init__(self, handlers: Mapping[str, Dispatch]) -> None:
+        self._handlers = handlers
+        self._router: APIRouter | None = None
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Claim every path of the gateway."""
+        path = scope.get("path", "")
+        is_ours = scope["type"] == "http" and (path == "/sessions" or path.startswith("/sessions/"))
+        return (Match.FULL if is_ours else Match.NONE), {}
+
+    def url_path_for(self, name: str, /, **path_params: Any) -> NoReturn:
+        """Know no route by name."""
+        raise NoMatchFound(name, path_params)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the route of the request answer it."""
+        if self._router is None:
+            self._router = APIRouter()
+            add_session_routes(self._router, SessionGatewayConfig(), self._handlers)
+        # The router of the app has left its own name in the scope.
+        await self._router({**scope, "router": self._router}, receive, send)
+
+
 def add_session_routes(
-    app: FastAPI, config: SessionGatewayConfig, handlers: Mapping[str, Dispatch]
+    app: FastAPI | APIRouter, config: SessionGatewayConfig, handlers: Mapping[str, Dispatch]
 ) -> dict[str, Dispatch]:
     """Give `app` the routes of the gateway; return `handlers` for calls that name their session by its key."""
     from nemo_gym._training.sessions import KEY_PREFIX, SessionBook, SessionLimits
@@ -178,7 +207,7 @@ def _refuse(error: Exception) -> Response:
     return reply
 
 
-def _add_control_routes(app: FastAPI, book: "SessionBook") -> None:
+def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
     """Add what trainers and verifiers call. An agent may not: who plays does not decide on the reward."""
     from nemo_gym._training.session_record import SessionLabels
 

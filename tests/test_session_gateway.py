@@ -302,10 +302,8 @@ async def test_a_trainer_has_a_client_for_all_of_it(run):
 
 
 async def test_a_client_says_what_a_server_without_a_gateway_lacks(monkeypatch):
-    async with serve_run(monkeypatch, policy_model=Engine) as run:
-        with pytest.raises(
-            SessionRefused, match=r"(?s)'policy_model' has no session gateway.*hint: add `session_gateway"
-        ):
+    async with serve_run(monkeypatch, policy_model=(Engine, {"session_gateway": {"enabled": False}})) as run:
+        with pytest.raises(SessionRefused, match=r"(?s)'policy_model' has no session gateway.*hint: its config"):
             await SessionClient(client=run.client).fetch("s")
 
 
@@ -328,10 +326,22 @@ async def test_a_full_gateway_asks_clients_to_come_back(monkeypatch):
                 assert (answer.status, "retry-after" in answer.headers) == (429, True)
 
 
-async def test_without_the_setting_there_is_no_gateway():
-    async with running(model=Engine) as client:
+@pytest.mark.parametrize("off", [{"session_gateway": {"enabled": False}}, {"num_workers": 2}])
+async def test_a_server_that_is_told_so_or_has_several_processes_has_no_gateway(off):
+    async with running(model=(Engine, off)) as client:
         assert (await client.post("model", "/sessions/s/v1/responses", json={"input": "a"})).status == 404
         assert (await client.get("model", "/sessions")).status == 404
+
+
+async def test_a_server_without_the_setting_keeps_calls_once_somebody_makes_one(monkeypatch):
+    async with serve_run(monkeypatch, policy_model=Engine) as run:
+        assert (await control(run, "GET", "/sessions", token=None))[0] == 401
+        for ask in CLIENTS:
+            assert await ask(url_of(run, "/sessions/s"), stream=True) == "hei"
+        told = await SessionClient(client=run.client).fetch("s")
+        assert [trace["dialect"] for trace in told["traces"]] == ["chat", "responses", "messages"]
+        assert await ask_chat(run.urls["policy_model"]) == "hei"
+        assert (await control(run, "GET", "/session"))[0] == 404
 
 
 @pytest.mark.parametrize("several", [{"num_workers": 2}, {"num_replicas": 2}])

@@ -143,7 +143,7 @@ POLICY_VERSIONS = (
 SESSION_GATEWAY = (
     model(
         "SessionGatewayConfig",
-        enabled=False,
+        enabled=True,
         max_sessions=OPTIONAL,
         max_memory_bytes=OPTIONAL,
         idle_timeout_s=OPTIONAL,
