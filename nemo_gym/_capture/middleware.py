@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import orjson
 
-from nemo_gym._capture.records import DIALECT_OF_PATH, Dialect
+from nemo_gym._capture.records import Dialect, find_dialect
 from nemo_gym._capture.store import CaptureStore
 from nemo_gym._capture.streams import read_stream
 from nemo_gym._util.rollout_paths import remove_rollout_prefix, split_rollout_prefix
@@ -199,7 +199,7 @@ class CaptureMiddleware:
         if split.rollout_id is None:
             return await self.app(scope, receive, send)
         inner_scope = remove_rollout_prefix(scope, split)
-        dialect = DIALECT_OF_PATH.get(split.rest)
+        dialect = find_dialect(split.rest)
         tokens = self.tokens if split.token_capture and self.tokens is not None and self.tokens.has_sink() else None
         if dialect is None or scope.get("method") != "POST" or not (self.store or tokens):
             return await self.app(inner_scope, receive, send)

@@ -6,6 +6,7 @@ Bodies come from other people's servers, so every look inside tolerates another 
 """
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
@@ -22,7 +23,13 @@ DIALECT_OF_PATH: dict[str, Dialect] = {
     "/v1/chat/completions": "chat",
     "/v1/messages": "messages",
 }
+_SESSION_PATH = re.compile(r"/sessions/[^/]+(?=/)")
 PAYLOAD_FIELDS = ("request", "response", "request_raw", "response_raw")
+
+
+def find_dialect(path: str) -> Dialect | None:
+    """Return the dialect of a model endpoint, below a session of the gateway too; None for any other path."""
+    return DIALECT_OF_PATH.get(path) or DIALECT_OF_PATH.get(_SESSION_PATH.sub("", path, count=1))
 
 
 class ModelCallRecord(BaseModel):

@@ -7,6 +7,7 @@ A thread suits work that waits; a child process suits work that computes, may ha
 
 import asyncio
 import contextlib
+import ctypes
 import functools
 import multiprocessing
 import pickle
@@ -88,6 +89,17 @@ class LoopThread:
             return future.result()
         finally:
             future.cancel()
+
+    def is_answering(self, timeout_s: float) -> bool:
+        """Wait until the loop does something new, and return whether it did so in time."""
+        answered = threading.Event()
+        self._loop.call_soon_threadsafe(answered.set)
+        return answered.wait(timeout_s)
+
+    def interrupt(self, error: type[BaseException]) -> None:
+        """Raise `error` in what the thread executes, with its next step in Python."""
+        assert self._thread.ident is not None
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(error))
 
     def close(self) -> None:
         """Cancel what is under way on the loop, and end the thread; idempotent."""

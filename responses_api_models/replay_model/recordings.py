@@ -18,21 +18,18 @@ import orjson
 from pydantic import ValidationError
 
 from nemo_gym.config_types import ConfigError
+from nemo_gym.item_forms import Form, describe_form, is_from_model, make_form
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from responses_api_models.replay_model.forms import (
-    Form,
     Key,
     ReplayMiss,
     count_replies,
-    describe_form,
     hash_beginnings,
     hash_prompt,
     hash_said,
-    is_from_model,
     list_items,
     list_spoken_forms,
-    make_form,
     split_turns,
 )
 

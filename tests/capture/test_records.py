@@ -12,6 +12,7 @@ from nemo_gym._capture.records import (
     aggregate_model_call_records,
     build_model_call_record,
     extract_token_stats,
+    find_dialect,
     identify_item,
     list_answer_items,
     read_cached_tokens,
@@ -267,3 +268,16 @@ def test_calls_that_tell_nothing_do_not_change_a_sum(counts: list[int | None]):
     calls = [ModelCallRecord(call_index=place, tokens_in=count) for place, count in enumerate(counts)]
     known = [count for count in counts if count is not None]
     assert aggregate_model_call_records(calls)["tokens_in"] == (sum(known) if known else None)
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/chat/completions", "chat"),
+        ("/sessions/rollout-1/v1/messages", "messages"),
+        ("/sessions/rollout-1", None),
+        ("/v1/models", None),
+    ],
+)
+def test_a_call_below_a_session_is_in_the_dialect_of_its_endpoint(path, dialect):
+    assert find_dialect(path) == dialect

@@ -383,6 +383,19 @@ def _commands(names: str) -> tuple[Name, ...]:
 
 
 SMALL_MODULES = {
+    "nemo_gym.adapters.rollout_runner": (
+        class_("ModelEndpoint"),
+        class_("RunnerResult"),
+        class_("RolloutRunnerConfig"),
+        class_("RolloutRunner", None, coroutine("play", "task, model")),
+        function("read_sampling", "task"),
+    ),
+    "nemo_gym.item_forms": (
+        function("make_form", "item"),
+        function("is_from_model", "item"),
+        function("is_silent", "shape"),
+        function("describe_form", "shape"),
+    ),
     "nemo_gym.cli": (
         class_("StatusCommand", None, function("discover_servers", ""), function("display_status", "servers")),
     ),

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a session of the gateway recorded, as a conversation: the calls of a model in one dialect, and their main line.
+
+A runner may make calls besides those of its conversation, ask for one answer several times, or rewrite what the model
+said before it sends it back. The main line is the longest row of calls of which each goes on where another has stopped.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import dropwhile
+from typing import Any
+
+from nemo_gym.anthropic_converter import messages_to_responses_create_params
+from nemo_gym.chat_streaming import sanitize_streaming_chat_body
+from nemo_gym.item_forms import Form, is_from_model, is_silent, make_form
+from nemo_gym.openai_utils import (
+    NeMoGymChatCompletion,
+    NeMoGymChatCompletionCreateParamsNonStreaming,
+    NeMoGymResponse,
+    NeMoGymResponseCreateParamsNonStreaming,
+    accumulate_response_usage,
+)
+from nemo_gym.responses_converter import ResponsesConverter
+from nemo_gym.responses_streaming import sanitize_streaming_responses_body, validate_streaming_responses_params
+
+__all__ = ["RecordedCall", "read_calls", "write_response"]
+
+_CONVERTER = ResponsesConverter(return_token_id_information=True)
+_TOKEN_FIELDS = {
+    "prompt_token_ids": "prompt_token_ids",
+    "completion_token_ids": "generation_token_ids",
+    "logprobs": "generation_log_probs",
+}
+"""Names of the arrays: in a trace, and on an item."""
+
+
+@dataclass
+class RecordedCall:
+    """A call that the model has answered."""
+
+    params: NeMoGymResponseCreateParamsNonStreaming
+    reply: NeMoGymResponse
+    asked: list[Any]
+    """The items of the conversation so far, without reasoning, which may be missing from a history."""
+    forms: list[Form]
+    """The form of each."""
+    parent: "RecordedCall | None" = None
+    """The call that this one goes on from."""
+    depth: int = 1
+
+
+def read_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
+    """Return the answered calls of a session, each with the call that it goes on from."""
+    calls: list[RecordedCall] = []
+    for trace in traces:
+        if trace["error"] is not None:
+            continue
+        params, reply = _read_call(trace)
+        asked = [{"role": "user", "content": params.input}] if isinstance(params.input, str) else params.input
+        spoken = [(item, form) for item in asked if not is_silent(form := make_form(item))]
+        call = RecordedCall(params, reply, [item for item, _ in spoken], [form for _, form in spoken])
+        call.parent = _find_parent(call, calls)
+        call.depth += call.parent.depth if call.parent else 0
+        calls.append(call)
+    return calls
+
+
+def write_response(
+    calls: Sequence[RecordedCall],
+) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
+    """Return what the model was given first, and everything that it and others said then; the usage is of all calls."""
+    call: RecordedCall | None = max(reversed(calls), key=lambda one: one.depth)
+    assert call is not None
+    last, output = call, list[Any]()
+    while call is not None:
+        output = [*_list_heard(call), *call.reply.output, *output]
+        first, call = call, call.parent
+    usage = None
+    for one in calls:
+        usage = accumulate_response_usage(usage, one.reply.usage)
+    return first.params, last.reply.model_copy(update={"output": output, "usage": usage})
+
+
+def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
+    """Return a call in the Responses dialect. The model server has understood it, so that it can be read."""
+    answer, dialect = trace["response"], trace["dialect"]
+    tokens = {name: trace[key] for key, name in _TOKEN_FIELDS.items()} if trace["prompt_token_ids"] else {}
+    if dialect == "chat":
+        body, _ = sanitize_streaming_chat_body({**trace["params"], "messages": trace["messages"]})
+        chat = NeMoGymChatCompletionCreateParamsNonStreaming.model_validate(body)
+        params = _CONVERTER.chat_completion_to_responses_create_params(chat)
+        choices = [{**choice, "message": {**choice["message"], **tokens}} for choice in answer["choices"]]
+        completion = NeMoGymChatCompletion.model_validate({**answer, "choices": choices})
+        return params, _CONVERTER.chat_completion_to_response(params, completion)
+    if dialect == "messages":
+        params = messages_to_responses_create_params({**trace["params"], "messages": trace["messages"]})
+    else:
+        body, _ = sanitize_streaming_responses_body({**trace["params"], "input": trace["messages"]})
+        params = validate_streaming_responses_params(body)
+    output = answer["output"]
+    return params, NeMoGymResponse.model_validate({**answer, "output": [*output[:-1], {**output[-1], **tokens}]})
+
+
+def _find_parent(call: RecordedCall, earlier: Sequence[RecordedCall]) -> RecordedCall | None:
+    """Return the call whose whole conversation `call` begins with.
+
+    If there are several: the longest one, of these the one whose answer stands in the history, of these the latest.
+    """
+    found, best = None, (0, False)
+    for other in reversed(earlier):
+        count = len(other.forms)
+        if len(call.forms) <= count or call.forms[:count] != other.forms or not is_from_model(call.asked[count]):
+            continue
+        said = [form for form in map(make_form, other.reply.output) if not is_silent(form)]
+        if (rank := (count, call.forms[count : count + len(said)] == said)) > best:
+            found, best = other, rank
+    return found
+
+
+def _list_heard(call: RecordedCall) -> list[Any]:
+    """Return what others said between the answer of the call before and this one."""
+    since = call.asked[len(call.parent.asked) :] if call.parent else []
+    return list(dropwhile(is_from_model, since))

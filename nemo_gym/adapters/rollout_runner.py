@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The base of agent servers around somebody else's runner: one that owns its whole loop and only needs a model.
+
+    class MyRunner(RolloutRunner):
+        async def play(self, task, model):
+            scored = await their_library.run(task["question"], base_url=model.base_url, api_key=model.api_key)
+            return RunnerResult(scored.reward, components=scored.parts)
+
+Every rollout has a base URL of its own, a session at the gateway of the model server. What the model was asked and
+answered is kept there, with token ids if it gives them, and the response of the rollout is written from that. All that
+is asked of the runner is a reward.
+
+`play` shares the event loop of the server: a library that blocks or may hang goes into a thread or a
+`nemo_gym.cpu_pool.CpuPool`, whose processes are killed when their time is over.
+"""
+
+import asyncio
+import logging
+import math
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from fastapi import Body as Body
+from fastapi import HTTPException
+from pydantic import ConfigDict, Field
+
+from nemo_gym.adapters.recorded_calls import RecordedCall, read_calls, write_response
+from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
+from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
+from nemo_gym.config_types import ModelServerRef
+from nemo_gym.errors import RolloutFailure
+from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
+from nemo_gym.session_client import SessionClient
+
+__all__ = [
+    "ModelEndpoint",
+    "RolloutRunner",
+    "RolloutRunnerConfig",
+    "RunnerResult",
+    "RunnerRunRequest",
+    "RunnerVerifyResponse",
+    "read_sampling",
+]
+
+LOG = logging.getLogger(__name__)
+
+_CANCEL_GRACE_S = 5.0
+_SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
+
+
+@dataclass(frozen=True)
+class ModelEndpoint:
+    """Where the model of one rollout answers: Chat Completions, Responses and, without `/v1`, Anthropic's Messages."""
+
+    base_url: str
+    """Ends with `/v1`. Calls to it belong to the rollout."""
+    api_key: str
+    model: str
+    """The name to ask for; the model server serves its own model whatever the name is."""
+
+
+@dataclass
+class RunnerResult:
+    """What a runner gives for a rollout."""
+
+    reward: float
+    components: dict[str, float] = field(default_factory=dict)
+    """Named parts of the reward."""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """Numbers whose means belong into the metrics of the run."""
+    info: dict[str, Any] = field(default_factory=dict)
+    """Whatever else the row should keep."""
+
+
+class RolloutRunnerConfig(BaseResponsesAPIAgentConfig):
+    """Config of an agent around somebody else's runner."""
+
+    model_server: ModelServerRef
+    """The model that plays."""
+    rollout_timeout_s: float = Field(default=3600.0, gt=0)
+    """A rollout that takes longer has failed."""
+    run_once: bool = True
+    """One for all workers of a run: the URL that a runner is given is that of the model server beside it."""
+
+
+class RunnerRunRequest(BaseRunRequest):
+    """A task; its own fields are the runner's."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class RunnerVerifyResponse(BaseVerifyResponse):
+    """A played rollout."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model_calls: int
+    """How many calls the model has answered, those beside the conversation included."""
+    runner_metrics: dict[str, float]
+    runner_info: dict[str, Any]
+
+
+class RolloutRunner(SimpleResponsesAPIAgent):
+    """An agent whose rollouts somebody else's code plays and scores: override `play`."""
+
+    config: RolloutRunnerConfig
+
+    @abstractmethod
+    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        """Play one rollout of `task`, a row, and score it. What raises here is the rollout's failure.
+
+        A model that does badly is scored; what the runner or its environment cannot do is an error, a RolloutFailure
+        where its kind is known.
+        """
+
+    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
+        """Refuse: a runner needs a task."""
+        raise HTTPException(
+            501, f"agent {self.config.name!r} plays whole rollouts only.\nhint: post a row of its dataset to /run"
+        )
+
+    async def run(self, body: RunnerRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
+        """Play one rollout in a session of its own."""
+        sessions = SessionClient(self.config.model_server.name, self.server_client)
+        session_id = f"{maybe_rollout_id_from_run_body(body) or 'rollout'}-{uuid4().hex}"
+        opened = await sessions.create(session_id, agent=self.config.name)
+        base_url = self.base_url_for_run(f"{sessions.url_for(session_id)}/v1", body)
+        params = body.responses_create_params
+        model = ModelEndpoint(base_url, opened["api_key"], params.model or self.config.model_server.name)
+        task = body.model_dump(mode="json", exclude_unset=True)
+        try:
+            result, error = None, None
+            try:
+                result = await self._play_in_time(task, model)
+            except Exception as raised:
+                error = raised
+            traces = (await sessions.fetch(session_id))["traces"]
+            if error is not None:
+                raise _blame_model(error, traces)
+            calls = _require_calls(traces)
+            return self._build_row(task, params, _check_result(result, self.config.name), calls)
+        finally:
+            await self._delete(sessions, session_id)
+
+    def compute_metrics(self, tasks: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
+        """Return the mean of every component of the reward and of every metric of the runner."""
+        values: dict[str, list[float]] = {}
+        for row in (row for rows in tasks for row in rows):
+            for group in ("reward_components", "runner_metrics"):
+                for name, value in (row.get(group) or {}).items():
+                    values.setdefault(f"{group}/{name}", []).append(value)
+        return {f"mean/{name}": sum(found) / len(found) for name, found in sorted(values.items())}
+
+    async def _play_in_time(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        limit_s = self.config.rollout_timeout_s
+        playing = asyncio.ensure_future(self.play(task, model))
+        try:
+            await asyncio.wait({playing}, timeout=limit_s)
+        finally:
+            if not playing.done():
+                playing.cancel()
+                # Its calls are refused once the session is deleted, so one that does not end may be left behind.
+                await asyncio.wait({playing}, timeout=_CANCEL_GRACE_S)
+                if not playing.done():
+                    LOG.error("%s: a rollout goes on although it was cancelled", self.config.name)
+        if playing.done() and not playing.cancelled():
+            return playing.result()
+        raise RolloutFailure(
+            "timeout",
+            f"the runner of {self.config.name!r} had not finished after {limit_s:g} s (rollout_timeout_s).\n"
+            "hint: give it more time in the config of the agent, or fewer rollouts at once (`num_samples_in_parallel`)",
+            True,
+        )
+
+    def _build_row(
+        self,
+        task: dict[str, Any],
+        params: NeMoGymResponseCreateParamsNonStreaming,
+        result: RunnerResult,
+        calls: Sequence[RecordedCall],
+    ) -> RunnerVerifyResponse:
+        given, response = write_response(calls)
+        prompt = {name: getattr(given, name) for name in ("input", "instructions", "tools") if getattr(given, name)}
+        config = self.config
+        row = {
+            **task,
+            "responses_create_params": params.model_copy(update=prompt),
+            "response": response,
+            "reward": config.skip_verification_reward if config.skip_verification else result.reward,
+            "model_calls": len(calls),
+            "runner_metrics": result.metrics,
+            "runner_info": result.info,
+        }
+        if result.components:
+            row["reward_components"] = result.components
+        return RunnerVerifyResponse.model_validate(row)
+
+    async def _delete(self, sessions: SessionClient, session_id: str) -> None:
+        try:
+            await asyncio.shield(sessions.delete(session_id))
+        except Exception as error:
+            LOG.warning("%s: the session of a rollout was not deleted: %s", self.config.name, error)
+
+
+def read_sampling(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sampling settings of a row by the names that Chat Completions has for them."""
+    params = task["responses_create_params"]
+    return {chat: params[name] for name, chat in _SAMPLING.items() if params.get(name) is not None}
+
+
+def _check_result(result: RunnerResult | None, agent: str) -> RunnerResult:
+    """Return `result` if all its numbers are numbers, else raise."""
+    if not isinstance(result, RunnerResult):
+        raise TypeError(f"`play` of {agent!r} returned {type(result).__name__}, not a RunnerResult")
+    numbers = {"reward": result.reward, **result.components, **result.metrics}
+    for name, number in numbers.items():
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise RolloutFailure(
+                "verifier",
+                f"the runner of {agent!r} gave {number!r} as its {name}, which is no finite number.\n"
+                "hint: look at what its environment scores, such as a mean of nothing",
+            )
+    return result
+
+
+def _require_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
+    """Return the calls that were answered, of which there must be one: a reward without a model's doing is none."""
+    if calls := read_calls(traces):
+        return calls
+    raise _blame_model(
+        RolloutFailure(
+            "agent",
+            "the runner gave a reward, but no call of it reached the model.\n"
+            "hint: it must use the base URL that `play` is given; its client may have read another from its settings",
+        ),
+        traces,
+    )
+
+
+def _blame_model(error: Exception, traces: Sequence[Mapping[str, Any]]) -> Exception:
+    """Return the failure of the model's last call, if that is what the runner stumbled over, else `error`."""
+    last = traces[-1]["error"] if traces else None
+    if last is None or (isinstance(error, RolloutFailure) and error.kind != "agent"):
+        return error
+    failure = RolloutFailure("model_endpoint", f"the last call of the model failed: {last}", True)
+    failure.__cause__ = error
+    return failure
