@@ -11,10 +11,15 @@ The first three are resources servers, the last one is an agent. Code of an envi
 server: one that hangs, crashes, or eats memory is the named failure of its own rollout, and the others go on.
 """
 
+from nemo_gym.adapters.rollout_runner import ModelEndpoint, RolloutRunner, RolloutRunnerConfig, RunnerResult
 from nemo_gym.adapters.scoring import ScoringServer, ScoringServerConfig
 from nemo_gym.adapters.steps import StepServerConfig, TextStepServer, ToolStepServer, derive_seed
 
 __all__ = [
+    "ModelEndpoint",
+    "RolloutRunner",
+    "RolloutRunnerConfig",
+    "RunnerResult",
     "ScoringServer",
     "ScoringServerConfig",
     "StepServerConfig",

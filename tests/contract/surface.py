@@ -6,6 +6,7 @@ parameters as long as they have defaults. Names that the package does not have y
 """
 
 from tests.contract import (
+    surface_adapters,
     surface_config,
     surface_integrations,
     surface_runs,
@@ -58,5 +59,8 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.skills": surface_runs.SKILLS,
     "nemo_gym.exporters": surface_runs.EXPORTERS,
     "nemo_gym.sandbox": surface_runs.SANDBOX,
+    "nemo_gym.step_environments": surface_adapters.STEP_ENVIRONMENTS,
+    "resources_servers.gymnasium": surface_adapters.GYMNASIUM,
+    "nemo_gym.adapters": surface_adapters.ADAPTERS,
     **surface_runs.SMALL_MODULES,
 }
