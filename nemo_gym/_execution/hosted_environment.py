@@ -130,17 +130,16 @@ def _limit_memory(memory_bytes: int) -> None:
     if _Process.size_at_first_bytes is None:
         _Process.size_at_first_bytes = size = _read_size_bytes()
         if size:
-            _, hard = resource.getrlimit(resource.RLIMIT_AS)
-            wanted = size + memory_bytes
-            resource.setrlimit(
-                resource.RLIMIT_AS, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
-            )
+            # Writable memory, not the address space, of which libraries reserve far more than they use.
+            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+            bound = size + memory_bytes if hard == resource.RLIM_INFINITY else min(size + memory_bytes, hard)
+            resource.setrlimit(resource.RLIMIT_DATA, (bound, hard))
 
 
 def _read_size_bytes() -> int:
-    """Return the size of this process's address space; 0 where the system does not say."""
+    """Return how much writable memory this process has; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
-            return int(file.read().split()[0]) * resource.getpagesize()
+            return int(file.read().split()[5]) * resource.getpagesize()
     except OSError:
         return 0
