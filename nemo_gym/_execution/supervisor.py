@@ -36,6 +36,7 @@ from nemo_gym._execution.inside.process_tree import count_tasks, find_descendant
 
 WAKE_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 CHECK_INTERVAL_S = 0.05
+DISK_CHECK_INTERVAL_S = 0.5
 KILL_PATIENCE_S = 10.0
 
 
@@ -92,7 +93,7 @@ def _become_command(settings: dict[str, Any]) -> None:
 def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
     """Wait until the command ends or must be ended; return its return code and what cut it short."""
     deadline = time.monotonic() + settings["timeout_s"] if settings["timeout_s"] is not None else float("inf")
-    next_check = 0.0
+    next_check = next_disk_check = 0.0
     while True:
         now = time.monotonic()
         status = _reap(child)
@@ -109,10 +110,30 @@ def _watch(child: int, settings: dict[str, Any]) -> tuple[int, str | None]:
             )
             if excess is not None:
                 return 137, {"processes": "process_limit", "memory": "oom"}[excess]
+            if now >= next_disk_check:
+                took_s = -time.monotonic()
+                if _measure_disk(settings["folders"], settings["max_disk_bytes"]) > settings["max_disk_bytes"]:
+                    return 137, "disk_limit"
+                took_s += time.monotonic()
+                # A folder with very many files takes a while to look through, and is looked at less often.
+                next_disk_check = time.monotonic() + max(DISK_CHECK_INTERVAL_S, 20 * took_s)
             next_check = time.monotonic() + CHECK_INTERVAL_S
         woken = signal.sigtimedwait(WAKE_SIGNALS, max(min(next_check, deadline) - time.monotonic(), 0.001))
         if woken is not None and woken.si_signo != signal.SIGCHLD:
             return 143, "cancelled"
+
+
+def _measure_disk(folders: list[str], enough: int) -> int:
+    """Return how many bytes the files below `folders` take, or some number above `enough`."""
+    total, todo = 0, list(folders)
+    while todo and total <= enough:
+        with contextlib.suppress(OSError), os.scandir(todo.pop()) as entries:
+            for entry in entries:
+                with contextlib.suppress(OSError):
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+    return total
 
 
 def _reap(child: int) -> int | None:

@@ -7,6 +7,7 @@ import logging
 import os
 import shutil
 import signal
+import sys
 import tempfile
 from pathlib import Path
 
@@ -162,6 +163,14 @@ async def test_there_is_a_bound_on_the_size_of_a_file(local):
     assert int(result.stdout) <= 1 << 20
 
 
+async def test_there_is_a_bound_on_all_files_together(local):
+    async with await local(max_disk_mib=8).start() as box:
+        result = await box.exec(
+            "for n in $(seq 100); do head -c 1000000 /dev/zero > file$n; sleep 0.02; done; sleep 60"
+        )
+        assert (result.error_type, result.return_code) == ("disk_limit", 137)
+
+
 async def test_output_is_bounded_and_a_flood_ends_the_command(local):
     async with await local(max_output_bytes=20_000).start() as box:
         long = await box.exec("seq 1 100000")
@@ -278,6 +287,35 @@ async def test_bubblewrap_shows_no_network_a_read_only_system_and_no_files_of_ot
         assert (await box.exec("ls /home /root")).return_code != 0
         assert (await box.exec("pwd; ls /tmp")).stdout == "/workspace\n"
         assert (await box.exec("ls -d /proc/[0-9]* | wc -l")).stdout.strip() in {"3", "4", "5"}
+
+
+@needs_bubblewrap
+async def test_a_socket_that_is_lent_is_the_only_way_out(folder):
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"hei")
+        writer.close()
+
+    path, python = folder / "lent.sock", str(Path(sys.executable).resolve())
+    async with await asyncio.start_unix_server(greet, path), await asyncio.start_server(greet, "127.0.0.1") as tcp:
+        path.chmod(0o666)
+        settings = {"local": {"isolation": "bubblewrap", "read_only_paths": [sys.base_prefix]}}
+        port = tcp.sockets[0].getsockname()[1]
+        ask = "import socket, sys; s = socket.socket({}); s.connect({}); print(s.recv(9).decode())"
+        over_file, over_tcp = ask.format("socket.AF_UNIX", "'/tmp/out.sock'"), ask.format("", ("127.0.0.1", port))
+        for options, reached in (
+            ({"sockets": {"/tmp/out.sock": str(path)}}, (True, False)),
+            ({"network": True}, (False, True)),
+        ):
+            spec = SandboxSpec(provider_options=options)
+            async with await AsyncSandbox(settings, spec).start() as box:
+                told = [await box.exec([python, "-c", code]) for code in (over_file, over_tcp)]
+                assert tuple(each.stdout == "hei\n" for each in told) == reached
+
+
+async def test_a_socket_is_not_lent_without_bubblewrap():
+    spec = SandboxSpec(provider_options={"sockets": {"/tmp/a": "/tmp/b"}})
+    with pytest.raises(SandboxCreateError, match="only under bubblewrap"):
+        await AsyncSandbox({"local": {"isolation": "rlimits"}}, spec).start()
 
 
 async def test_without_bubblewrap_the_log_says_so(caplog):

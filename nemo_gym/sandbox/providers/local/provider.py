@@ -70,6 +70,7 @@ class LocalProvider(CommandProvider):
         memory_mib: int = 2048,
         max_processes: int = 256,
         max_file_mib: int = 1024,
+        max_disk_mib: int = 16 * 1024,
         run_as: str = "nobody",
         read_only_paths: Sequence[str] = (),
         base_dir: str | None = None,
@@ -80,15 +81,15 @@ class LocalProvider(CommandProvider):
         """Set the limits of all sandboxes.
 
         `run_as` is the user of the commands if we are root; otherwise they run as our own user. `memory_mib` limits all
-        processes of a command together, unless the spec's resources say otherwise. `read_only_paths` are folders that
-        commands may see besides /usr.
+        processes of a command together, and `max_disk_mib` all files of a sandbox, unless the spec's resources say
+        otherwise. `read_only_paths` are folders that commands may see besides /usr.
         """
         super().__init__(max_output_bytes=max_output_bytes, transfer_timeout_s=transfer_timeout_s)
         if isolation not in get_args(IsolationChoice):
             raise SandboxConfigError(f"isolation must be one of {get_args(IsolationChoice)}, not {isolation!r}")
         self._isolation: IsolationChoice = isolation
         self._memory_mib, self._max_processes, self._max_file_mib = memory_mib, max_processes, max_file_mib
-        self._run_as = run_as
+        self._max_disk_mib, self._run_as = max_disk_mib, run_as
         self._read_only_paths = tuple(read_only_paths)
         self._base_dir = Path(base_dir or tempfile.gettempdir())
         self._bubblewrap = bubblewrap
@@ -103,6 +104,11 @@ class LocalProvider(CommandProvider):
         try:
             if self._chosen is None:
                 self._chosen = await self._choose_isolation(handle)
+            if sandbox.sockets and self._chosen != "bubblewrap":
+                raise SandboxCreateError(
+                    "sockets of this machine can be lent to a local sandbox only under bubblewrap, and this one has "
+                    f"the isolation {self._chosen!r}\nhint: install the package `bubblewrap` and allow user namespaces"
+                )
             handle = replace(handle, raw=replace(sandbox, isolation=self._chosen))
             problem = await self._find_problem(handle)
             if problem is not None:
@@ -205,6 +211,8 @@ class LocalProvider(CommandProvider):
             "memory_bytes": sandbox.memory_mib * MIB,
             "max_processes": self._max_processes,
             "max_file_bytes": self._max_file_mib * MIB,
+            "max_disk_bytes": sandbox.disk_mib * MIB,
+            "folders": [str(sandbox.work), str(sandbox.tmp)],
             "contained": sandbox.list_visible_paths(self._read_only_paths) if sandbox.isolation == "rlimits" else None,
             "uid": uid,
             "gid": gid,
@@ -244,7 +252,9 @@ class LocalProvider(CommandProvider):
             workdir=os.path.normpath(os.path.join("/", spec.workdir or DEFAULT_WORKDIR)),
             env=stringify_env(spec.env),
             memory_mib=spec.resources.memory_mib or self._memory_mib,
+            disk_mib=(spec.resources.disk_gib or 0) * 1024 or self._max_disk_mib,
             expires_at=time.time() + (spec.ttl_s or DEFAULT_TTL_S),
+            **_read_options(spec),
         )
 
     async def _choose_isolation(self, handle: SandboxHandle) -> LocalIsolation:
@@ -323,6 +333,12 @@ def _refuse_unsupported(spec: SandboxSpec) -> None:
     unused = [name for name, given in (("image", spec.image), ("entrypoint", spec.entrypoint)) if given]
     if unused:
         LOG.info("a local sandbox ignores %s: commands see this machine's programs", " and ".join(unused))
+
+
+def _read_options(spec: SandboxSpec) -> dict[str, Any]:
+    """Return what the spec says about the world outside: `{"sockets": {inside: outside}, "network": bool}`."""
+    options = spec.provider_options
+    return {"sockets": dict(options.get("sockets") or {}), "has_network": bool(options.get("network"))}
 
 
 def _get_sandbox(handle: SandboxHandle) -> LocalSandbox:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
@@ -46,7 +46,12 @@ class LocalSandbox:
     """Working folder as commands see it (bubblewrap) or as the spec named it (rlimits, none)."""
     env: Mapping[str, str]
     memory_mib: int
+    disk_mib: int
     expires_at: float
+    sockets: Mapping[str, str] = field(default_factory=dict)
+    """Sockets of this machine that commands may connect to: where they see each, and where it is."""
+    has_network: bool = False
+    """Whether commands share the networks of this machine."""
 
     @property
     def work(self) -> Path:
@@ -92,12 +97,14 @@ class LocalSandbox:
         """Return the `bwrap` call that goes before a command."""
         executable = shutil.which(bubblewrap) or bubblewrap
         options = ["--unshare-user", *(["--disable-userns"] if _can_disable_namespaces(executable) else [])]
+        options += ["--share-net"] if self.has_network else []
+        shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
         return build_bubblewrap_prefix(
             executable,
             options,
             etc_files=COMMAND_ETC_FILES,
             read_only_paths=read_only_paths,
-            mounts=["--bind", str(self.tmp), "/tmp", "--bind", str(self.work), self.workdir],
+            mounts=["--bind", str(self.tmp), "/tmp", "--bind", str(self.work), self.workdir, *shared],
             folder=folder,
         )
 
