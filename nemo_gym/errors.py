@@ -34,7 +34,7 @@
     ├── SessionRefused                                     a session that ended, is unknown or has no room
     ├── StalenessTimeout              (TimeoutError)       no new policy version came; `nemo_gym.policy_versions`
     ├── ResultsError                  (ValueError)         rollouts that cannot be aggregated; `_metrics.rollouts`
-    ├── VenvBuildError, UvFailed                           an environment of a server; `_serving.venvs`
+    ├── VenvBuildError, InstallerFailed, ProgramInstallError  what a server or program needs; `_serving`
     ├── PortInUseError                (OSError)            the port a server was given is taken
     ├── NoHeadServerError             (ValueError)         no head server answers where one should
     ├── RayUnavailable                                     no Ray, or no cluster of it; `nemo_gym._process.ray_cluster`

@@ -41,11 +41,11 @@ from nemo_gym._serving.admission import AccessRules
 from nemo_gym._serving.endpoints import find_endpoint_urls, wait_for_endpoints
 from nemo_gym._serving.entrypoint import load_server_class
 from nemo_gym._serving.host import InlineServer, InlineSpec
+from nemo_gym._serving.installers import find_uv
 from nemo_gym._serving.logs import route_output
 from nemo_gym._serving.policy_version import RunVersion
 from nemo_gym._serving.processes import ChildSpec, ServerDied
 from nemo_gym._serving.supervisor import Launch, Running, supervise
-from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._util.addresses import is_loopback
 from nemo_gym._util.aio import in_thread
 from nemo_gym.config_types import BaseServerConfig, ServerInstanceConfig

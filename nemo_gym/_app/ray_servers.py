@@ -16,8 +16,8 @@ from nemo_gym._app.plan import Notice, ServerPlan
 from nemo_gym._process.environment import find_machine_id, run_token_path
 from nemo_gym._process.replica_calls import find_address_book, forget_address_book
 from nemo_gym._serving import run_files
+from nemo_gym._serving.installers import find_uv
 from nemo_gym._serving.ray_placement import NodeCode, ReplicaPlace, ReplicaSpec, describe_code, pack_code
-from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._util.addresses import reachable_host, reachable_url
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.server_utils import ServerInstanceDisplayConfig

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds uv and runs it as a child that never outlives the wait for it.
+"""Finds uv, and runs it or another installer as a child that never outlives the wait for it.
 
 What uv is asked to do is the caller's business; its settings (`UV_INDEX_URL`, uv.toml, ...) reach it as they are.
 """
@@ -19,8 +19,8 @@ from nemo_gym.errors import GymError
 KEPT_LINES = 20
 
 
-class UvFailed(GymError):
-    """uv ended with an error; `output` is the end of what it said."""
+class InstallerFailed(GymError):
+    """uv or npm ended with an error; `output` is the end of what it said."""
 
     def __init__(self, what: str, output: str) -> None:
         super().__init__(what, output)
@@ -45,17 +45,17 @@ def find_uv() -> Path:
     return Path(found)
 
 
-async def run_uv(
+async def run_tool(
     command: Sequence[str | Path],
     *,
     cwd: Path,
     timeout_s: float,
-    inherited_fd: int,
     on_line: Callable[[str], None],
+    inherited_fd: int | None = None,
 ) -> None:
     """Run `command` to its end; its whole process group is killed if the caller is cancelled or `timeout_s` passes.
 
-    `inherited_fd` is handed down: should this process be killed, a lock on it is held until uv is gone too.
+    `inherited_fd` is handed down: should this process be killed, a lock on it is held until the tool is gone too.
     """
     last: deque[str] = deque(maxlen=KEPT_LINES)
     process = await asyncio.create_subprocess_exec(
@@ -65,9 +65,9 @@ async def run_uv(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         start_new_session=True,
-        pass_fds=(inherited_fd,),
+        pass_fds=() if inherited_fd is None else (inherited_fd,),
     )
-    name = " ".join(str(word) for word in command[1:3])
+    name = " ".join([Path(command[0]).name, *(str(word) for word in command[1:3])])
     try:
         async with asyncio.timeout(timeout_s):
             async for line in _read_lines(process):
@@ -75,14 +75,14 @@ async def run_uv(
                 on_line(line)
             code = await process.wait()
     except TimeoutError as error:
-        raise UvFailed(f"`uv {name}` was killed after {timeout_s:g} s", "\n".join(last)) from error
+        raise InstallerFailed(f"`{name}` was killed after {timeout_s:g} s", "\n".join(last)) from error
     finally:
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if code != 0:
-        raise UvFailed(f"`uv {name}` ended with exit code {code}", "\n".join(last))
+        raise InstallerFailed(f"`{name}` ended with exit code {code}", "\n".join(last))
 
 
 async def _read_lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:

@@ -37,7 +37,12 @@ def python_in(venv: Path) -> Path:
 
 def is_complete(venv: Path) -> bool:
     """Built to the end, and its base interpreter is still there."""
-    return (venv / _COMPLETE).is_file() and python_in(venv).exists()
+    return has_mark(venv) and python_in(venv).exists()
+
+
+def has_mark(folder: Path) -> bool:
+    """Tell whether `mark_complete` was the last act in `folder`."""
+    return (folder / _COMPLETE).is_file()
 
 
 def mark_complete(venv: Path, facts: dict[str, Any]) -> None:

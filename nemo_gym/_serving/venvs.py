@@ -27,10 +27,10 @@ from pathlib import Path
 from typing import Literal
 
 from nemo_gym._config.defaults import running_head_server_deps
+from nemo_gym._serving.installers import find_uv, run_tool
 from nemo_gym._serving.own_wheel import OwnPackage, find_running_package, write_wheel
 from nemo_gym._serving.requirements import RequirementLine, ServerRequirements, add_lines, find_unmet, read_requirements
 from nemo_gym._serving.server_imports import add_upstream_packages
-from nemo_gym._serving.uv_tool import find_uv, run_uv
 from nemo_gym._serving.venv_store import (
     discard,
     is_complete,
@@ -221,7 +221,7 @@ async def _build(recipe: Recipe, settings: VenvSettings, lock_fd: int, on_line: 
     python = settings.python_version if _explain_other_python(settings.python_version) else sys.executable
 
     async def call(*words: str | Path) -> None:
-        await run_uv([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
+        await run_tool([uv, *words], cwd=folder, timeout_s=settings.timeout_s, inherited_fd=lock_fd, on_line=on_line)
 
     started = time.monotonic()
     await in_thread(discard, venv)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nemo_gym._serving.uv_tool import KEPT_LINES, UvFailed, find_uv, run_uv
+from nemo_gym._serving.installers import KEPT_LINES, InstallerFailed, find_uv, run_tool
 from nemo_gym.errors import GymError
 
 
@@ -16,7 +16,7 @@ async def say(tmp_path, code: str) -> list[str]:
     lines: list[str] = []
     descriptor = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     try:
-        await run_uv(
+        await run_tool(
             [sys.executable, "-c", code], cwd=tmp_path, timeout_s=60, inherited_fd=descriptor, on_line=lines.append
         )
     finally:
@@ -51,7 +51,7 @@ async def test_lines_of_both_streams_arrive_however_long(tmp_path):
 
 
 async def test_a_failure_carries_the_last_lines(tmp_path):
-    with pytest.raises(UvFailed, match="exit code 3") as caught:
+    with pytest.raises(InstallerFailed, match="exit code 3") as caught:
         await say(tmp_path, "[print(number) for number in range(100)]; raise SystemExit(3)")
     assert caught.value.output.split() == [str(number) for number in range(100 - KEPT_LINES, 100)]
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)

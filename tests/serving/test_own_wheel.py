@@ -13,8 +13,8 @@ import pytest
 from packaging.requirements import Requirement
 
 import nemo_gym
+from nemo_gym._serving.installers import find_uv
 from nemo_gym._serving.own_wheel import find_running_package, package_of_distribution, package_of_tree, write_wheel
-from nemo_gym._serving.uv_tool import find_uv
 
 PYPROJECT = """
 [project]

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym._serving.installers import find_uv
 from nemo_gym._serving.own_wheel import OwnPackage
-from nemo_gym._serving.uv_tool import find_uv
 from nemo_gym._serving.venv_store import is_complete, link, running_venv
 from nemo_gym._serving.venvs import VenvBuildError, VenvPlan, VenvProgress, VenvSettings, build_all, plan_venv
 from nemo_gym.errors import ConfigError
@@ -304,7 +304,7 @@ async def test_a_uv_that_hangs_is_killed(tmp_path, settings):
     uv = tmp_path / "uv-that-hangs"
     uv.write_text("#!/bin/sh\nsleep 600\n")
     uv.chmod(0o755)
-    with pytest.raises(VenvBuildError, match=r"`uv venv.*` was killed after 0.2 s"):
+    with pytest.raises(VenvBuildError, match=r"`uv-that-hangs venv.*` was killed after 0.2 s"):
         await build(replace(settings, uv=uv, timeout_s=0.2), server(tmp_path, "one", "widget==1.0"))
 
 

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from nemo_gym import component_search_roots
 from nemo_gym._app.plan import venv_settings
-from nemo_gym._serving.uv_tool import find_uv
+from nemo_gym._serving.installers import find_uv
 from nemo_gym._serving.venvs import plan_venv
 from nemo_gym._util.nearest import suggest
 from nemo_gym._util.server_imports import COLLECTIONS, SERVER_TYPES, holds_code

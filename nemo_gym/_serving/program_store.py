@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that agents run, installed from npm or PyPI: each set of packages once, in a folder named by its hash.
+
+As with virtual environments, a folder counts only once its mark is there, and whoever builds it holds its lock.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym._serving.installers import find_uv, run_tool
+from nemo_gym._serving.venv_store import discard, has_mark, lock_venv, mark_complete, python_in
+from nemo_gym._util.aio import in_thread
+from nemo_gym.errors import GymError
+
+_KEY_LENGTH = 20
+_TIMEOUT_S = 1800.0
+
+
+class ProgramInstallError(GymError):
+    """The packages of a program could not be installed."""
+
+
+@dataclass(frozen=True)
+class InstalledProgram:
+    """Where the programs of some packages are."""
+
+    script_folders: tuple[Path, ...] = ()
+    """What belongs in front of PATH."""
+    folders: tuple[Path, ...] = ()
+    """Everything that they consist of, and nothing else."""
+
+
+def find_program_folder(npm: Sequence[str], pypi: Sequence[str], cache_dir: Path) -> Path:
+    """Return where these packages are, or will be."""
+    parts = {"npm": sorted(npm), "pypi": sorted(pypi), "python": sys.version, "platform": platform.platform()}
+    key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_KEY_LENGTH]
+    return (cache_dir / "programs" / key).absolute()
+
+
+async def install_program(
+    npm: Sequence[str], pypi: Sequence[str], cache_dir: Path, on_line: Callable[[str], None]
+) -> InstalledProgram:
+    """Install the packages unless they are there, and return where their programs are."""
+    if not npm and not pypi:
+        return InstalledProgram()
+    folder = find_program_folder(npm, pypi, cache_dir)
+    if not has_mark(folder):
+        names = ", ".join([*npm, *pypi])
+        async with lock_venv(
+            folder, _TIMEOUT_S, lambda: on_line(f"waiting for another process that installs {names}")
+        ) as lock:
+            if not has_mark(folder):
+                on_line(f"installing {names}")
+                await _build(npm, pypi, folder, lock, on_line)
+    return _describe(npm, pypi, folder)
+
+
+async def _build(
+    npm: Sequence[str], pypi: Sequence[str], folder: Path, lock: int, on_line: Callable[[str], None]
+) -> None:
+    async def call(*words: str | Path) -> None:
+        await run_tool(words, cwd=folder, timeout_s=_TIMEOUT_S, inherited_fd=lock, on_line=on_line)
+
+    await in_thread(discard, folder)
+    await in_thread(folder.mkdir, parents=True)
+    try:
+        if npm:
+            options = ["--no-audit", "--no-fund", "--no-update-notifier"]
+            await call(_find_npm(npm), "install", "--prefix", folder, *options, *npm)
+        if pypi:
+            uv, venv = find_uv(), folder / "venv"
+            await call(uv, "venv", "--no-project", "--python", sys.executable, venv)
+            await call(uv, "pip", "install", "--python", python_in(venv), *pypi)
+        # Whoever runs the programs in a sandbox is another user.
+        await in_thread(_make_readable, folder)
+        mark_complete(folder, {"npm": list(npm), "pypi": list(pypi)})
+    except BaseException as error:
+        await in_thread(discard, folder)
+        if isinstance(error, GymError | OSError):
+            raise ProgramInstallError(
+                f"{', '.join([*npm, *pypi])} could not be installed.\n{error}\n"
+                "hint: check the names and versions under `install`, and whether the package registry can be reached"
+            ) from error
+        raise
+
+
+def _find_npm(npm: Sequence[str]) -> str:
+    found = shutil.which("npm")
+    if found is None:
+        raise ProgramInstallError(
+            f"{', '.join(npm)} comes from npm, which is not on the PATH.\nhint: install Node.js 20 or newer with npm"
+        )
+    return found
+
+
+def _describe(npm: Sequence[str], pypi: Sequence[str], folder: Path) -> InstalledProgram:
+    scripts, folders = list[Path](), [folder]
+    if npm:
+        scripts.append(folder / "node_modules" / ".bin")
+        if node := shutil.which("node"):
+            scripts.append(Path(node).parent)
+            folders.append(Path(node).resolve().parent.parent)
+    if pypi:
+        scripts.append(folder / "venv" / "bin")
+        folders.append(Path(sys.base_prefix))
+    return InstalledProgram(tuple(scripts), tuple(folders))
+
+
+def _make_readable(folder: Path) -> None:
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if not path.is_symlink():
+                path.chmod(path.stat().st_mode | (0o555 if path.is_dir() or os.access(path, os.X_OK) else 0o444))
