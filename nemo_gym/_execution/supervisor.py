@@ -63,7 +63,7 @@ def _become_command(settings: dict[str, Any]) -> None:
     """In the child: apply limits, give up rights, and execute the command."""
     try:
         os.setsid()
-        uid, contained = settings["uid"], settings["contained"]
+        uid, counted, contained = settings["uid"], settings["counted_uid"], settings["contained"]
         file_rules = make_file_rules(contained["readable"], contained["writable"]) if contained else None
         if contained and file_rules is None:
             raise OSError(errno.ENOSYS, "this kernel has no Landlock, which alone hides files without bubblewrap")
@@ -72,7 +72,7 @@ def _become_command(settings: dict[str, Any]) -> None:
             settings["gid"],
             memory_bytes=settings["memory_bytes"],
             # The kernel counts all processes of the user, so those that exist already are added.
-            max_tasks=count_tasks(os.getuid() if uid is None else uid) + settings["max_processes"],
+            max_tasks=count_tasks(os.getuid() if counted is None else counted) + settings["max_processes"],
             max_file_bytes=settings["max_file_bytes"],
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKE_SIGNALS)

@@ -295,7 +295,7 @@ async def test_a_socket_that_is_lent_is_the_only_way_out(folder):
         writer.write(b"hei")
         writer.close()
 
-    path, python = folder / "lent.sock", str(Path(sys.executable).resolve())
+    path, python = folder / "lent.sock", os.path.realpath(sys.executable)
     async with await asyncio.start_unix_server(greet, path), await asyncio.start_server(greet, "127.0.0.1") as tcp:
         path.chmod(0o666)
         settings = {"local": {"isolation": "bubblewrap", "read_only_paths": [sys.base_prefix]}}

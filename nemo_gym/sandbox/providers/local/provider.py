@@ -200,9 +200,13 @@ class LocalProvider(CommandProvider):
         sandbox = _get_sandbox(handle)
         folder = sandbox.translate_path(command.cwd or "")
         prefix: list[str] = []
+        uid, gid = counted, _ = _find_user(self._run_as)
         if sandbox.isolation == "bubblewrap":
-            prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths)
-        uid, gid = _find_user(self._run_as)
+            shared = [*self._read_only_paths, *sandbox.sockets.values()]
+            become = None
+            if uid is not None and gid is not None and not all(map(_can_everybody_reach, shared)):
+                become, uid, gid = (uid, gid), None, None
+            prefix = sandbox.build_bubblewrap_prefix(self._bubblewrap, folder, self._read_only_paths, become)
         return {
             "argv": [*prefix, *command.argv],
             "cwd": "/" if prefix else folder,
@@ -216,6 +220,7 @@ class LocalProvider(CommandProvider):
             "contained": sandbox.list_visible_paths(self._read_only_paths) if sandbox.isolation == "rlimits" else None,
             "uid": uid,
             "gid": gid,
+            "counted_uid": counted,
             "parent": os.getpid(),
         }
 
@@ -315,6 +320,11 @@ def _find_user(run_as: str) -> tuple[int, int] | tuple[None, None]:
     except KeyError:
         raise SandboxConfigError(f"there is no user {run_as!r} for local sandboxes to run as") from None
     return entry.pw_uid, entry.pw_gid
+
+
+def _can_everybody_reach(path: str) -> bool:
+    """Return whether every user may pass through the folders above `path`."""
+    return all(parent.stat().st_mode & 0o001 for parent in Path(path).absolute().parents)
 
 
 def _with_isolation(handle: SandboxHandle, isolation: Isolation) -> SandboxHandle:

@@ -93,20 +93,36 @@ class LocalSandbox:
         state.pop("schema")
         return cls(**{**state, "root": str(root)})
 
-    def build_bubblewrap_prefix(self, bubblewrap: str, folder: str, read_only_paths: Sequence[str]) -> list[str]:
-        """Return the `bwrap` call that goes before a command."""
+    def build_bubblewrap_prefix(
+        self, bubblewrap: str, folder: str, read_only_paths: Sequence[str], become: tuple[int, int] | None = None
+    ) -> list[str]:
+        """Return the `bwrap` call that goes before a command.
+
+        `become`: it is called as root, who sees paths that the command's user can't reach, and becomes that user last.
+        """
         executable = shutil.which(bubblewrap) or bubblewrap
-        options = ["--unshare-user", *(["--disable-userns"] if _can_disable_namespaces(executable) else [])]
+        if become is None:
+            options = ["--unshare-user", *(["--disable-userns"] if _can_disable_namespaces(executable) else [])]
+        else:
+            options = ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         options += ["--share-net"] if self.has_network else []
         shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
-        return build_bubblewrap_prefix(
+        # The sandbox's own /tmp hides what lies in the machine's.
+        in_tmp = [path for path in read_only_paths if _is_within(path, "/tmp")]
+        shared += [word for path in in_tmp for word in ("--ro-bind", path, path)]
+        prefix = build_bubblewrap_prefix(
             executable,
             options,
             etc_files=COMMAND_ETC_FILES,
             read_only_paths=read_only_paths,
             mounts=["--bind", str(self.tmp), "/tmp", "--bind", str(self.work), self.workdir, *shared],
-            folder=folder,
+            folder="/" if become else folder,
         )
+        if become is not None:
+            # Root without its capabilities can't enter the folder of another user.
+            prefix += ["setpriv", f"--reuid={become[0]}", f"--regid={become[1]}", "--clear-groups", "--"]
+            prefix += ["env", "-C", folder]
+        return prefix
 
     def list_visible_paths(self, read_only_paths: Sequence[str]) -> dict[str, list[str]]:
         """Return what a command may read, and what it may change, without bubblewrap."""
