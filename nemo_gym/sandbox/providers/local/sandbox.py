@@ -108,8 +108,10 @@ class LocalSandbox:
         options += ["--share-net"] if self.has_network else []
         shared = [word for inside, outside in self.sockets.items() for word in ("--bind", outside, inside)]
         # The sandbox's own /tmp hides what lies in the machine's.
-        in_tmp = [path for path in read_only_paths if _is_within(path, "/tmp")]
-        shared += [word for path in in_tmp for word in ("--ro-bind", path, path)]
+        for path in (path for path in read_only_paths if _is_within(path, "/tmp")):
+            for parent in reversed(Path(path).parents[:-2]):
+                shared += ["--perms", "0755", "--dir", str(parent)]
+            shared += ["--ro-bind", path, path]
         prefix = build_bubblewrap_prefix(
             executable,
             options,
