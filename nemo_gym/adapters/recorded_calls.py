@@ -5,9 +5,9 @@ A runner may make calls besides those of its conversation, ask for one answer se
 said before it sends it back. The main line is the longest row of calls of which each goes on where another has stopped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from nemo_gym.anthropic_converter import messages_to_responses_create_params
@@ -23,7 +23,7 @@ from nemo_gym.openai_utils import (
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.responses_streaming import sanitize_streaming_responses_body, validate_streaming_responses_params
 
-__all__ = ["RecordedCall", "read_calls", "write_response"]
+__all__ = ["RecordedCall", "list_branches", "read_calls", "write_chain", "write_response"]
 
 _CONVERTER = ResponsesConverter(return_token_id_information=True)
 _TOKEN_FIELDS = {
@@ -69,16 +69,43 @@ def write_response(
     calls: Sequence[RecordedCall],
 ) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
     """Return what the model was given first, and everything that it and others said then; the usage is of all calls."""
-    call: RecordedCall | None = max(reversed(calls), key=lambda one: one.depth)
-    assert call is not None
-    last, output = call, list[Any]()
-    while call is not None:
-        output = [*_list_heard(call), *call.reply.output, *output]
-        first, call = call, call.parent
+    chain = list(_walk_up(_find_last(calls)))[::-1]
     usage = None
     for one in calls:
         usage = accumulate_response_usage(usage, one.reply.usage)
-    return first.params, last.reply.model_copy(update={"output": output, "usage": usage})
+    return chain[0].params, chain[-1].reply.model_copy(update={"output": write_chain(chain), "usage": usage})
+
+
+def list_branches(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
+    """Return the calls beside the main line: chains of them, in the order in which they began."""
+    known = {id(call) for call in _walk_up(_find_last(calls))}
+    branches = []
+    for leaf in sorted(calls, key=lambda one: one.depth, reverse=True):
+        chain = list(takewhile(lambda call: id(call) not in known, _walk_up(leaf)))
+        if chain:
+            known.update(map(id, chain))
+            branches.append(chain[::-1])
+    places = {id(call): place for place, call in enumerate(calls)}
+    return sorted(branches, key=lambda chain: places[id(chain[0])])
+
+
+def write_chain(chain: Sequence[RecordedCall]) -> list[Any]:
+    """Return everything that was said in a row of calls, from the first answer on."""
+    output = list(chain[0].reply.output)
+    for call in chain[1:]:
+        output += [*_list_heard(call), *call.reply.output]
+    return output
+
+
+def _find_last(calls: Sequence[RecordedCall]) -> RecordedCall:
+    """Return the last call of the main line."""
+    return max(reversed(calls), key=lambda one: one.depth)
+
+
+def _walk_up(call: RecordedCall | None) -> Iterator[RecordedCall]:
+    while call is not None:
+        yield call
+        call = call.parent
 
 
 def _read_call(trace: Mapping[str, Any]) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:

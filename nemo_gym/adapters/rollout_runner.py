@@ -21,20 +21,18 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import uuid4
 
 from fastapi import Body as Body
 from fastapi import HTTPException
 from pydantic import ConfigDict, Field
 
+from nemo_gym.adapters.call_recording import ModelEndpoint, record_calls
 from nemo_gym.adapters.recorded_calls import RecordedCall, read_calls, write_response
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.config_types import ModelServerRef
 from nemo_gym.errors import RolloutFailure
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
-from nemo_gym.session_client import SessionClient
 
 __all__ = [
     "ModelEndpoint",
@@ -50,17 +48,6 @@ LOG = logging.getLogger(__name__)
 
 _CANCEL_GRACE_S = 5.0
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
-
-
-@dataclass(frozen=True)
-class ModelEndpoint:
-    """Where the model of one rollout answers: Chat Completions, Responses and, without `/v1`, Anthropic's Messages."""
-
-    base_url: str
-    """Ends with `/v1`. Calls to it belong to the rollout."""
-    api_key: str
-    model: str
-    """The name to ask for; the model server serves its own model whatever the name is."""
 
 
 @dataclass
@@ -125,26 +112,18 @@ class RolloutRunner(SimpleResponsesAPIAgent):
 
     async def run(self, body: RunnerRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout in a session of its own."""
-        sessions = SessionClient(self.config.model_server.name, self.server_client)
-        session_id = f"{maybe_rollout_id_from_run_body(body) or 'rollout'}-{uuid4().hex}"
-        opened = await sessions.create(session_id, agent=self.config.name)
-        base_url = self.base_url_for_run(f"{sessions.url_for(session_id)}/v1", body)
-        params = body.responses_create_params
-        model = ModelEndpoint(base_url, opened["api_key"], params.model or self.config.model_server.name)
-        task = body.model_dump(mode="json", exclude_unset=True)
-        try:
+        params, task = body.responses_create_params, body.model_dump(mode="json", exclude_unset=True)
+        async with record_calls(self, self.config.model_server.name, body) as recording:
             result, error = None, None
             try:
-                result = await self._play_in_time(task, model)
+                result = await self._play_in_time(task, recording.endpoint)
             except Exception as raised:
                 error = raised
-            traces = (await sessions.fetch(session_id))["traces"]
-            if error is not None:
-                raise _blame_model(error, traces)
-            calls = _require_calls(traces)
-            return self._build_row(task, params, _check_result(result, self.config.name), calls)
-        finally:
-            await self._delete(sessions, session_id)
+            traces = await recording.fetch_traces()
+        if error is not None:
+            raise _blame_model(error, traces)
+        calls = _require_calls(traces)
+        return self._build_row(task, params, _check_result(result, self.config.name), calls)
 
     def compute_metrics(self, tasks: Sequence[Sequence[dict[str, Any]]]) -> dict[str, Any]:
         """Return the mean of every component of the reward and of every metric of the runner."""
@@ -198,12 +177,6 @@ class RolloutRunner(SimpleResponsesAPIAgent):
         if result.components:
             row["reward_components"] = result.components
         return RunnerVerifyResponse.model_validate(row)
-
-    async def _delete(self, sessions: SessionClient, session_id: str) -> None:
-        try:
-            await asyncio.shield(sessions.delete(session_id))
-        except Exception as error:
-            LOG.warning("%s: the session of a rollout was not deleted: %s", self.config.name, error)
 
 
 def read_sampling(task: Mapping[str, Any]) -> dict[str, Any]:
