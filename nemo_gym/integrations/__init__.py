@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Other people's trainers on our rollouts. Each module imports its library when it is used, and says for which version
-of it it was made.
+"""Other people's trainers on our rollouts, and our environments in other people's systems. Each module imports its
+library when it is used, and says for which version of it it was made.
 
 playing      tasks in, trainable rollouts out, for a trainer that lives in ordinary synchronous code
 lent_models  the model that a trainer holds, lent to a model server of the same process
@@ -11,4 +11,7 @@ scoring      rewards of running servers for texts
 verl         an agent loop, and a reward function
 openrlhf     an agent, and a reward endpoint
 art          trajectories and their groups
+episodes     episodes in a running resources server, for systems that bring a loop of their own
+gymnasium_env  a resources server as a `gymnasium.Env`
+openenv      resources servers over the protocol of OpenEnv
 """

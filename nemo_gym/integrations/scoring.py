@@ -4,17 +4,13 @@
 import asyncio
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
-from nemo_gym._training.record import TrainableRollout
-from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME, RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym._util.row_keys import AGENT_REF_KEY_NAME
 from nemo_gym.config_types import BaseServerConfig
-from nemo_gym.errors import RolloutFailure
 from nemo_gym.global_config import get_first_server_config_dict
+from nemo_gym.integrations.episodes import VerifiedEpisode
 from nemo_gym.integrations.live import LiveGymError
-from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.responses_converter import ResponsesConverter
-from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status
+from nemo_gym.server_utils import ServerClient
 
 
 async def connect(head_server: str | None = None) -> ServerClient:
@@ -33,28 +29,11 @@ async def score_reply(client: ServerClient, row: Mapping[str, Any], text: str) -
 
     For environments without tools: the session is opened, nothing is done in it, and the answer is verified.
     """
-    server = _find_resources_server(client, row)
-    converter = ResponsesConverter(return_token_id_information=False)
-    params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
-    message = {"role": "assistant", "content": text}
-    completion = NeMoGymChatCompletion.model_validate(
-        {
-            "id": uuid4().hex,
-            "object": "chat.completion",
-            "created": 0,
-            "model": "policy",
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-        }
-    )
-    response = converter.chat_completion_to_response(params, completion).model_dump(mode="json")
-    seeded = await client.post(server, "/seed_session", json=dict(row))
-    await raise_for_status(seeded)
-    verified = await client.post(server, "/verify", json={**row, RESPONSE_KEY_NAME: response}, cookies=seeded.cookies)
-    await raise_for_status(verified)
-    rollout = TrainableRollout.from_row(await get_response_json(verified))
-    if rollout.failure is not None or rollout.reward is None:
-        raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {server!r} gave no reward")
-    return rollout.reward
+    episode = VerifiedEpisode(client, _find_resources_server(client, row), row)
+    await episode.begin()
+    reward = (await episode.act(text)).reward
+    assert reward is not None, "an answer that is not scored is a failure"
+    return reward
 
 
 def _find_resources_server(client: ServerClient, row: Mapping[str, Any]) -> str:

@@ -1,0 +1,349 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Episodes in a running resources server, for systems that bring a loop of their own.
+
+    episode = await EpisodeServer(client, "blackjack").begin(row)
+    episode.start.messages, episode.start.tools
+    step = await episode.act("<action>stand</action>")
+    step.observation, step.reward, step.terminated
+
+There are two kinds of server. One scores every step (`/reset`, `/step`, `/close`). The other scores the answer
+(`/seed_session`, tools if it has any, `/verify`): a tool call brings what the tool says, and a text is the answer that
+ends the episode. What the model does wrong is answered or scored; a server that fails raises, and gives no reward.
+"""
+
+import logging
+import math
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import aiohttp
+import orjson
+
+from nemo_gym._training.record import TrainableRollout
+from nemo_gym._util.json_shapes import as_mapping
+from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
+from nemo_gym.base_resources_server import RESERVED_MCP_TOOL_NAMES
+from nemo_gym.errors import GymError, RolloutFailure, ServerCallError, ToolCrashed
+from nemo_gym.integrations.live import list_messages, read_row
+from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
+from nemo_gym.responses_converter import ResponsesConverter
+from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, read_failure
+
+LOG = logging.getLogger(__name__)
+
+_ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
+
+
+class EpisodeError(GymError):
+    """An episode cannot be begun, or cannot go on."""
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """An action that calls a tool."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+
+Action = str | ToolUse
+"""A tool call, or what the model writes."""
+
+
+@dataclass(frozen=True)
+class EpisodeStart:
+    """What the model is given before its first action."""
+
+    messages: list[dict[str, Any]]
+    """Chat messages, each with a role and content."""
+    tools: list[dict[str, Any]]
+    """The tools that the task offers, as the Responses API describes functions."""
+    info: dict[str, Any]
+    """What else the server says."""
+
+
+@dataclass(frozen=True)
+class EpisodeStep:
+    """What an action led to."""
+
+    observation: str
+    """What the model is told next; empty at the end of most episodes."""
+    reward: float | None
+    """The reward of this action; None if it has none, because the answer alone is scored."""
+    terminated: bool
+    """Whether the environment reached an end."""
+    truncated: bool
+    """Whether it was cut off."""
+    info: dict[str, Any]
+    """What else the server says, such as the parts of a reward."""
+
+
+def read_action(text: str, *, offers_tools: bool) -> Action:
+    """Return the action that `text` stands for: `{"tool": NAME, "arguments": {...}}` is a call, all else is an answer.
+
+    Where a task offers no tools, every text is an answer.
+    """
+    if not offers_tools:
+        return text
+    try:
+        given = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return text
+    match given:
+        case {"tool": str(name), "arguments": dict(arguments), **rest} if not rest:
+            return ToolUse(name, arguments)
+        case {"tool": str(name), **rest} if not rest:
+            return ToolUse(name)
+    return text
+
+
+def render_messages(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return chat messages as one text; a single message is its content alone."""
+    texts = [(str(message.get("role")), _read_content(message.get("content"))) for message in messages]
+    return texts[0][1] if len(texts) == 1 else "\n\n".join(f"{role}: {text}" for role, text in texts)
+
+
+def _read_content(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) if isinstance(part, Mapping) else str(part) for part in content)
+    return content if isinstance(content, str) else ""
+
+
+class RowCursor:
+    """Hands out the rows of a dataset in turn, and from the first again after the last."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self.rows = [read_row(row, f"row {number}") for number, row in enumerate(rows, 1)]
+        self._next = 0
+
+    def seek(self, seed: int) -> None:
+        """Let the next row be the one that `seed` stands for: its number, counted round and round."""
+        self._next = seed
+
+    def take(self) -> dict[str, Any]:
+        """Return the next row; EpisodeError if there are none at all."""
+        if not self.rows:
+            raise EpisodeError(
+                "an episode needs a row to play, and there is no dataset to take one from.\n"
+                "hint: give the row with the reset, or name a dataset of rows"
+            )
+        row = self.rows[self._next % len(self.rows)]
+        self._next += 1
+        return row
+
+
+# --- episodes ---------------------------------------------------------------------------------------------------------
+
+
+class ServerEpisode(ABC):
+    """One session with a resources server, from the first observation to the last reward."""
+
+    start: EpisodeStart
+
+    def __init__(self, client: ServerClient, server: str, row: Mapping[str, Any]) -> None:
+        self._client, self._server, self._row = client, server, dict(row)
+        self._params = NeMoGymResponseCreateParamsNonStreaming.model_validate(row[RESPONSES_CREATE_PARAMS_KEY_NAME])
+        self._cookies: dict[str, Any] = {}
+        self._n_calls = 0
+        self.is_over = False
+        """Whether no action can follow: the end was reached, or an action failed and nobody knows how far it got."""
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the task offers tools."""
+        return bool(self._params.tools)
+
+    async def act(self, action: Action) -> EpisodeStep:
+        """Act, and return what came of it; raises if the server fails, after which the episode is over."""
+        if self.is_over:
+            raise EpisodeError("the episode is over.\nhint: begin another one with a reset")
+        self.is_over = True
+        step = await (self._call_tool(action) if isinstance(action, ToolUse) else self._say(action))
+        if step.reward is not None and not math.isfinite(step.reward):
+            raise RolloutFailure("no_reward", f"{self._server!r} gave the reward {step.reward!r}, which is no number")
+        self.is_over = step.terminated or step.truncated
+        return step
+
+    @abstractmethod
+    async def begin(self) -> None:
+        """Open the session and set `start`; for `EpisodeServer`, which calls it once."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let the server free what it holds; no further action is possible."""
+
+    @abstractmethod
+    async def _say(self, text: str) -> EpisodeStep: ...
+
+    @abstractmethod
+    async def _call_tool(self, call: ToolUse) -> EpisodeStep: ...
+
+    def _set_start(self, observation: str, info: Mapping[str, Any]) -> None:
+        further = [{"role": "user", "content": observation}] if observation else []
+        tools = [dict(tool) for tool in self._params.model_dump(mode="json")["tools"]]
+        self.start = EpisodeStart([*list_messages(self._row), *further], tools, dict(info))
+
+    def _name_call(self) -> str:
+        self._n_calls += 1
+        return f"call_{self._n_calls}"
+
+    def _build_response(self, **message: Any) -> dict[str, Any]:
+        """Return a chat message of the assistant as a response, its thinking apart from what it says."""
+        completion = NeMoGymChatCompletion.model_validate(
+            {
+                "id": uuid4().hex,
+                "object": "chat.completion",
+                "created": 0,
+                "model": "policy",
+                "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", **message}}],
+            }
+        )
+        converter = ResponsesConverter(return_token_id_information=False)
+        return converter.chat_completion_to_response(self._params, completion).model_dump(mode="json")
+
+    def _build_call(self, call: ToolUse) -> dict[str, Any]:
+        function = {"name": call.name, "arguments": orjson.dumps(call.arguments).decode()}
+        return self._build_response(
+            content=None, tool_calls=[{"id": self._name_call(), "type": "function", "function": function}]
+        )
+
+    async def _post(self, path: str, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
+        reply = await self._client.post(self._server, path, json=dict(body), cookies=self._cookies)
+        self._cookies.update(reply.cookies.items())
+        return reply
+
+    async def _ask(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Post, and return the object of the reply; raises for any other reply."""
+        reply = await self._post(path, body)
+        await raise_for_status(reply)
+        answer = await get_response_json(reply)
+        if not isinstance(answer, dict | None):
+            raise RolloutFailure("invalid_reply", f"{self._server!r} answered {path} with {str(answer)[:200]!r}")
+        return answer or {}
+
+
+class SteppedEpisode(ServerEpisode):
+    """An episode in a server that scores every step."""
+
+    async def begin(self) -> None:
+        begun = await self._ask("/reset", self._row)
+        self._set_start(begun.get("observation") or "", begun.get("info") or {})
+
+    async def close(self) -> None:
+        is_closable = self.start.info.get("supports_explicit_close")
+        self.is_over = True
+        if not is_closable:
+            return
+        try:
+            await self._ask("/close", self._row)
+        except (aiohttp.ClientError, ServerCallError, TimeoutError) as error:
+            LOG.warning("%r did not close a session: %s", self._server, error)
+
+    async def _say(self, text: str) -> EpisodeStep:
+        return await self._step(self._build_response(content=text))
+
+    async def _call_tool(self, call: ToolUse) -> EpisodeStep:
+        return await self._step(self._build_call(call))
+
+    async def _step(self, response: dict[str, Any]) -> EpisodeStep:
+        step = await self._ask("/step", {**self._row, RESPONSE_KEY_NAME: response})
+        info = step.get("info") or {}
+        outputs = [str(one["output"]) for one in info.get("tool_outputs") or ()]
+        told = [*outputs, step.get("observation") or ""]
+        return EpisodeStep(
+            observation="\n".join(filter(None, told)),
+            reward=float(step.get("reward", 0.0)),
+            terminated=bool(step.get("terminated")),
+            truncated=bool(step.get("truncated")),
+            info=info,
+        )
+
+
+class VerifiedEpisode(ServerEpisode):
+    """An episode in a server that scores the answer; until then, its tools may be called."""
+
+    mcp: dict[str, Any] | None = None
+    """How to reach the tools of this session over MCP (`url_path`, `headers`); None if they are not offered there."""
+
+    def __init__(self, client: ServerClient, server: str, row: Mapping[str, Any]) -> None:
+        super().__init__(client, server, row)
+        self._said = list[dict[str, Any]]()
+
+    async def begin(self) -> None:
+        seeded = await self._ask("/seed_session", self._row)
+        self.mcp = seeded.get("mcp")
+        self._set_start("", seeded)
+
+    async def close(self) -> None:
+        self.is_over = True
+
+    def add_call(self, call: ToolUse, output: str) -> None:
+        """Note a tool call that was made in this session by other means, such as MCP, for the verifier to see."""
+        response = self._build_call(call)
+        called = response["output"][-1]["call_id"]
+        self._said += response["output"]
+        self._said.append({"type": "function_call_output", "call_id": called, "output": output})
+
+    async def _say(self, text: str) -> EpisodeStep:
+        response = self._build_response(content=text)
+        response["output"] = [*self._said, *response["output"]]
+        verified = await self._ask("/verify", {**self._row, RESPONSE_KEY_NAME: response})
+        rollout = TrainableRollout.from_row(verified)
+        if rollout.failure is not None or rollout.reward is None:
+            raise RolloutFailure(rollout.failure or "no_reward", f"the verifier of {self._server!r} gave no reward")
+        known = {*self._row, RESPONSE_KEY_NAME, "reward"}
+        info = {key: value for key, value in verified.items() if key not in known and not key.startswith("_ng_")}
+        return EpisodeStep("", rollout.reward, terminated=True, truncated=False, info=info)
+
+    async def _call_tool(self, call: ToolUse) -> EpisodeStep:
+        if not self._may_call(call.name):
+            offered = ", ".join(sorted(tool["name"] for tool in self.start.tools)) or "none"
+            text = orjson.dumps({"error": f"Unknown tool {call.name!r}. Available tools: {offered}"}).decode()
+        else:
+            reply = await self._post(f"/{call.name}", call.arguments)
+            text = (await reply.read()).decode(errors="replace")
+            if reply.status >= 500:
+                _raise_crash(call.name, reply, text)
+            text = text if text or reply.ok else f"The tool answered with status {reply.status} and no text"
+        self.add_call(call, text)
+        return EpisodeStep(text, None, terminated=False, truncated=False, info={})
+
+    def _may_call(self, name: str) -> bool:
+        offered = {tool["name"] for tool in self.start.tools if tool["type"] == "function"}
+        if offered:
+            return name in offered
+        return name not in RESERVED_MCP_TOOL_NAMES and _ONE_PATH_SEGMENT.fullmatch(name) is not None
+
+
+def _raise_crash(tool: str, reply: aiohttp.ClientResponse, text: str) -> None:
+    failure = read_failure(reply)
+    if failure is not None and failure.retryable:
+        raise RolloutFailure(failure.kind, failure.message, retryable=True)
+    raise ToolCrashed(tool, reply.status, failure.message if failure is not None else text[-1000:])
+
+
+class EpisodeServer:
+    """A running resources server, by its name in the config."""
+
+    def __init__(self, client: ServerClient, name: str) -> None:
+        self._client, self.name = client, name
+        self._episode_class: type[ServerEpisode] | None = None
+
+    async def begin(self, row: Mapping[str, Any]) -> ServerEpisode:
+        """Begin an episode with the task `row`."""
+        if self._episode_class is None:
+            self._episode_class = SteppedEpisode if await self._scores_steps() else VerifiedEpisode
+        episode = self._episode_class(self._client, self.name, read_row(row, "what is to be played"))
+        await episode.begin()
+        return episode
+
+    async def _scores_steps(self) -> bool:
+        # The document and not a probe: a server that takes calls of any name would seem to have every route.
+        reply = await self._client.get(self.name, "/openapi.json")
+        await raise_for_status(reply)
+        paths = as_mapping(as_mapping(await get_response_json(reply)).get("paths"))
+        return {"/reset", "/step"} <= set(paths)

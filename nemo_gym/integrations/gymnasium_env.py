@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A resources server as an environment of Farama's gymnasium, made for 1.4.0.
+
+    env = make_env("blackjack", "resources_servers/blackjack/data/example.jsonl")
+    observation, info = env.reset(seed=0)
+    observation, reward, terminated, truncated, info = env.step("<action>stand</action>")
+
+Observations and actions are texts. An action that is JSON of the form `{"tool": NAME, "arguments": {...}}` calls a
+tool, if the task offers any; every other text is what the model says, which a server that verifies takes as the answer.
+An action without a reward of its own gives 0.0. A server that fails raises: no reward stands for a failure.
+"""
+
+import atexit
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nemo_gym._util.aio import LoopThread
+from nemo_gym.integrations.episodes import (
+    EpisodeError,
+    EpisodeServer,
+    RowCursor,
+    ServerEpisode,
+    read_action,
+    render_messages,
+)
+from nemo_gym.integrations.libraries import import_library
+from nemo_gym.integrations.live import LiveGym
+from nemo_gym.integrations.playing import open_rollout_loop, read_tasks
+from nemo_gym.integrations.scoring import connect
+from nemo_gym.server_utils import ServerClient
+
+GYMNASIUM_VERSION = "1.4.0"
+"""The version of gymnasium that this module was made for and tested with."""
+
+
+def make_env(
+    server: str,
+    rows: str | Sequence[Mapping[str, Any]] = (),
+    *,
+    head_server: str | None = None,
+    config_paths: Sequence[str] = (),
+    overrides: Sequence[str] = (),
+) -> Any:
+    """Return a `gymnasium.Env` that plays in the resources server `server`; MissingLibrary without gymnasium.
+
+    `reset` begins with the next of `rows`, a JSONL file or rows as they are; with a seed, with the row that has this
+    number, counted round and round; or with `options={"row": ...}`. `info` of a reset has the prompt as chat `messages`
+    and the `tools` of the task.
+
+    The server is one of those that run, by the head server at `head_server` (`host:port`) or where the config of this
+    process says. With `config_paths` and `overrides`, which are those of `gym env start`, the servers are started in
+    this process and shared by all its environments.
+    """
+    return build_env_class()(server, rows, head_server=head_server, config_paths=config_paths, overrides=overrides)
+
+
+@functools.cache
+def build_env_class() -> type[Any]:
+    """Return the class of environments; MissingLibrary without gymnasium."""
+    gymnasium = import_library("gymnasium", "Env", "spaces", package="gymnasium", version=GYMNASIUM_VERSION)
+
+    class AnyText(gymnasium.spaces.Text):  # type: ignore[name-defined]
+        """All texts. Samples are short and plain."""
+
+        def __init__(self) -> None:
+            super().__init__(max_length=32, min_length=0)
+
+        def contains(self, x: Any) -> bool:
+            return isinstance(x, str)
+
+    class ServerEnv(gymnasium.Env):  # type: ignore[name-defined]
+        """Episodes in one resources server."""
+
+        def __init__(
+            self,
+            server: str,
+            rows: str | Sequence[Mapping[str, Any]] = (),
+            *,
+            head_server: str | None = None,
+            config_paths: Sequence[str] = (),
+            overrides: Sequence[str] = (),
+        ) -> None:
+            self.observation_space, self.action_space = AnyText(), AnyText()
+            self._rows = RowCursor(read_tasks(rows) if isinstance(rows, str) else rows)
+            self._loop = _open_shared_loop(os.getpid())
+            client = self._loop.wait(_find_client(head_server, config_paths, overrides))
+            self._server = EpisodeServer(client, server)
+            self._episode: ServerEpisode | None = None
+
+        def reset(
+            self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+        ) -> tuple[str, dict[str, Any]]:
+            super().reset(seed=seed)
+            if seed is not None:
+                self._rows.seek(seed)
+            self.close()
+            row = (options or {}).get("row") or self._rows.take()
+            self._episode = self._loop.wait(self._server.begin(row))
+            start = self._episode.start
+            return render_messages(start.messages), {**start.info, "messages": start.messages, "tools": start.tools}
+
+        def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+            episode = self._episode
+            if episode is None:
+                raise EpisodeError("no episode has begun.\nhint: call `reset` first")
+            step = self._loop.wait(episode.act(read_action(action, offers_tools=episode.offers_tools)))
+            reward = 0.0 if step.reward is None else step.reward
+            return step.observation, reward, step.terminated, step.truncated, step.info
+
+        def close(self) -> None:
+            episode, self._episode = self._episode, None
+            if episode is not None:
+                self._loop.wait(episode.close())
+
+    return ServerEnv
+
+
+@functools.cache
+def _open_shared_loop(pid: int) -> LoopThread:
+    """Return the event loop of process `pid`. A forked one needs its own: threads do not follow into it."""
+    loop = open_rollout_loop("nemo-gym-env")
+    atexit.register(loop.close)
+    return loop
+
+
+async def _find_client(head_server: str | None, config_paths: Sequence[str], overrides: Sequence[str]) -> ServerClient:
+    if not config_paths:
+        return await connect(head_server)
+    return (await LiveGym.of_process(config_paths, overrides)).client
