@@ -10,9 +10,9 @@ tool, if the task offers any; every other text is what the model says, which a s
 An action without a reward of its own gives 0.0. A server that fails raises: no reward stands for a failure.
 """
 
-import atexit
 import functools
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,7 +29,6 @@ from nemo_gym.integrations.libraries import import_library
 from nemo_gym.integrations.live import LiveGym
 from nemo_gym.integrations.playing import open_rollout_loop, read_tasks
 from nemo_gym.integrations.scoring import connect
-from nemo_gym.server_utils import ServerClient
 
 GYMNASIUM_VERSION = "1.4.0"
 """The version of gymnasium that this module was made for and tested with."""
@@ -51,7 +50,7 @@ def make_env(
 
     The server is one of those that run, by the head server at `head_server` (`host:port`) or where the config of this
     process says. With `config_paths` and `overrides`, which are those of `gym env start`, the servers are started in
-    this process and shared by all its environments.
+    this process, shared by all its environments, and stopped when the last of these is closed.
     """
     return build_env_class()(server, rows, head_server=head_server, config_paths=config_paths, overrides=overrides)
 
@@ -59,16 +58,7 @@ def make_env(
 @functools.cache
 def build_env_class() -> type[Any]:
     """Return the class of environments; MissingLibrary without gymnasium."""
-    gymnasium = import_library("gymnasium", "Env", "spaces", package="gymnasium", version=GYMNASIUM_VERSION)
-
-    class AnyText(gymnasium.spaces.Text):  # type: ignore[name-defined]
-        """All texts. Samples are short and plain."""
-
-        def __init__(self) -> None:
-            super().__init__(max_length=32, min_length=0)
-
-        def contains(self, x: Any) -> bool:
-            return isinstance(x, str)
+    gymnasium = import_library("gymnasium", "Env", package="gymnasium", version=GYMNASIUM_VERSION)
 
     class ServerEnv(gymnasium.Env):  # type: ignore[name-defined]
         """Episodes in one resources server."""
@@ -82,10 +72,11 @@ def build_env_class() -> type[Any]:
             config_paths: Sequence[str] = (),
             overrides: Sequence[str] = (),
         ) -> None:
-            self.observation_space, self.action_space = AnyText(), AnyText()
+            self.observation_space, self.action_space = _make_text_space(), _make_text_space()
             self._rows = RowCursor(read_tasks(rows) if isinstance(rows, str) else rows)
             self._loop = _open_shared_loop(os.getpid())
-            client = self._loop.wait(_find_client(head_server, config_paths, overrides))
+            self._gym = self._loop.wait(_join_servers(config_paths, overrides)) if config_paths else None
+            client = self._gym.client if self._gym else self._loop.wait(connect(head_server))
             self._server = EpisodeServer(client, server)
             self._episode: ServerEpisode | None = None
 
@@ -95,7 +86,7 @@ def build_env_class() -> type[Any]:
             super().reset(seed=seed)
             if seed is not None:
                 self._rows.seek(seed)
-            self.close()
+            self._end_episode()
             row = (options or {}).get("row") or self._rows.take()
             self._episode = self._loop.wait(self._server.begin(row))
             start = self._episode.start
@@ -110,6 +101,12 @@ def build_env_class() -> type[Any]:
             return step.observation, reward, step.terminated, step.truncated, step.info
 
         def close(self) -> None:
+            self._end_episode()
+            gym, self._gym = self._gym, None
+            if gym is not None:
+                self._loop.wait(_leave_servers(gym))
+
+        def _end_episode(self) -> None:
             episode, self._episode = self._episode, None
             if episode is not None:
                 self._loop.wait(episode.close())
@@ -117,15 +114,46 @@ def build_env_class() -> type[Any]:
     return ServerEnv
 
 
+def _make_text_space() -> Any:
+    return _build_space_class()()
+
+
+@functools.cache
+def _build_space_class() -> type[Any]:
+    spaces = import_library("gymnasium.spaces", "Text", package="gymnasium", version=GYMNASIUM_VERSION)
+
+    class AnyText(spaces.Text):  # type: ignore[name-defined]
+        """All texts. Samples are short and plain."""
+
+        def __init__(self) -> None:
+            super().__init__(max_length=32, min_length=0)
+
+        def contains(self, x: Any) -> bool:
+            return isinstance(x, str)
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return _make_text_space, (), self.__dict__  # a class that is made here cannot be pickled by its name
+
+    return AnyText
+
+
 @functools.cache
 def _open_shared_loop(pid: int) -> LoopThread:
     """Return the event loop of process `pid`. A forked one needs its own: threads do not follow into it."""
-    loop = open_rollout_loop("nemo-gym-env")
-    atexit.register(loop.close)
-    return loop
+    return open_rollout_loop("nemo-gym-env")
 
 
-async def _find_client(head_server: str | None, config_paths: Sequence[str], overrides: Sequence[str]) -> ServerClient:
-    if not config_paths:
-        return await connect(head_server)
-    return (await LiveGym.of_process(config_paths, overrides)).client
+_users = Counter[LiveGym]()
+"""How many environments play in servers of this process, which stop with the last of them."""
+
+
+async def _join_servers(config_paths: Sequence[str], overrides: Sequence[str]) -> LiveGym:
+    gym = await LiveGym.of_process(config_paths, overrides)
+    _users[gym] += 1
+    return gym
+
+
+async def _leave_servers(gym: LiveGym) -> None:
+    _users[gym] -= 1
+    if not _users[gym]:
+        await gym.close()
