@@ -26,7 +26,9 @@ MODEL = (
     Flag("--model-api-key", "policy_api_key", "the API key of the model's endpoint"),
     ALLOW_UNKNOWN,
 )
+SERVERS = (*SELECTORS, *MODEL)
 ENTRYPOINT = Flag("--resources-server", "resources_servers", "a resources server by its name", "entrypoint")
+SERVE_AS = Flag("--as", "serve_as", "offer resources servers to clients of this protocol", choices=("openenv", "mcp"))
 JSON = Flag("--json", "json", "print JSON", "switch")
 QUIET = Flag("--quiet", "quiet", "show no progress", "switch")
 YES = Flag("--yes", "yes", "delete without asking", "switch", "-y")
@@ -202,14 +204,13 @@ GROUPS: dict[str, dict[str, Command]] = {
         ),
     },
     "env": {
-        "start": Command("env:start", "start the servers of a config", "settings:RunConfig", (*SELECTORS, *MODEL)),
+        "start": Command("env:start", "start the servers of a config", "settings:RunConfig", (*SERVERS, SERVE_AS)),
         "validate": Command(
             "env.config:validate",
             "check a config without starting anything",
             "env.config:ValidateConfig",
             (
-                *SELECTORS,
-                *MODEL,
+                *SERVERS,
                 Flag("--kind", "catalog_kind", "NAME's kind", choices=("environment", "benchmark", "resources-server")),
                 Flag("--manifest", "manifest", "a manifest.yaml to check as well"),
                 JSON,
@@ -220,7 +221,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env:prefetch",
             "build the environments of servers without starting them",
             "settings:RunConfig",
-            (*SELECTORS, *MODEL, JSON),
+            (*SERVERS, JSON),
         ),
         "status": Command(
             "env.server_status:show_status",
@@ -233,8 +234,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "print the merged config, secrets hidden",
             "env.config:ResolveConfig",
             (
-                *SELECTORS,
-                *MODEL,
+                *SERVERS,
                 JSON,
                 Flag("--explain", "explain", "who gives this key its value, file and line, and what that overrides"),
             ),
@@ -257,7 +257,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "env.check:check_env",
             "start a resources server and see whether it keeps to the contract",
             "env.check:CheckConfig",
-            (*SELECTORS, *MODEL, JSON),
+            (*SERVERS, JSON),
             _component("a resources server or an environment"),
         ),
         "packages": Command(
@@ -346,8 +346,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "score stored responses again",
             "nemo_gym.rollout_reverification:RolloutReverificationConfig",
             (
-                *SELECTORS,
-                *MODEL,
+                *SERVERS,
                 INPUTS,
                 Flag("--rollouts", "rollouts_jsonl_fpath", "the stored rollouts"),
                 Flag("--output", "output_jsonl_fpath", "where the new scores go", short="-o"),

@@ -261,6 +261,10 @@ class RunConfig(BaseNeMoGymCLIConfig):
     profiling_enabled: bool = Field(default=False, description="Profile the code of every server.")
     profiling_results_dirpath: str | None = Field(default=None, description="Where profiles go.")
     ray_head_node_address: str | None = Field(default=None, description="A Ray cluster to join.")
+    serve_as: Literal["openenv", "mcp"] | None = Field(
+        default=None, description="Serve the resources servers, without agents, to clients of this protocol."
+    )
+    openenv_port: int | None = Field(default=None, description="Where OpenEnv is served; by default a free port.")
 
 
 class StatusConfig(BaseNeMoGymCLIConfig):

@@ -116,8 +116,8 @@ def _read_content(content: Any) -> str:
 class RowCursor:
     """Hands out the rows of a dataset in turn, and from the first again after the last."""
 
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self.rows = [read_row(row, f"row {number}") for number, row in enumerate(rows, 1)]
+    def __init__(self, rows: Sequence[Mapping[str, Any]], name: str = "the dataset") -> None:
+        self.rows = [read_row(row, f"row {number} of {name}") for number, row in enumerate(rows, 1)]
         self._next = 0
 
     def seek(self, seed: int) -> None:

@@ -19,6 +19,7 @@ from nemo_gym.global_config import (
 )
 
 if TYPE_CHECKING:
+    from nemo_gym.cli.env.protocols import Offer
     from nemo_gym.cli.env.run_helper import RunHelper as RunHelper
     from nemo_gym.cli.env.server_folders import PipListConfig as PipListConfig
     from nemo_gym.cli.env.server_tests import TestAllConfig as TestAllConfig
@@ -28,12 +29,19 @@ if TYPE_CHECKING:
 
 def start(overrides: list[str]) -> int:
     """Serve until a signal comes."""
+    own, overrides = split_off(overrides, "serve_as")
+    offer = None
+    if own.get("serve_as") is not None:
+        from nemo_gym.cli.env.protocols import Offer
+
+        offer = Offer(overrides, own["serve_as"])
+        overrides = offer.overrides
     get_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(overrides)), CheckedParser)
     from nemo_gym.cli.env.run_helper import RunHelper
 
-    helper = RunHelper()
+    helper = RunHelper() if offer is None else offer.open_helper()
     try:
-        code = _serve(helper)
+        code = _serve(helper, offer)
     except GymError as error:
         render.error(str(error))
         code = 1
@@ -43,7 +51,7 @@ def start(overrides: list[str]) -> int:
     return code
 
 
-def _serve(helper: "RunHelper") -> int:
+def _serve(helper: "RunHelper", offer: "Offer | None") -> int:
     from nemo_gym._serving.event_loop import interrupt_on_signals
 
     is_ready = False
@@ -54,6 +62,9 @@ def _serve(helper: "RunHelper") -> int:
             if get_global_config_dict().get(DRY_RUN_KEY_NAME):
                 return 0
             helper.display_server_instance_info()
+            if offer is not None:
+                for name, url in offer.urls.items():
+                    render.note(f"{offer.protocol}: {name} {url}")
             count = len(helper.server_instances)
             render.note(f"All {count} / {count} servers ready! Stop them with Ctrl-C.")
             helper.run_forever()

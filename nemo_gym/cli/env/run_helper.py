@@ -14,7 +14,7 @@ import asyncio
 import atexit
 import contextlib
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -40,6 +40,7 @@ from nemo_gym.global_config import (
 )
 from nemo_gym.server_utils import ServerClient, ServerInstanceDisplayConfig, ServerStatus
 
+Beside = Callable[[], contextlib.AbstractAsyncContextManager[object]]
 _OWN_PROCESS = "hint: give it a process of its own, with `placement: process` in its config"
 _STOP_TIMEOUT_S, _THREAD_TIMEOUT_S = 20.0, 2.0
 
@@ -47,8 +48,10 @@ _STOP_TIMEOUT_S, _THREAD_TIMEOUT_S = 20.0, 2.0
 class RunHelper:
     """Starts the servers of a config in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, beside: Beside | None = None) -> None:
+        """`beside` is entered once the servers are ready, on their event loop, and left before they stop."""
         self._run: _ServingThread | None = None
+        self._beside = beside
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Parse the config unless this process has one, start its servers, return when all are ready."""
@@ -64,7 +67,7 @@ class RunHelper:
             show_plan(config)
             return
         try:
-            self._run = _ServingThread(config)
+            self._run = _ServingThread(config, self._beside)
             self._run.begin()
             self.wait_for_spinup()
         except BaseException:  # also Ctrl-C: nothing may be left behind by a start that did not succeed
@@ -132,10 +135,10 @@ class RunHelper:
 class _ServingThread:
     """The servers of one config, from start to end, in a thread with its own event loop."""
 
-    def __init__(self, config: DictConfig) -> None:
+    def __init__(self, config: DictConfig, beside: Beside | None) -> None:
         import uvloop
 
-        self._config = config
+        self._config, self._beside = config, beside or contextlib.nullcontext
         # Made before the thread, so that it can be told to stop from the first moment on.
         self._loop, self._stop = uvloop.new_event_loop(), asyncio.Event()
         self.thread = threading.Thread(target=self._work, name="nemo-gym-servers", daemon=True)
@@ -182,7 +185,7 @@ class _ServingThread:
         self._tell_end(GymError("the servers were stopped before they were ready") if is_cancelled else outcome)
 
     async def _serve_until_stopped(self) -> None:
-        async with serve_config(self._config, render.note, render.count) as served:
+        async with serve_config(self._config, render.note, render.count) as served, self._beside():
             self.servers = served.servers
             self.ready.set()
             try:
