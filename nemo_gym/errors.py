@@ -41,6 +41,7 @@
     ├── ProfilingToolMissing          (ModuleNotFoundError) a library that profiling needs; `nemo_gym.profiling`
     ├── HandlerExit                                        a server's code tried to end the process or to cancel itself
     ├── LiveGymError                                       a trainer cannot play here; `nemo_gym.integrations.live`
+    ├── EpisodeError                                       an episode cannot go on; `nemo_gym.integrations.episodes`
     ├── MissingLibrary                (ImportError)        a trainer's library; `nemo_gym.integrations.libraries`
     ├── NoTokenRollout                                     a model call of no open rollout; `nemo_gym.token_engine`
     ├── JudgeError                                         a judge model gave no verdict

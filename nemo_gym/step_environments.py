@@ -16,6 +16,7 @@ from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from nemo_gym import grading
+from nemo_gym._mcp.protocol import MCPCatchall, MCPTool
 from nemo_gym.base_resources_server import (
     BaseRunRequest,
     BaseVerifyRequest,
@@ -142,6 +143,10 @@ class GymnasiumServer(SimpleResourcesServer):
         if inspect.isawaitable(closing):  # an environment may close its sessions in a plain function
             await closing
         return EnvCloseResponse(closed=existed)
+
+    def mcp_tools(self, harvested: list[MCPTool], catchall: MCPCatchall | None = None) -> list[MCPTool]:
+        """Return the tools that an environment adds: who plays it resets and steps, not the model by a tool call."""
+        return [tool for tool in harvested if tool.path not in ("/reset", "/step", "/close")]
 
     async def verify(self, body: BaseVerifyRequest) -> BaseVerifyResponse:
         """There is nothing to verify: steps carry the rewards."""

@@ -42,6 +42,12 @@ EXPECTED = {
     ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
+    "use-servers-from-other-systems": [
+        "seed 0: reward 1.0",
+        '{"status":"healthy"}',
+        "tools: ['increment_counter', 'get_counter_value']",
+        "reward: 1.0",
+    ],
     "train-with-nemo-rl": ["row 0: reward 1.0, ", "row 4: reward 1.0, ", "tokens to train on"],
     "train-with-a-gateway": ["task1-sample1: 2 turns", "version 0", "4 sessions fetched"],
     "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py
@@ -76,9 +82,12 @@ EXPECTED = {
 FAILING = ["3. When a row is bad"]
 """Headings above commands of which the guide says that they fail."""
 IN_ANOTHER_TERMINAL = """
+if [ "${{servers:-}}" ]; then kill $servers; wait $servers || true; fi  # a reader has stopped earlier ones with Ctrl-C
+rm -f servers.log
 {command} 2> servers.log &
-trap 'kill %1 && wait' EXIT
-until grep -q "servers ready" servers.log; do kill -0 %1; sleep 0.1; done
+servers=$!
+trap 'kill $servers && wait' EXIT
+until grep -qs "servers ready" servers.log; do kill -0 $servers; sleep 0.1; done
 """
 
 

@@ -23,6 +23,7 @@ from uuid import uuid4
 import aiohttp
 import orjson
 
+from nemo_gym._mcp.protocol import METADATA_KEY
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._util.json_shapes import as_mapping
 from nemo_gym._util.row_keys import RESPONSE_KEY_NAME, RESPONSES_CREATE_PARAMS_KEY_NAME
@@ -234,9 +235,8 @@ class SteppedEpisode(ServerEpisode):
         self._set_start(begun.get("observation") or "", begun.get("info") or {})
 
     async def close(self) -> None:
-        is_closable = self.start.info.get("supports_explicit_close")
         self.is_over = True
-        if not is_closable:
+        if not self.start.info.get("supports_explicit_close"):
             return
         try:
             await self._ask("/close", self._row)
@@ -252,8 +252,7 @@ class SteppedEpisode(ServerEpisode):
     async def _step(self, response: dict[str, Any]) -> EpisodeStep:
         step = await self._ask("/step", {**self._row, RESPONSE_KEY_NAME: response})
         info = step.get("info") or {}
-        outputs = [str(one["output"]) for one in info.get("tool_outputs") or ()]
-        told = [*outputs, step.get("observation") or ""]
+        told = [*(str(one["output"]) for one in info.get("tool_outputs") or ()), step.get("observation") or ""]
         return EpisodeStep(
             observation="\n".join(filter(None, told)),
             reward=float(step.get("reward", 0.0)),
@@ -267,7 +266,7 @@ class VerifiedEpisode(ServerEpisode):
     """An episode in a server that scores the answer; until then, its tools may be called."""
 
     mcp: dict[str, Any] | None = None
-    """How to reach the tools of this session over MCP (`url_path`, `headers`); None if they are not offered there."""
+    """The `url` and `headers` by which MCP clients call the tools of this session; None if none are offered there."""
 
     def __init__(self, client: ServerClient, server: str, row: Mapping[str, Any]) -> None:
         super().__init__(client, server, row)
@@ -275,7 +274,9 @@ class VerifiedEpisode(ServerEpisode):
 
     async def begin(self) -> None:
         seeded = await self._ask("/seed_session", self._row)
-        self.mcp = seeded.get("mcp")
+        if (mcp := seeded.pop(METADATA_KEY, None)) is not None:
+            url = f"{self._client._find_address(self._server).base_url}{mcp['url_path']}"
+            self.mcp = {"url": url, "headers": mcp["headers"]}
         self._set_start("", seeded)
 
     async def close(self) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of trainers that play live."""
 
-from tests.contract.shapes import class_, constant, context, coroutine, dataclass_, error, function
+from tests.contract.shapes import OPTIONAL, class_, constant, context, coroutine, dataclass_, error, function
 
 TOKEN_ENGINE = (
     class_("ChatFormat", "tokenizer, *, template_settings=None, parse_reply=None"),
@@ -57,4 +57,29 @@ ART = (
     function("build_groups", "rows, policy_versions=(None, None)"),
     function("read_groups", "*paths"),
     coroutine("gather", "model, rows, config_paths, overrides=(), *, repeats=1, parallel=None"),
+)
+
+EPISODES = (
+    class_("EpisodeServer", "client, name", coroutine("begin", "row")),
+    class_("ServerEpisode", "client, server, row", coroutine("act", "action"), coroutine("close", "")),
+    class_("SteppedEpisode", "client, server, row", bases="ServerEpisode"),
+    class_("VerifiedEpisode", "client, server, row", function("add_call", "call, output"), bases="ServerEpisode"),
+    dataclass_("ToolUse", "name", arguments=OPTIONAL),
+    dataclass_("EpisodeStart", "messages tools info"),
+    dataclass_("EpisodeStep", "observation reward terminated truncated info"),
+    class_("RowCursor", "rows, name='the dataset'", function("seek", "seed"), function("take", "")),
+    function("read_action", "text, *, offers_tools"),
+    function("render_messages", "messages"),
+    error("EpisodeError", "GymError"),
+)
+
+GYMNASIUM_ENV = (
+    constant("GYMNASIUM_VERSION", "1.4.0"),
+    function("make_env", "server, rows=(), *, head_server=None, config_paths=(), overrides=()"),
+    function("build_env_class", ""),
+)
+
+OPENENV = (
+    constant("OPENENV_VERSION", "0.3.0"),
+    function("serve_openenv", "client, rows, host, port"),
 )

@@ -23,6 +23,8 @@ from resources_servers.string_match.app import StringMatchResourcesServer
 from tests.support.gym_process import gym_env_start
 
 FOLDERS = PARENT_DIR / "resources_servers"
+GUIDE = PARENT_DIR / "docs" / "guides" / "use-servers-from-other-systems.md"
+GUIDE_PROGRAM = GUIDE.read_text().split('title="play_openenv.py"\n')[1].split("```")[0]
 STAND = {"text": "<action>stand</action>"}
 QUIZ = {
     "responses_create_params": {"input": [{"role": "user", "content": "Say yes."}]},
@@ -218,6 +220,7 @@ def test_the_client_of_openenv_gets_the_rewards_that_verify_gives(tmp_path, unus
         program = PARENT_DIR / "tests" / "integrations" / "real" / "play_openenv.py"
         said = run([python, program, f"http://127.0.0.1:{port}", FOLDERS], cwd=tmp_path)
         rewards = json.loads(said.splitlines()[-1])
+        assert run([python, "-c", GUIDE_PROGRAM.replace("8123", str(port))], cwd=tmp_path) == "reward: 1.0\n"
         expected = asyncio.run(score_directly(head))
         assert gym.stop() == 0
     assert {name: rewards[name] for name in expected} == expected

@@ -5,9 +5,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from fastapi import FastAPI
 from pydantic import PrivateAttr
 
 from nemo_gym.base_resources_server import BaseResourcesServerConfig
+from nemo_gym.mcp_auto_exposure import install_auto_exposure
 from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import build_server, reasoning, reply, running, tool_call
@@ -61,6 +63,21 @@ async def test_an_episode_keeps_its_state_between_steps():
     assert begun["observation"] == "Count."
     assert (first["observation"], second["observation"]) == ("1", "2")
     assert set(second) == {"observation", "reward", "terminated", "truncated", "info"}
+
+
+def test_a_model_cannot_reset_or_step_by_a_tool_call():
+    class WithTool(Counter):
+        def setup_webserver(self) -> FastAPI:
+            app = super().setup_webserver()
+
+            @app.post("/look")
+            async def look() -> str:
+                return "nothing"
+
+            return app
+
+    server = build_server(WithTool, name="world")
+    assert set(install_auto_exposure(server, server.setup_webserver())) == {"look"}
 
 
 async def test_sessions_do_not_see_each_other():
