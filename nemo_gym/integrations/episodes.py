@@ -11,6 +11,7 @@ There are two kinds of server. One scores every step (`/reset`, `/step`, `/close
 ends the episode. What the model does wrong is answered or scored; a server that fails raises, and gives no reward.
 """
 
+import asyncio
 import logging
 import math
 import re
@@ -36,6 +37,7 @@ from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_sta
 
 LOG = logging.getLogger(__name__)
 
+_CLOSE_TIMEOUT_S = 30.0
 _ONE_PATH_SEGMENT = re.compile(r"(?!\.+$)[\w.:-]+")
 
 
@@ -188,10 +190,6 @@ class ServerEpisode(ABC):
         tools = [dict(tool) for tool in self._params.model_dump(mode="json")["tools"]]
         self.start = EpisodeStart([*list_messages(self._row), *further], tools, dict(info))
 
-    def _name_call(self) -> str:
-        self._n_calls += 1
-        return f"call_{self._n_calls}"
-
     def _build_response(self, **message: Any) -> dict[str, Any]:
         """Return a chat message of the assistant as a response, its thinking apart from what it says."""
         completion = NeMoGymChatCompletion.model_validate(
@@ -207,10 +205,10 @@ class ServerEpisode(ABC):
         return converter.chat_completion_to_response(self._params, completion).model_dump(mode="json")
 
     def _build_call(self, call: ToolUse) -> dict[str, Any]:
+        self._n_calls += 1
         function = {"name": call.name, "arguments": orjson.dumps(call.arguments).decode()}
-        return self._build_response(
-            content=None, tool_calls=[{"id": self._name_call(), "type": "function", "function": function}]
-        )
+        called = {"id": f"call_{self._n_calls}", "type": "function", "function": function}
+        return self._build_response(content=None, tool_calls=[called])
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> aiohttp.ClientResponse:
         reply = await self._client.post(self._server, path, json=dict(body), cookies=self._cookies)
@@ -239,7 +237,8 @@ class SteppedEpisode(ServerEpisode):
         if not self.start.info.get("supports_explicit_close"):
             return
         try:
-            await self._ask("/close", self._row)
+            async with asyncio.timeout(_CLOSE_TIMEOUT_S):
+                await self._ask("/close", self._row)
         except (aiohttp.ClientError, ServerCallError, TimeoutError) as error:
             LOG.warning("%r did not close a session: %s", self._server, error)
 
