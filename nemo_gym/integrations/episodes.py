@@ -34,6 +34,7 @@ from nemo_gym.integrations.live import list_messages, read_row
 from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.server_utils import ServerClient, get_response_json, raise_for_status, read_failure
+from nemo_gym.step_environments import EnvResetResponse, EnvStepResponse, Observation
 
 LOG = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class EpisodeStart:
     messages: list[dict[str, Any]]
     """Chat messages, each with a role and content."""
     tools: list[dict[str, Any]]
-    """The tools that the task offers, as the Responses API describes functions."""
+    """The tools that may be called, as the Responses API describes functions."""
     info: dict[str, Any]
     """What else the server says."""
 
@@ -157,8 +158,8 @@ class ServerEpisode(ABC):
 
     @property
     def offers_tools(self) -> bool:
-        """Whether the task offers tools."""
-        return bool(self._params.tools)
+        """Whether there are tools to call."""
+        return bool(self.start.tools)
 
     async def act(self, action: Action) -> EpisodeStep:
         """Act, and return what came of it; raises if the server fails, after which the episode is over."""
@@ -185,10 +186,9 @@ class ServerEpisode(ABC):
     @abstractmethod
     async def _call_tool(self, call: ToolUse) -> EpisodeStep: ...
 
-    def _set_start(self, observation: str, info: Mapping[str, Any]) -> None:
-        further = [{"role": "user", "content": observation}] if observation else []
-        tools = [dict(tool) for tool in self._params.model_dump(mode="json")["tools"]]
-        self.start = EpisodeStart([*list_messages(self._row), *further], tools, dict(info))
+    def _set_start(self, begun: EnvResetResponse) -> None:
+        tools = self._params.model_dump(mode="json")["tools"] if begun.tools is None else begun.tools
+        self.start = EpisodeStart([*list_messages(self._row), *_to_messages(begun.observation)], tools, begun.info)
 
     def _build_response(self, **message: Any) -> dict[str, Any]:
         """Return a chat message of the assistant as a response, its thinking apart from what it says."""
@@ -229,8 +229,7 @@ class SteppedEpisode(ServerEpisode):
     """An episode in a server that scores every step."""
 
     async def begin(self) -> None:
-        begun = await self._ask("/reset", self._row)
-        self._set_start(begun.get("observation") or "", begun.get("info") or {})
+        self._set_start(EnvResetResponse.model_validate(await self._ask("/reset", self._row)))
 
     async def close(self) -> None:
         self.is_over = True
@@ -249,16 +248,16 @@ class SteppedEpisode(ServerEpisode):
         return await self._step(self._build_call(call))
 
     async def _step(self, response: dict[str, Any]) -> EpisodeStep:
-        step = await self._ask("/step", {**self._row, RESPONSE_KEY_NAME: response})
-        info = step.get("info") or {}
-        told = [*(str(one["output"]) for one in info.get("tool_outputs") or ()), step.get("observation") or ""]
-        return EpisodeStep(
-            observation="\n".join(filter(None, told)),
-            reward=float(step.get("reward", 0.0)),
-            terminated=bool(step.get("terminated")),
-            truncated=bool(step.get("truncated")),
-            info=info,
-        )
+        step = EnvStepResponse.model_validate(await self._ask("/step", {**self._row, RESPONSE_KEY_NAME: response}))
+        outputs = [str(one["output"]) for one in step.info.get("tool_outputs") or ()]
+        told = "\n".join(filter(None, [*outputs, render_messages(_to_messages(step.observation))]))
+        return EpisodeStep(told, step.reward, step.terminated, step.truncated, step.info)
+
+
+def _to_messages(observation: Observation) -> list[dict[str, Any]]:
+    if isinstance(observation, list):
+        return observation
+    return [{"role": "user", "content": observation}] if observation else []
 
 
 class VerifiedEpisode(ServerEpisode):
@@ -276,7 +275,7 @@ class VerifiedEpisode(ServerEpisode):
         if (mcp := seeded.pop(METADATA_KEY, None)) is not None:
             url = f"{self._client._find_address(self._server).base_url}{mcp['url_path']}"
             self.mcp = {"url": url, "headers": mcp["headers"]}
-        self._set_start("", seeded)
+        self._set_start(EnvResetResponse(info=seeded))
 
     async def close(self) -> None:
         self.is_over = True

@@ -4,9 +4,9 @@
 import json
 
 import pytest
-from fastapi import HTTPException
+from fastapi import HTTPException, Request
 
-from nemo_gym import PARENT_DIR
+from nemo_gym import PARENT_DIR, grading
 from nemo_gym.errors import RolloutFailure, ServerCallError, ToolCrashed
 from nemo_gym.integrations.episodes import (
     EpisodeError,
@@ -19,6 +19,7 @@ from nemo_gym.integrations.episodes import (
 )
 from nemo_gym.integrations.live import LiveGymError
 from nemo_gym.integrations.playing import read_tasks
+from nemo_gym.step_environments import EnvResetRequest, EnvResetResponse, GymnasiumServer, tool_output
 from nemo_gym.testing import running
 from resources_servers.blackjack.app import BlackjackResourcesServer
 from resources_servers.example_multi_step.app import ExampleMultiStepResourcesServer, GetSynonymValueRequest
@@ -180,3 +181,30 @@ def test_messages_read_as_one_text():
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
     both = [{"role": "system", "content": "be kind"}, {"role": "user", "content": parts}]
     assert render_messages(both) == "system: be kind\n\nuser: one\ntwo"
+
+
+class Shop(GymnasiumServer):
+    """Says in messages what there is, and has a tool that the task does not name."""
+
+    async def reset(self, metadata, session_id):
+        return [{"role": "system", "content": "A shop."}, {"role": "user", "content": "Buy bread."}], {}
+
+    async def handle_reset(self, body: EnvResetRequest, request: Request) -> EnvResetResponse:
+        begun = await super().handle_reset(body, request)
+        begun.tools = [{"type": "function", "name": "buy", "parameters": {}, "strict": False}]
+        return begun
+
+    async def step(self, action, metadata, session_id):
+        [call] = grading.function_calls(action)
+        told = {"tool_outputs": [tool_output(call.call_id, f"bought {call.arguments['what']}")]}
+        return [{"role": "user", "content": "Anything else?"}], 0.5, False, True, told
+
+
+async def test_a_server_that_scores_steps_may_bring_messages_and_tools_of_its_own():
+    async with running(shop=Shop) as client:
+        episode = await EpisodeServer(client, "shop").begin(QUIZ)
+        assert [message["content"] for message in episode.start.messages] == ["Say yes.", "A shop.", "Buy bread."]
+        assert ([tool["name"] for tool in episode.start.tools], episode.offers_tools) == (["buy"], True)
+        step = await episode.act(ToolUse("buy", {"what": "bread"}))
+    assert step.observation == "bought bread\nAnything else?"
+    assert (step.reward, step.terminated, step.truncated) == (0.5, False, True)
