@@ -29,6 +29,7 @@ INTERNAL = {
     "nemo_gym._serving.event_loop.SignalInterrupt",
     "nemo_gym._serving.guard.BodyTooLarge",
     "nemo_gym._training.chat_messages.NotExpressible",
+    "nemo_gym.adapters.library_loop.LibraryBlocked",
     "nemo_gym.errors.ServerBlocked",
 }
 # What arguments of these names look like; anything else is told by its annotation.

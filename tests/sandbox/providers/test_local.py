@@ -33,6 +33,7 @@ for _ in range(60):
 time.sleep(600)
 """
 
+_PYTHON = os.path.realpath(sys.executable)
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
 
 
@@ -295,7 +296,7 @@ async def test_a_socket_that_is_lent_is_the_only_way_out(folder):
         writer.write(b"hei")
         writer.close()
 
-    path, python = folder / "lent.sock", os.path.realpath(sys.executable)
+    path, python = folder / "lent.sock", _PYTHON
     async with await asyncio.start_unix_server(greet, path), await asyncio.start_server(greet, "127.0.0.1") as tcp:
         path.chmod(0o666)
         settings = {"local": {"isolation": "bubblewrap", "read_only_paths": [sys.base_prefix]}}
