@@ -42,11 +42,11 @@ def read_shipped(name):
     return list(zip(rows, rollouts, strict=True))
 
 
-@pytest.mark.parametrize("name", [name for name in RECORDED if name != "blackjack"])  # which adds the hand to the task
+@pytest.mark.parametrize("name", RECORDED)
 def test_an_example_rollout_was_asked_what_its_row_asks(name):
     for row, rollout in read_shipped(name):
         question, asked = (one["responses_create_params"]["input"] for one in (row, rollout))
-        assert holds(asked, question)
+        assert holds(asked[: len(question)], question)  # an environment may add what it shows first
 
 
 @pytest.mark.parametrize("name", RECORDED)

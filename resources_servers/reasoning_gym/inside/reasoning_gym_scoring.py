@@ -25,13 +25,13 @@ _TUPLES = ("arc_agi", "rearc")
 _NO_TASKS = ("composite",)
 
 
-def score(task: str, answer: str, entry: dict[str, Any]) -> dict[str, Any]:
+def score(task: str, answer: str | None, entry: dict[str, Any]) -> dict[str, Any]:
     """`{"score"}`; or `{"unknown"}`, if there is no such task, or `{"broken"}`, if its scorer fails on any answer."""
     if task not in _SCORERS:
         return {"unknown": sorted(_SCORERS)}
     if task in _TUPLES:
         entry = {**entry, "metadata": {key: _as_tuples(value) for key, value in entry["metadata"].items()}}
-    if task in _SYMBOLIC and "__" in unicodedata.normalize("NFKC", answer):
+    if task in _SYMBOLIC and answer and "__" in unicodedata.normalize("NFKC", answer):
         return {"score": 0.0}
     scorer = _SCORERS[task]
     try:

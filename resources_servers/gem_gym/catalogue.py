@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which environments the installed GEM has, what each needs, and rows of them."""
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_gym.errors import GymError
+
+GAME = (
+    "You play a game, turn by turn. Think if you need to, and end each reply with one move in the form that the game "
+    "asks for, inside \\boxed{}."
+)
+TASK = "Solve the task. Think if you need to, and end with your final answer, and nothing else, inside \\boxed{}."
+QUESTION = "Answer the question, with the final answer inside <answer> and </answer>."
+CODE = (
+    "Solve the task with a Python program that reads standard input and writes standard output. End with the whole "
+    "program in one ```python block."
+)
+
+REPAIRED_ARGS: Mapping[str, Mapping[str, Any]] = {
+    "game:FifteenPuzzle-v0-random": {"num_rows": 2},
+    "game:Crosswords-v0-random": {"hardcore": False},
+}
+"""Arguments without which GEM 0.1.0 cannot make what it registers; a reset draws them anew."""
+_UNPLAYABLE = {"rg:composite": "a mixture of tasks that GEM gives no way to name"}
+_WORD_GAMES = ("wordle", "hangman", "word_search")
+_QUESTIONS = ("QaOpen", "2Wiki", "PopQA", "TriviaQA", "HotpotQA", "Bamboogle", "NaturalQuestions", "Musique")
+_MOST_DRAWN_TURNS = 100
+"""At least as many turns as an environment allows that draws their number."""
+
+
+class UnknownEnvironment(GymError):
+    """A row names an environment that the installed GEM does not have, or cannot make."""
+
+
+def list_environments() -> list[dict[str, str]]:
+    """Return the `id` and `description` of all environments that can be played."""
+    return [
+        {"id": each, "description": _describe(each)} for each in sorted(_read_registry()) if each not in _UNPLAYABLE
+    ]
+
+
+def make_rows(
+    environment_id: str, rows: int, seed: int, options: Mapping[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """Return tasks with the seeds from `seed` on; `options` are arguments of the environment."""
+    check_environment(environment_id)
+    return [make_row(environment_id, seed + number, options) for number in range(rows)]
+
+
+def make_config(environment_id: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return what differs from the config of the folder: as many steps as the longest episode has turns."""
+    check_environment(environment_id)
+    turns = {**_read_registry()[environment_id].kwargs, **(options or {})}.get("max_turns", 1)
+    return {"agent": {"max_steps": int(turns or _MOST_DRAWN_TURNS)}}
+
+
+def make_row(environment_id: str, seed: int, environment_args: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Return one task. Its first question comes from the environment, when an episode begins."""
+    args = {"environment_args": dict(environment_args)} if environment_args else {}
+    prompt = {"role": "system", "content": _choose_prompt(environment_id)}
+    return {
+        "responses_create_params": {"input": [prompt]},
+        "environment_id": environment_id,
+        **args,
+        "seed": seed,
+    }
+
+
+def check_environment(environment_id: str) -> None:
+    """Raise an `UnknownEnvironment` that names the nearest ids, unless the installed GEM has this one."""
+    known = _read_registry()
+    if environment_id in _UNPLAYABLE:
+        raise UnknownEnvironment(
+            f"{environment_id!r} of GEM cannot be played: it is {_UNPLAYABLE[environment_id]}.\n"
+            "hint: the server `reasoning_gym` has mixtures of tasks"
+        )
+    if environment_id not in known:
+        named = difflib.get_close_matches(environment_id, known, n=3, cutoff=0.5)
+        raise UnknownEnvironment(
+            f"the installed GEM has no environment {environment_id!r}, but {len(known)} others.\n"
+            f"hint: {'did you mean ' + ' or '.join(map(repr, named)) if named else 'they are listed in catalogue.py'}?"
+        )
+
+
+def find_data_source(environment_id: str) -> str | None:
+    """Return what an environment loads over the network when it is made; None: nothing."""
+    spec = _read_registry()[environment_id]
+    if "dataset_name" in spec.kwargs:
+        return f"the dataset {spec.kwargs['dataset_name']} of the Hugging Face Hub"
+    return "the corpus `words` of NLTK" if spec.entry_point.split(":")[0].endswith(_WORD_GAMES) else None
+
+
+def _describe(environment_id: str) -> str:
+    family, name = environment_id.split(":")
+    settings = {key: value for key, value in _read_registry()[environment_id].kwargs.items() if value is not None}
+    match family:
+        case "game":
+            what = f"Game of several turns{_list_settings(settings)}"
+        case "rg":
+            what = f"One task {name!r} of reasoning-gym"
+        case _:
+            what = "One task of a dataset"
+    source = find_data_source(environment_id)
+    return f"{what}; needs network once for {source}" if source else what
+
+
+def _list_settings(settings: Mapping[str, Any]) -> str:
+    return f" ({', '.join(f'{key}={value}' for key, value in settings.items())})" if settings else ""
+
+
+def _choose_prompt(environment_id: str) -> str:
+    family, name = environment_id.split(":")
+    if family == "code" or name == "CodeContest":
+        return CODE
+    if family == "qa" or (family == "eval" and name in _QUESTIONS):
+        return QUESTION
+    return GAME if family == "game" else TASK
+
+
+def _read_registry() -> dict[str, Any]:
+    from gem.envs.registration import ENV_REGISTRY
+
+    registry: dict[str, Any] = ENV_REGISTRY
+    return registry
