@@ -87,7 +87,9 @@ class Template:
         control.settimeout(START_TIMEOUT_S)
         with theirs:
             command = [sys.executable, cpu_template.__file__, str(theirs.fileno())]
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+            # Equal hashes in every run, so that what depends on the order of a set is the same each time.
+            environment = {"PYTHONHASHSEED": "0", **os.environ}
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], env=environment)
         self._control, self._stop = control, weakref.finalize(self, _end_template, process, control)
         settings = pickle.dumps({"sys_path": sys.path, "preload": self._preload, "main_path": self._main_path})
         control.sendall(LENGTH.pack(len(settings)) + settings)

@@ -14,7 +14,12 @@ class Counting:
         self._goal, self._sum = goal, 0
 
     def reset(self, seed: int) -> tuple[str, dict[str, Any]]:
-        return f"Reach {self._goal}.", {"seed": seed, "drawn": random.random(), "pid": os.getpid()}
+        return f"Reach {self._goal}.", {
+            "seed": seed,
+            "drawn": random.random(),
+            "pid": os.getpid(),
+            "hash": hash("seed"),
+        }
 
     def step(self, text: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
         self._sum += int(text)

@@ -195,3 +195,12 @@ async def test_tools_of_an_episode_reach_the_model_and_their_outputs_too():
     assert "Invalid tool call arguments" in outputs["b"]
     assert "Unknown tool 'door'. Available tools: dial" in outputs["c"]
     assert (played["reward"], played["step_rewards"], played["terminated"]) == (1.0, [0.0, 0.0, 0.0, 1.0], True)
+
+
+async def test_the_order_of_a_set_is_the_same_in_every_run(monkeypatch):
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    hashes = []
+    for _ in range(2):
+        async with running(world=CountingServer) as client:
+            hashes.append((await Caller(client, row(goal=9)).reset())["info"]["hash"])
+    assert hashes[0] == hashes[1]
