@@ -171,6 +171,7 @@ class NeMoGymChatCompletionAssistantMessageParam(TypedDict):
                 Field(discriminator="type"),
             ]
         ]
+        | None  # what clients send back that dump a whole reply
     ]
     # Not OpenAI's, but what reasoning models behind this dialect emit, and want back in a later turn.
     reasoning_content: NotRequired[str | None]

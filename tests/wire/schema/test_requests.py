@@ -164,3 +164,8 @@ def test_a_bad_chat_message_is_refused_with_one_error(message, complaint):
     with pytest.raises(ValidationError, match=complaint) as refused:
         chat(message)
     assert refused.value.error_count() == 1
+
+
+def test_an_assistant_message_may_say_that_it_has_no_tool_calls():
+    messages = [{"role": "assistant", "content": "hi", "tool_calls": None}, {"role": "user", "content": "a"}]
+    assert NeMoGymChatCompletionCreateParamsNonStreaming(messages=messages).messages[0]["tool_calls"] is None

@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environments of verifiers 0.1: found by name or by path, loaded once, and watched while they score.
+
+The library is loaded with the first environment.
+"""
+
+import contextlib
+import difflib
+import functools
+import inspect
+import json
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from importlib.metadata import distributions
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym.errors import GymError, RolloutFailure
+
+HERE = Path(__file__).parent
+SAMPLES = HERE / "sample_environments"
+_LOADING = threading.Lock()
+_REWARD_ERRORS: ContextVar[list[str] | None] = ContextVar("verifiers_v0_reward_errors", default=None)
+
+
+class UnknownEnvironment(GymError):
+    """An environment is asked for that is not installed."""
+
+
+def load_environment(name: str, args_json: str) -> Any:
+    """Return an environment by the name of its package, or by the path of its module or package; it is loaded once.
+
+    `args_json` is the object of arguments for its `load_environment`.
+    """
+    with _LOADING:
+        return _load(name, args_json)
+
+
+@functools.cache
+def _load(name: str, args_json: str) -> Any:
+    import verifiers
+    from verifiers.envs import environment as library
+
+    # Every environment takes over SIGINT and SIGTERM of its process, which it may in the main thread only, and which
+    # are the server's. It is torn down at the end of the process all the same: the library registers that too.
+    library.signal = SimpleNamespace(SIGINT=None, SIGTERM=None, signal=lambda number, handler: None)
+    environment = verifiers.load_environment(make_importable(name), **json.loads(args_json))
+    _watch_rewards(environment.rubric)
+    return environment
+
+
+def make_importable(name: str) -> str:
+    """Return the name under which the library imports an environment; what is a path is put on the import path."""
+    if not (name.endswith(".py") or name.startswith((".", "/")) or "/" in name):
+        _require_installed(name)
+        return name
+    path = _resolve_under_cwd_or_install(name)
+    if not path.exists():
+        _require_installed(name.split("/")[-1])  # a name of the hub: owner/environment
+        return name
+    sys.path[:0] = [str(path.parent)] if str(path.parent) not in sys.path else []
+    return path.stem
+
+
+def list_environments() -> list[dict[str, str]]:
+    """Return the installed packages that build on the library, and the samples of this folder."""
+    found = [{"id": name, "description": text} for name, text in sorted(_list_packages().items())]
+    samples = (path for path in sorted(SAMPLES.glob("*.py")) if not path.name.startswith("_"))
+    return found + [{"id": _name_sample(path), "description": _read_summary(path)} for path in samples]
+
+
+@functools.cache
+def read_examples(environment: Any, split: str) -> Any:
+    """Return the dataset of a split: `eval`, which is the training set where there is no other, or `train`."""
+    return environment.get_dataset() if split == "train" else environment.get_eval_dataset()
+
+
+@contextlib.contextmanager
+def note_reward_errors() -> Iterator[list[str]]:
+    """Collect what reward functions raise inside: the library makes a reward of 0 of it."""
+    errors: list[str] = []
+    token = _REWARD_ERRORS.set(errors)
+    try:
+        yield errors
+    finally:
+        _REWARD_ERRORS.reset(token)
+
+
+def weigh_metrics(rubric: Any, metrics: dict[str, float], reward: float) -> dict[str, float]:
+    """Return the parts of a reward by the names of their functions; none if they are not what it is made of."""
+    parts: dict[str, float] = {}
+    for one in _list_rubrics(rubric):
+        for function, weight in zip(one.funcs, one.weights, strict=True):
+            name = getattr(function, "__name__", "")
+            if weight and name in metrics:
+                parts[name] = parts.get(name, 0.0) + weight * metrics[name]
+    return parts if abs(sum(parts.values()) - reward) < 1e-9 else {}
+
+
+def require_example(examples: Any, index: int, environment: str, split: str) -> dict[str, Any]:
+    """Return an example by its place."""
+    if not 0 <= index < len(examples):
+        raise RolloutFailure(
+            "agent",
+            f"the row asks for example {index} of {environment!r}, whose {split} split has {len(examples)}.\n"
+            "hint: write the rows anew with the version of the environment that is installed",
+        )
+    return dict(examples[index])
+
+
+def _require_installed(name: str) -> None:
+    import importlib.util
+
+    module = name.replace("-", "_")
+    if importlib.util.find_spec(module) is not None:
+        return
+    known = [entry["id"] for entry in list_environments()]
+    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known
+    raise UnknownEnvironment(
+        f"the environment {name!r} is not installed, and there is no such path.\n"
+        f"near it: {', '.join(near) or 'nothing is installed'}\n"
+        f"hint: add its package to the block of the server, `requirements: [{name}]`"
+    )
+
+
+def _list_packages() -> dict[str, str]:
+    found = {}
+    for package in distributions():
+        if any(re.match(r"verifiers(?![\w.-])", need) for need in package.requires or ()):
+            found[package.metadata["Name"]] = package.metadata["Summary"] or ""
+    found.pop("nemo-gym", None)
+    return found
+
+
+def _name_sample(path: Path) -> str:
+    return f"{HERE.parent.name}/{HERE.name}/{SAMPLES.name}/{path.name}"
+
+
+def _read_summary(path: Path) -> str:
+    return path.read_text().partition('"""')[2].partition("\n")[0].partition('"""')[0]
+
+
+def _list_rubrics(rubric: Any) -> list[Any]:
+    """Return the rubrics that a rubric is made of."""
+    inner = getattr(rubric, "rubrics", None)
+    return [rubric] if inner is None else [one for part in inner for one in _list_rubrics(part)]
+
+
+def _watch_rewards(rubric: Any) -> None:
+    for one in _list_rubrics(rubric):
+        one.funcs = [
+            _watch(function) if weight else function for function, weight in zip(one.funcs, one.weights, strict=True)
+        ]
+
+
+def _watch(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `function` such that what it raises is noted on the way."""
+
+    def note(error: Exception) -> None:
+        errors = _REWARD_ERRORS.get()
+        if errors is not None:
+            errors.append(f"{getattr(function, '__name__', function)}: {type(error).__name__}: {error}")
+
+    async def wait(result: Any) -> Any:
+        try:
+            return await result
+        except Exception as error:
+            note(error)
+            raise
+
+    @functools.wraps(function)
+    def watched(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            note(error)
+            raise
+        return wait(result) if inspect.isawaitable(result) else result
+
+    return watched

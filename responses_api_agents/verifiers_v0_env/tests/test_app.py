@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The agent without its library, and with it: in an environment that is built as the launcher builds it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym import PARENT_DIR
+from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_config
+from responses_api_agents.verifiers_v0_env.environments import UnknownEnvironment, make_importable
+from tests.support.server_environments import run_tests_in_environment
+
+HERE = Path(__file__).parent
+CONFIG = "responses_api_agents/verifiers_v0_env/configs/verifiers_v0_env.yaml"
+GYM = (sys.executable, "-m", "nemo_gym.cli.main")
+
+
+def test_an_environment_that_is_not_there_is_named_with_those_near_it():
+    with pytest.raises(UnknownEnvironment, match=r"(?s)'guess_numbr'.*guess_number\.py.*hint: .*requirements"):
+        make_importable("guess_numbr")
+
+
+def test_a_path_is_an_environment_too():
+    assert make_importable(list_environments()[-1]["id"]) == "shop_till"
+
+
+def test_the_package_of_an_environment_goes_into_the_block_of_the_server():
+    assert make_config("wordle", {"requirements": ["wordle==1.2"]}) == {"requirements": ["wordle==1.2"]}
+    assert make_config("wordle", {}) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+def test_with_the_library_rewards_are_its_own():
+    run_tests_in_environment(HERE / "with_library.py")
+
+
+@pytest.mark.slow
+@pytest.mark.network
+@pytest.mark.exhaustive
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
+def test_the_examples_are_played_in_a_run(tmp_path, workers):
+    replies = "++policy_model.responses_api_models.replay_model.replies=[heron jetty inlet amber]"
+    options = [
+        "--model-type",
+        "replay_model",
+        replies,
+        "++policy_model.responses_api_models.replay_model.on_miss=cycle",
+    ]
+    rows = str(HERE.parent / "data" / "example.jsonl")
+    where = ["--input", rows, "--output", str(tmp_path / "r.jsonl"), *workers, "--json", "--quiet"]
+    done = subprocess.run(
+        [*GYM, "eval", "run", "--config", CONFIG, *options, *where],
+        cwd=PARENT_DIR,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)["counts"]
+    assert counts["scored"] == counts["requested"] == 5
+    rewards = [json.loads(line)["reward"] for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    assert sum(rewards) == 1.0  # the reply is the answer to the first row
