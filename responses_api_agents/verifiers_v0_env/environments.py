@@ -5,31 +5,23 @@ The library is loaded with the first environment.
 """
 
 import contextlib
-import difflib
 import functools
 import inspect
 import json
-import re
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from importlib.metadata import distributions
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym.errors import GymError, RolloutFailure
+from nemo_gym.adapters.installed_packages import list_dependents, make_importable
+from nemo_gym.errors import RolloutFailure
 
 HERE = Path(__file__).parent
 SAMPLES = HERE / "sample_environments"
 _LOADING = threading.Lock()
 _REWARD_ERRORS: ContextVar[list[str] | None] = ContextVar("verifiers_v0_reward_errors", default=None)
-
-
-class UnknownEnvironment(GymError):
-    """An environment is asked for that is not installed."""
 
 
 def load_environment(name: str, args_json: str) -> Any:
@@ -49,27 +41,19 @@ def _load(name: str, args_json: str) -> Any:
     # Every environment takes over SIGINT and SIGTERM of its process, which it may in the main thread only, and which
     # are the server's. It is torn down at the end of the process all the same: the library registers that too.
     library.signal = SimpleNamespace(SIGINT=None, SIGTERM=None, signal=lambda number, handler: None)
-    environment = verifiers.load_environment(make_importable(name), **json.loads(args_json))
+    environment = verifiers.load_environment(find_module(name), **json.loads(args_json))
     _watch_rewards(environment.rubric)
     return environment
 
 
-def make_importable(name: str) -> str:
-    """Return the name under which the library imports an environment; what is a path is put on the import path."""
-    if not (name.endswith(".py") or name.startswith((".", "/")) or "/" in name):
-        _require_installed(name)
-        return name
-    path = _resolve_under_cwd_or_install(name)
-    if not path.exists():
-        _require_installed(name.split("/")[-1])  # a name of the hub: owner/environment
-        return name
-    sys.path[:0] = [str(path.parent)] if str(path.parent) not in sys.path else []
-    return path.stem
+def find_module(name: str) -> str:
+    """Return the name by which the library loads an environment."""
+    return make_importable(name, lambda: [entry["id"] for entry in list_environments()])
 
 
 def list_environments() -> list[dict[str, str]]:
     """Return the installed packages that build on the library, and the samples of this folder."""
-    found = [{"id": name, "description": text} for name, text in sorted(_list_packages().items())]
+    found = [{"id": name, "description": text} for name, text in list_dependents("verifiers").items()]
     samples = (path for path in sorted(SAMPLES.glob("*.py")) if not path.name.startswith("_"))
     return found + [{"id": _name_sample(path), "description": _read_summary(path)} for path in samples]
 
@@ -111,30 +95,6 @@ def require_example(examples: Any, index: int, environment: str, split: str) -> 
             "hint: write the rows anew with the version of the environment that is installed",
         )
     return dict(examples[index])
-
-
-def _require_installed(name: str) -> None:
-    import importlib.util
-
-    module = name.replace("-", "_")
-    if importlib.util.find_spec(module) is not None:
-        return
-    known = [entry["id"] for entry in list_environments()]
-    near = difflib.get_close_matches(name, known, n=3, cutoff=0.3) or known
-    raise UnknownEnvironment(
-        f"the environment {name!r} is not installed, and there is no such path.\n"
-        f"near it: {', '.join(near) or 'nothing is installed'}\n"
-        f"hint: add its package to the block of the server, `requirements: [{name}]`"
-    )
-
-
-def _list_packages() -> dict[str, str]:
-    found = {}
-    for package in distributions():
-        if any(re.match(r"verifiers(?![\w.-])", need) for need in package.requires or ()):
-            found[package.metadata["Name"]] = package.metadata["Summary"] or ""
-    found.pop("nemo-gym", None)
-    return found
 
 
 def _name_sample(path: Path) -> str:

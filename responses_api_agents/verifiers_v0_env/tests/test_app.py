@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from nemo_gym import PARENT_DIR
+from nemo_gym.adapters.installed_packages import UnknownEnvironment
 from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_config
-from responses_api_agents.verifiers_v0_env.environments import UnknownEnvironment, make_importable
+from responses_api_agents.verifiers_v0_env.environments import find_module
 from tests.support.server_environments import run_tests_in_environment
 
 HERE = Path(__file__).parent
@@ -20,11 +21,11 @@ GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 
 def test_an_environment_that_is_not_there_is_named_with_those_near_it():
     with pytest.raises(UnknownEnvironment, match=r"(?s)'guess_numbr'.*guess_number\.py.*hint: .*requirements"):
-        make_importable("guess_numbr")
+        find_module("guess_numbr")
 
 
 def test_a_path_is_an_environment_too():
-    assert make_importable(list_environments()[-1]["id"]) == "shop_till"
+    assert find_module(list_environments()[-1]["id"]) == "shop_till"
 
 
 def test_the_package_of_an_environment_goes_into_the_block_of_the_server():

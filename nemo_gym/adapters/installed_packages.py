@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Environments that are Python packages: found among what is installed beside their library, or by their path."""
+
+import difflib
+import importlib.util
+import re
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import distributions
+from pathlib import Path
+
+from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym.errors import GymError
+
+__all__ = ["UnknownEnvironment", "list_dependents", "make_importable", "raise_unknown"]
+
+
+class UnknownEnvironment(GymError):
+    """An environment is asked for that is not installed."""
+
+
+def make_importable(name: str, list_known: Callable[[], Iterable[str]]) -> str:
+    """Return the name by which an environment is imported; what is a path is put on the import path.
+
+    `list_known` gives the names to choose from, for the error if it is not there.
+    """
+    path = _resolve_under_cwd_or_install(name) if name.endswith(".py") or "/" in name else None
+    if path is not None and path.exists():
+        if str(path.parent) not in sys.path:
+            sys.path.insert(0, str(path.parent))
+        return path.stem
+    # Names of a hub are owner/environment.
+    if importlib.util.find_spec(name.split("/")[-1].replace("-", "_").removesuffix(".py")) is None:
+        raise_unknown(name, list_known())
+    return name
+
+
+def raise_unknown(name: str, known: Iterable[str]) -> None:
+    """Raise the error of an environment that is not there, with those that it is near to."""
+    names = {path.stem if (path := Path(one)).suffix else one: one for one in known}
+    near = [names[found] for found in difflib.get_close_matches(Path(name).stem, names, n=3, cutoff=0.4)]
+    raise UnknownEnvironment(
+        f"the environment {name!r} is not installed, and there is no such path.\n"
+        f"near it: {', '.join(near or names.values()) or 'nothing is installed'}\n"
+        f"hint: add its package to the block of the server, `requirements: [{name}]`"
+    )
+
+
+def list_dependents(library: str) -> dict[str, str]:
+    """Return the installed packages that require `library`, with what they say of themselves."""
+    needs = re.compile(rf"{re.escape(library)}(?![\w.-])", re.IGNORECASE)
+    found = {
+        package.metadata["Name"]: package.metadata["Summary"] or ""
+        for package in distributions()
+        if any(needs.match(requirement) for requirement in package.requires or ())
+    }
+    return dict(sorted(found.items()))

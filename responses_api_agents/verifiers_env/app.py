@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays environments of verifiers v1: tasksets, their harnesses and their rewards; the model server gives the model.
+
+The library runs in this process, as its own `vf-eval` runs it, in an event loop of its own. A harness is a program that
+it starts for each rollout.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from fastapi import FastAPI
+from pydantic import BaseModel, Field, PrivateAttr
+
+from nemo_gym.adapters.library_loop import LibraryLoop
+from nemo_gym.adapters.rollout_runner import (
+    ModelEndpoint,
+    RolloutRunner,
+    RolloutRunnerConfig,
+    RunnerResult,
+    RunnerRunRequest,
+    RunnerVerifyResponse,
+    read_sampling,
+)
+from nemo_gym.errors import GymError, RolloutFailure
+from responses_api_agents.verifiers_env.environments import OpenEnvironment, build_environment, find_task
+
+_KINDS = {"ProviderError": "model_endpoint", "TaskError": "verifier"}
+"""What the library calls the part that broke, by our names; any other is the agent's."""
+
+
+class VerifiersEnvConfig(RolloutRunnerConfig):
+    """Config of the agent."""
+
+    harness: str = "null"
+    """The library's harness for tasksets that bring none: `null` chats and calls the tasks' tools, `bash` runs code."""
+    runtime: str = "subprocess"
+    """Where harnesses run: the library's `subprocess`, `docker`, `apptainer`, …"""
+    max_rollouts: int = Field(default=32, ge=1)
+    """How many rollouts the library plays at a time, each with the program of its harness; others wait."""
+
+
+class EnvironmentTask(BaseModel, extra="forbid"):
+    """A task of an environment."""
+
+    id: str
+    """The id of its taskset: the name of a package, or its path."""
+    config: dict[str, Any] = Field(default_factory=dict)
+    """The library's block `env`, as in its config files: `{taskset: {...}, agent: {max_turns: 4}}`."""
+    task: int
+    """The place of the task in the taskset."""
+
+
+class VerifiersRunRequest(RunnerRunRequest):
+    """A task."""
+
+    environment: EnvironmentTask
+
+
+class VerifiersEnv(RolloutRunner):
+    """An agent whose rollouts are episodes of an environment of verifiers v1."""
+
+    config: VerifiersEnvConfig
+    _loop: LibraryLoop = PrivateAttr()
+    _open: dict[tuple[Any, str], OpenEnvironment] = PrivateAttr(default_factory=dict)
+    _turns: dict[Any, asyncio.Semaphore] = PrivateAttr(default_factory=dict)
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app; the library's loop, and what it holds open, end when it does."""
+        app = super().setup_webserver()
+        self._loop = LibraryLoop(f"{self.config.name}: verifiers")
+        app.router.on_shutdown.append(self._loop.aclose)
+        # Harnesses are scripts that uv runs; it is in the environment of this server.
+        programs = str(Path(sys.executable).parent)
+        if programs not in os.environ.get("PATH", "").split(os.pathsep):
+            os.environ["PATH"] = os.pathsep.join(filter(None, [programs, os.environ.get("PATH")]))
+        return app
+
+    async def run(self, body: VerifiersRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
+        """Play one rollout."""
+        return await super().run(body)
+
+    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        """Play a task as the library does, and give its reward."""
+        return await self._loop.run(self._play_in_library, task, model)
+
+    async def _play_in_library(self, row: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        from verifiers.v1.clients import ModelContext
+        from verifiers.v1.configs.client import EvalClientConfig
+        from verifiers.v1.env import RunSlot
+        from verifiers.v1.types import SamplingConfig
+
+        asked = EnvironmentTask.model_validate(row["environment"])
+        environment = await self._open_environment(asked)
+        task = await asyncio.to_thread(find_task, environment, asked.task, asked.id)
+        # The URL is all that a session needs; the library reads keys from environment variables, which rollouts share.
+        client = EvalClientConfig(base_url=model.base_url, api_key_var="NEMO_GYM_NO_KEY")
+        context = ModelContext(model=model.model, client=client, sampling=SamplingConfig(**read_sampling(row)))
+        turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.config.max_rollouts))
+        episode = await environment.run_slot(RunSlot(task), context, turns)
+        return _read_episode(asked.id, episode)
+
+    async def _open_environment(self, asked: EnvironmentTask) -> Any:
+        key = (asyncio.get_running_loop(), json.dumps([asked.id, asked.config], sort_keys=True))
+        if key not in self._open:
+            try:
+                environment = build_environment(
+                    asked.id, asked.config, harness=self.config.harness, runtime=self.config.runtime
+                )
+            except GymError as error:
+                raise RolloutFailure("agent", str(error)) from error
+            self._open[key] = OpenEnvironment(environment)
+        try:
+            await self._open[key].wait_until_open()
+        except Exception:
+            self._open.pop(key, None)
+            raise
+        return self._open[key].environment
+
+
+def _read_episode(name: str, episode: Any) -> RunnerResult:
+    """Return the reward of an episode: that of its trace, or the mean over traces of the agents that are trained."""
+    traces = [trace for trace in episode.traces if trace.agent.trainable]
+    if not episode.ok or not traces:
+        errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]
+        last = errors[-1] if errors else None
+        kind = _KINDS.get(last.type, "agent") if last else "agent"
+        told = f"{last.type}: {last.message}" if last else "it has no trace"
+        raise RolloutFailure(kind, f"an episode of {name!r} failed: {told}", kind != "verifier")
+    components: dict[str, list[float]] = {}
+    metrics: dict[str, list[float]] = {"num_turns": [trace.num_turns for trace in traces]}
+    for trace in traces:
+        for part, reward in trace.rewards.items():
+            components.setdefault(part, []).append(_require(reward and reward.value, name, part))
+        for part, value in trace.metrics.items():
+            metrics.setdefault(part, []).append(_require(value, name, part))
+    count = len(traces)
+    return RunnerResult(
+        sum(trace.reward for trace in traces) / count,
+        components={part: sum(values) / count for part, values in components.items()},
+        metrics={part: sum(values) / len(values) for part, values in metrics.items()},
+        info={"stop_conditions": [trace.stop_condition for trace in traces]},
+    )
+
+
+def _require(value: float | None, name: str, part: str) -> float:
+    """Return a value that was scored."""
+    if value is None:
+        raise RolloutFailure("verifier", f"{part!r} of {name!r} was not scored.\nhint: look at the log of the server")
+    return float(value)
+
+
+if __name__ == "__main__":
+    VerifiersEnv.run_webserver()
