@@ -26,6 +26,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
 from nemo_gym._config.defaults import running_head_server_deps
 from nemo_gym._serving.installers import find_uv, run_tool
 from nemo_gym._serving.own_wheel import OwnPackage, find_running_package, write_wheel
@@ -249,7 +252,16 @@ def _list_packages(recipe: Recipe, settings: VenvSettings) -> list[str | Path]:
         words += ["-r", requirements.source]
     # An editable one is two words: `-e` and its path.
     implied = [word for line in requirements.implied for word in line.text.split(" ", line.text.startswith("-"))]
-    return [*words, name, *implied, *settings.extra_requirements]
+    return [*words, name, *implied, *_list_extras(requirements, settings)]
+
+
+def _list_extras(requirements: ServerRequirements, settings: VenvSettings) -> list[str]:
+    """Return what every environment gets, without the running version of a package that the server names itself."""
+    lines = (*requirements.lines, *requirements.implied)
+    named = {canonicalize_name(line.requirement.name) for line in lines if line.requirement}
+    running = running_head_server_deps()
+    extras = settings.extra_requirements
+    return [text for text in extras if text not in running or canonicalize_name(Requirement(text).name) not in named]
 
 
 def _choose_place(folder: Path, settings: VenvSettings) -> Path:

@@ -143,6 +143,15 @@ async def test_the_environment_holds_the_running_nemo_gym_and_the_extra_requirem
     assert run(plan.python, "import widget; print(widget.version)") == "1.0"
 
 
+async def test_a_server_that_names_a_package_itself_gets_its_version_and_not_the_running_one(
+    tmp_path, settings, monkeypatch
+):
+    monkeypatch.setattr("nemo_gym._serving.venvs.running_head_server_deps", lambda: ["widget==1.0"])
+    running = replace(settings, extra_requirements=("widget==1.0",))
+    (plan,), _ = await build(running, server(tmp_path, "one", "widget>=2"))
+    assert run(plan.python, "import widget; print(widget.version)") == "2.0"
+
+
 async def test_the_dev_extra_is_installed_only_for_tests(tmp_path, settings, wheels):
     add_wheel(wheels, "gadget", "1.0")
     folder = server(tmp_path, "one", "widget")
