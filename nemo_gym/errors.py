@@ -43,6 +43,7 @@
     ├── LiveGymError                                       a trainer cannot play here; `nemo_gym.integrations.live`
     ├── EpisodeError                                       an episode cannot go on; `nemo_gym.integrations.episodes`
     ├── MissingLibrary                (ImportError)        a trainer's library; `nemo_gym.integrations.libraries`
+    ├── UnknownEnvironment                                 one that is not installed; `adapters.installed_packages`
     ├── NoTokenRollout                                     a model call of no open rollout; `nemo_gym.token_engine`
     ├── JudgeError                                         a judge model gave no verdict
     ├── CannotTrain, WorkerFailed                          rollouts that a trainer cannot use; `nemo_gym.integrations`

@@ -13,6 +13,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, InvalidStateError
 from typing import Any, TypeVar
 
+from fastapi import FastAPI
+
+from nemo_gym._execution.workers import close_with_app
 from nemo_gym._util.aio import LoopThread
 from nemo_gym.errors import RolloutFailure
 
@@ -53,10 +56,15 @@ class LibraryLoop:
             await asyncio.shield(asyncio.to_thread(self._free, thread))
             raise
 
+    def close_with(self, app: FastAPI) -> None:
+        """End the loop when `app` shuts down."""
+        close_with_app(app, self.aclose)
+
     async def aclose(self) -> None:
         """End the loop, and what runs in it."""
-        if self._thread is not None and self._thread.is_answering(_ANSWER_S):
-            await asyncio.to_thread(self._thread.close)
+        thread, self._thread = self._thread, None
+        if thread is not None and await asyncio.to_thread(thread.is_answering, _ANSWER_S):
+            await asyncio.to_thread(thread.close)
 
     def _free(self, thread: LoopThread) -> None:
         """Interrupt what blocks the loop; if that is in vain, fail all that waits for it and have a new one."""

@@ -72,7 +72,7 @@ class VerifiersEnv(RolloutRunner):
         """Return the app; the library's loop, and what it holds open, end when it does."""
         app = super().setup_webserver()
         self._loop = LibraryLoop(f"{self.config.name}: verifiers")
-        app.router.on_shutdown.append(self._loop.aclose)
+        self._loop.close_with(app)
         # Harnesses are scripts that uv runs; it is in the environment of this server.
         programs = str(Path(sys.executable).parent)
         if programs not in os.environ.get("PATH", "").split(os.pathsep):

@@ -29,7 +29,7 @@ def make_rows(environment_id: str, rows: int, seed: int, options: dict[str, Any]
 
 
 def make_config(environment_id: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return what the block of the server needs besides its default: the package of the taskset, a harness, a runtime."""
+    """Return what the block of the server needs besides its default: a package, a harness, a runtime, if given."""
     return {key: options[key] for key in ("requirements", "harness", "runtime") if options.get(key)}
 
 

@@ -72,7 +72,7 @@ class VerifiersV0Env(RolloutRunner):
         """Return the app; the library's loop ends when it does."""
         app = super().setup_webserver()
         self._loop = LibraryLoop(f"{self.config.name}: verifiers")
-        app.router.on_shutdown.append(self._loop.aclose)
+        self._loop.close_with(app)
         return app
 
     async def run(self, body: VerifiersV0RunRequest) -> RunnerVerifyResponse:  # type: ignore[override]

@@ -5,6 +5,7 @@ import asyncio
 import threading
 
 import pytest
+from fastapi import FastAPI
 
 from nemo_gym.adapters import library_loop
 from nemo_gym.adapters.library_loop import LibraryLoop
@@ -97,3 +98,22 @@ async def test_code_that_nothing_interrupts_is_left_behind_and_fails_the_others_
         await other
     assert (await loop.run(tell_thread))[0] == "library"
     release.set()
+
+
+async def test_the_loop_ends_with_the_app_and_what_runs_in_it_is_cancelled(loop):
+    app, started, ended = FastAPI(), threading.Event(), threading.Event()
+    loop.close_with(app)
+
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    async with app.router.lifespan_context(app):
+        running = asyncio.create_task(loop.run(wait))
+        await asyncio.to_thread(started.wait)
+    assert ended.is_set()
+    with pytest.raises(asyncio.CancelledError):
+        await running

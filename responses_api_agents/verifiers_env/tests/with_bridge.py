@@ -3,7 +3,7 @@
 
 import asyncio
 import json
-import subprocess
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -71,24 +71,21 @@ async def test_the_bridge_plays_and_scores_a_row(monkeypatch, tmp_path, data, so
 async def test_the_bridge_starts_a_server_itself(monkeypatch, tmp_path):
     name = "resources_servers.example_multi_step.app:ExampleMultiStepResourcesServer"
     program = "from verifiers.v1.tasksets.nemo_gym.server import main; main()"
-    server = subprocess.Popen(
-        [sys.executable, "-c", program],
-        cwd=tmp_path,
-        env={"NEMO_GYM_RESOURCE_SERVER": name, "PATH": "/usr/bin:/bin"},
-        stderr=subprocess.PIPE,
+    server = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, cwd=tmp_path, env={**os.environ, "NEMO_GYM_RESOURCE_SERVER": name}
     )
+    port = tmp_path / "nemo_gym.port"
     try:
         async with asyncio.timeout(STARTUP_S):
-            while not (port := tmp_path / "nemo_gym.port").exists() or not port.read_text():
-                assert server.poll() is None, server.stderr.read().decode()
+            while not port.exists() or not port.read_text():
+                assert server.returncode is None
                 await asyncio.sleep(0.1)
         row = first_row(multi_step)
         async with serve_run(monkeypatch, policy_model=(ReplayModel, script(multi_step.solution(row)))) as run:
-            url = f"http://127.0.0.1:{port.read_text()}"
-            episode = await drive(tmp_path, url, row, run.urls["policy_model"])
+            episode = await drive(tmp_path, f"http://127.0.0.1:{port.read_text()}", row, run.urls["policy_model"])
         assert episode.ok, episode.errors
         assert episode.traces[0].reward == 1.0
         assert episode.traces[0].metrics["set_overlap"] == 1.0
     finally:
         server.kill()
-        server.communicate()
+        await server.wait()
