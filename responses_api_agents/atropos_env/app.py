@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plays environments of Atropos: the environment owns the loop and the score, the model server gives the model.
+
+Rollouts share an event loop in a thread of its own, so that an environment that blocks does not stop the server.
+"""
+
+import asyncio
+import json
+from statistics import fmean
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from fastapi import FastAPI
+from pydantic import Field, PrivateAttr
+
+from nemo_gym.adapters.library_loop import LibraryLoop
+from nemo_gym.adapters.rollout_runner import (
+    ModelEndpoint,
+    RolloutRunner,
+    RolloutRunnerConfig,
+    RunnerResult,
+    RunnerRunRequest,
+    RunnerVerifyResponse,
+    read_sampling,
+)
+from nemo_gym.errors import GymError, RolloutFailure
+from responses_api_agents.atropos_env.environments import OpenEnvironment, open_environment
+
+
+class AtroposEnvConfig(RolloutRunnerConfig):
+    """Config of the agent."""
+
+    environment_config: dict[str, Any] = {}
+    """Fields of the environments' configs that go before those of their `config_init`; a row's own go before these."""
+
+
+class AtroposRunRequest(RunnerRunRequest):
+    """An item of an environment."""
+
+    environment: str
+    """Its class path: `module:Class` or `folder/file.py:Class`."""
+    environment_config: dict[str, Any] = {}
+    """Fields of its config."""
+    item_index: int | None = Field(default=None, ge=0)
+    """Which item, in the order in which the environment gives them."""
+    item: Any = None
+    """Or the item itself."""
+
+
+class Opened:
+    """What belongs to one event loop: a client, and environments, which may hold locks and connections of it."""
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self.environments: dict[str, asyncio.Task[OpenEnvironment]] = {}
+
+
+class AtroposEnv(RolloutRunner):
+    """An agent whose rollouts are those of an environment of Atropos."""
+
+    config: AtroposEnvConfig
+    _loop: LibraryLoop = PrivateAttr()
+    _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Opened] = PrivateAttr(default_factory=WeakKeyDictionary)
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app; the library's loop ends when it does."""
+        app = super().setup_webserver()
+        self._loop = LibraryLoop(f"{self.config.name}: atropos")
+        app.router.on_shutdown.append(self._loop.aclose)
+        return app
+
+    async def run(self, body: AtroposRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
+        """Play one rollout."""
+        return await super().run(body)
+
+    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        """Play an item as the library does, and give its score."""
+        if (task.get("item") is None) == (task.get("item_index") is None):
+            raise RolloutFailure("agent", "a row has an `item` or an `item_index`.\nhint: give one of the two")
+        return await self._loop.run(self._play_in_library, task, model)
+
+    async def _play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        opened = self._opened.setdefault(asyncio.get_running_loop(), Opened())
+        settings = {**self.config.environment_config, **(task.get("environment_config") or {})}
+        environment = await self._open(opened, task["environment"], settings)
+
+        from responses_api_agents.atropos_env.model_calls import begin_calls, make_client
+
+        opened.client = opened.client or make_client(self.config.rollout_timeout_s)
+        calls = begin_calls(opened.client, model, read_sampling(task))
+        item = task.get("item")
+        if item is None:
+            item = await environment.get_item(task["item_index"])
+        played = await environment.collect(item)
+        if calls.failed is not None:
+            raise RolloutFailure(
+                "model_endpoint",
+                f"{task['environment']!r} gave a score although a call of its model had failed: {calls.failed}",
+                True,
+            ) from calls.failed
+        scores = [score for group in played.groups for score in group]
+        metrics = {"best_score": max(scores), "worst_score": min(scores)} if len(scores) > 1 else {}
+        return RunnerResult(
+            fmean(scores), metrics=metrics, info={"scores": played.groups, "postponed_items": played.postponed}
+        )
+
+    async def _open(self, opened: Opened, path: str, settings: dict[str, Any]) -> OpenEnvironment:
+        """Return an environment that is set up; it is set up once, and again if that failed."""
+        key = json.dumps([path, settings], sort_keys=True)
+        opening = opened.environments.get(key)
+        if opening is None or (opening.done() and (opening.cancelled() or opening.exception())):
+            opening = opened.environments[key] = asyncio.create_task(open_environment(path, settings))
+        try:
+            return await asyncio.shield(opening)
+        except RolloutFailure:
+            raise
+        except GymError as error:
+            raise RolloutFailure("agent", str(error)) from error
+
+
+if __name__ == "__main__":
+    AtroposEnv.run_webserver()
