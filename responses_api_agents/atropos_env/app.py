@@ -66,7 +66,7 @@ class AtroposEnv(RolloutRunner):
         """Return the app; the library's loop ends when it does."""
         app = super().setup_webserver()
         self._loop = LibraryLoop(f"{self.config.name}: atropos")
-        app.router.on_shutdown.append(self._loop.aclose)
+        self._loop.close_with(app)
         return app
 
     async def run(self, body: AtroposRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]

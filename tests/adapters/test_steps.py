@@ -6,22 +6,17 @@ import json
 import os
 from typing import Any
 
-import pytest
-
 from nemo_gym.adapters import TextStepServer, ToolStepServer, derive_seed
 from nemo_gym.testing import agent_config, build_server, reply, running, scripted_model, tool_call
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
-from tests.adapters.environments import make_counting, make_faulty, make_vault
+from tests.adapters.environments import make_counting, make_vault
+from tests.adapters.step_sessions import Caller, row
 
 
 class CountingServer(TextStepServer):
     """The ten lines that its author writes."""
 
     make_environment = staticmethod(make_counting)
-
-
-def row(**fields: Any) -> dict[str, Any]:
-    return {"responses_create_params": {"input": "Count."}, **fields}
 
 
 async def play(world: Any, task: dict[str, Any], *replies: Any, max_steps: int = 10) -> dict[str, Any]:
@@ -49,25 +44,6 @@ async def test_an_episode_with_too_many_steps_is_truncated_and_keeps_what_it_has
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
-
-
-class Caller:
-    """One session with the server `world`."""
-
-    def __init__(self, client: Any, task: dict[str, Any]) -> None:
-        self._client, self._task, self._cookies = client, task, {}
-
-    async def post(self, path: str, **fields: Any) -> Any:
-        response = await self._client.post("world", path, json={**self._task, **fields}, cookies=self._cookies)
-        if response.ok:
-            self._cookies = {**self._cookies, **response.cookies}
-        return response
-
-    async def reset(self) -> dict[str, Any]:
-        return await (await self.post("/reset")).json()
-
-    async def step(self, *said: Any) -> Any:
-        return await self.post("/step", response=reply(*said).model_dump())
 
 
 async def test_equal_seeds_begin_alike_whatever_else_is_played():
@@ -113,60 +89,6 @@ async def test_an_episode_that_is_left_idle_gives_its_process_to_others():
         refused = await forgotten.step("1")
         assert refused.status == 400
         assert "no episode is under way" in await refused.text()
-
-
-# --- faults -----------------------------------------------------------------------------------------------------------
-
-
-class FaultyServer(TextStepServer):
-    """Environments that fail."""
-
-    make_environment = staticmethod(make_faulty)
-
-
-@pytest.mark.fault(
-    "an environment of another system",
-    "raises, hangs, crashes, leaks, returns no number",
-    "that rollout fails by name, the others go on",
-)
-@pytest.mark.parametrize(
-    ("said", "kind", "told", "retryable"),
-    [
-        ("raise", "tool_server", "RuntimeError: the board is upside down", False),
-        ("hang", "timeout", "did not finish `step` within 3 s", False),
-        ("spin", "timeout", "did not finish `step` within 3 s", False),
-        ("crash", "worker_died", "ended during `step`", True),
-        ("leak", "tool_server", "needed more than 64 MB", False),
-        ("none", "tool_server", "must be a number, not None", False),
-        ("nan", "tool_server", "must be a finite number, not nan", False),
-        ("word", "tool_server", "must be a number, not 'ten'", False),
-        ("short", "tool_server", "`step` must return observation, reward", False),
-    ],
-)
-async def test_a_faulty_environment_fails_by_name_and_the_others_go_on(said, kind, told, retryable):
-    limits = {"step_timeout_s": 3 if kind == "timeout" else 60, "session_memory_mb": 64}
-    async with running(world=(FaultyServer, limits)) as client:
-        bystander, faulty = Caller(client, row(goal=2)), Caller(client, row(goal=9))
-        await bystander.reset()
-        await faulty.reset()
-        ended, fine = await asyncio.gather(faulty.step(said), bystander.step("1"))
-        assert ended.status == 500
-        failure = json.loads(ended.headers["x-nemo-gym-failure"])
-        assert (failure["kind"], failure["retryable"], failure["ends_rollout"]) == (kind, retryable, True)
-        assert told in failure["message"]
-        assert "hint:" in failure["message"]
-        assert (await fine.json())["observation"] == "You have 1."
-        assert (await (await bystander.step("1")).json())["terminated"] is True
-        assert (await faulty.step("1")).status == 400
-        assert (await Caller(client, row(goal=3)).reset())["observation"] == "Reach 3."
-
-
-async def test_an_environment_that_cannot_be_made_says_why():
-    async with running(world=FaultyServer) as client:
-        refused = await Caller(client, row(goal=-1)).post("/reset")
-        assert refused.status == 500
-        failure = json.loads(refused.headers["x-nemo-gym-failure"])
-        assert "ValueError: a goal below zero in `reset`" in failure["message"]
 
 
 # --- tools ------------------------------------------------------------------------------------------------------------
