@@ -37,6 +37,7 @@ BY_DEFAULT = {
 }
 ON_REQUEST = {
     "demo": "from `gym demo` to its first scored rollout",
+    "step_environments": "steps a second of other systems' environments, beside their bare libraries on all cores",
     "local_model": "tokens per second of the local model, beside llama.cpp's own call",
     "constants": "what `gym bench plan` reckons with: CPU and memory of a rollout",
     "scale": "16,000 rollouts in flight, and 200,000 in a row; takes a quarter of an hour",

@@ -17,7 +17,7 @@ from nemo_gym._app.launch import serve_config
 from nemo_gym._checks.contract import Subject
 from nemo_gym._checks.play import Answer, Table
 from nemo_gym._config.overrides import override_token
-from nemo_gym.cli.env.check import find_resources_servers, find_stand_in, reduce_config
+from nemo_gym.cli.env.check import Shipped, find_resources_servers, find_stand_in, reduce_config
 from nemo_gym.cli.settings import parse_config
 from nemo_gym.global_config import GlobalConfigDictParser, GlobalConfigDictParserConfig, set_global_config_dict
 
@@ -37,18 +37,25 @@ class Verification:
 @asynccontextmanager
 async def serving(name: str, rows_path: Path | None = None) -> AsyncIterator[Subject]:
     """An environment that runs, and its example rows unless others are named, with their right answers."""
-    config = _parsed(f"resources_servers/{name}/configs/{name}.yaml")
-    [shipped, *_] = find_resources_servers(config)
-    shipped = shipped if rows_path is None else replace(shipped, rows_path=rows_path)
-    prepared = reduce_config(config, shipped)
-    set_global_config_dict(None, _returning(prepared))
-    async with serve_config(prepared):
+    async with serving_resources(name) as (config, prepared, shipped):
+        shipped = shipped if rows_path is None else replace(shipped, rows_path=rows_path)
         subject = await shipped.describe(prepared, find_stand_in(config))
         if subject.has_steps or not subject.solutions:
             raise Unmeasured("it has no right answers for `/verify`")
         if subject.needs_model and shipped.block.get("should_use_judge", True):
             raise Unmeasured("it needs a judge")
         yield subject
+
+
+@asynccontextmanager
+async def serving_resources(name: str) -> AsyncIterator[tuple[DictConfig, DictConfig, Shipped]]:
+    """A resources server that runs alone: the config of its folder, what is left of it, and what the folder holds."""
+    config = _parsed(f"resources_servers/{name}/configs/{name}.yaml")
+    [shipped, *_] = find_resources_servers(config)
+    prepared = reduce_config(config, shipped)
+    set_global_config_dict(None, _returning(prepared))
+    async with serve_config(prepared):
+        yield config, prepared, shipped
 
 
 async def up_to_verify(subject: Subject, count: int) -> list[Verification]:
