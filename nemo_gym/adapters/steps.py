@@ -82,6 +82,13 @@ class StepServer(GymnasiumServer):
     async def act(self, episode: Episode, response: NeMoGymResponse) -> dict[str, Any]:
         """Take the step that `response` asks for."""
 
+    async def open_episode(self, task: dict[str, Any]) -> Episode:
+        """Return where the episode of a task is played: in a process. Override it if some tasks need another place.
+
+        That place has what an `Episode` has: `reset`, `step`, `end`, `steps` and `tools`.
+        """
+        return await self._processes.open()
+
     def setup_webserver(self) -> FastAPI:
         """Return the app, with processes that end when it does; none is started before an episode begins."""
         app = super().setup_webserver()
@@ -99,7 +106,7 @@ class StepServer(GymnasiumServer):
         """Begin an episode."""
         await self.close_session(session_id)
         self._sweep()
-        episode = await self._processes.open()
+        episode = await self.open_episode(metadata)
         self.session_state[session_id] = episode
         try:
             begun = await episode.reset(metadata, derive_seed(metadata), self.config.reset_timeout_s)

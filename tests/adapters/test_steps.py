@@ -91,6 +91,42 @@ async def test_an_episode_that_is_left_idle_gives_its_process_to_others():
         assert "no episode is under way" in await refused.text()
 
 
+class InPlace:
+    """A place for an episode that is no process."""
+
+    def __init__(self) -> None:
+        self.steps, self.tools, self._environment = 0, [], None
+
+    async def reset(self, task: dict[str, Any], seed: int, timeout_s: float) -> dict[str, Any]:
+        self._environment = make_counting(task)
+        observation, info = self._environment.reset(seed)
+        return {"observation": observation, "info": info, "tools": None}
+
+    async def step(self, action: Any, timeout_s: float) -> dict[str, Any]:
+        self.steps += 1
+        names = ("observation", "reward", "terminated", "truncated", "info")
+        return dict(zip(names, self._environment.step(*action), strict=True))
+
+    async def end(self) -> None:
+        self._environment = None
+
+
+class ChoosyServer(CountingServer):
+    """Plays some tasks elsewhere."""
+
+    async def open_episode(self, task: dict[str, Any]) -> Any:
+        return InPlace() if task["goal"] < 10 else await super().open_episode(task)
+
+
+async def test_a_server_may_choose_where_the_episode_of_a_task_is_played():
+    async with running(world=(ChoosyServer, {"max_steps": 2})) as client:
+        here, elsewhere = Caller(client, row(goal=9)), Caller(client, row(goal=19))
+        assert (await here.reset())["info"]["pid"] == os.getpid()
+        assert (await elsewhere.reset())["info"]["pid"] != os.getpid()
+        steps = [await (await each.step("1")).json() for each in (here, elsewhere, here, elsewhere)]
+        assert [step["truncated"] for step in steps] == [False, False, True, True]
+
+
 # --- tools ------------------------------------------------------------------------------------------------------------
 
 
