@@ -182,7 +182,7 @@ class ToolStepServer(StepServer):
 
     Its `tools` are functions as a model is given them. Its observations may hold items
     `{"type": "function_call_output", "call_id": ..., "output": ...}`. A call of no tool, or with arguments that are no
-    JSON object, is answered here and does not reach it.
+    JSON object, is answered here and does not reach it, unless `find_mistake` is overridden.
     """
 
     async def handle_reset(self, body: EnvResetRequest, request: Request) -> EnvResetResponse:
@@ -192,11 +192,17 @@ class ToolStepServer(StepServer):
         begun.tools = episode.tools
         return begun
 
+    def find_mistake(self, call: grading.FunctionCall, known: list[str]) -> str | None:
+        """Return why the environment is not told of `call`, for the model to read; None lets the environment decide."""
+        if call.name not in known:
+            return f"Unknown tool {call.name!r}. Available tools: {', '.join(known) or 'none'}"
+        return None if call.arguments is not None else f"Invalid tool call arguments: {call.error}"
+
     async def act(self, episode: Episode, response: NeMoGymResponse) -> dict[str, Any]:
         """Let the environment run the calls of the model."""
         known = [tool["name"] for tool in episode.tools]
         calls = grading.function_calls(response)
-        refused = {call.call_id: error for call in calls if (error := _find_mistake(call, known))}
+        refused = {call.call_id: error for call in calls if (error := self.find_mistake(call, known))}
         if refused and len(refused) == len(calls):
             episode.steps += 1
             result: dict[str, Any] = {"observation": None, "reward": 0.0, "terminated": False, "truncated": False}
@@ -209,12 +215,6 @@ class ToolStepServer(StepServer):
         if outputs:
             result["info"] = {**(result.get("info") or {}), "tool_outputs": outputs}
         return result
-
-
-def _find_mistake(call: grading.FunctionCall, known: list[str]) -> str | None:
-    if call.name not in known:
-        return f"Unknown tool {call.name!r}. Available tools: {', '.join(known) or 'none'}"
-    return None if call.arguments is not None else f"Invalid tool call arguments: {call.error}"
 
 
 def _split_outputs(observation: Observation) -> tuple[dict[str, str], Observation]:

@@ -162,3 +162,18 @@ async def test_the_order_of_a_set_is_the_same_in_every_run(monkeypatch):
         async with running(world=CountingServer) as client:
             hashes.append((await Caller(client, row(goal=9)).reset())["info"]["hash"])
     assert hashes[0] == hashes[1]
+
+
+class StrictVaultServer(VaultServer):
+    """An environment that has its own opinion of calls that make no sense."""
+
+    def find_mistake(self, call, known):
+        return None
+
+
+async def test_an_environment_may_be_told_of_calls_that_make_no_sense():
+    wrong = reply(tool_call("door", {"number": 7}, call_id="a"), tool_call("dial", {"number": 1}, call_id="b"))
+    played = await play(StrictVaultServer, row(), wrong)
+    outputs = {item["call_id"]: item["output"] for item in played["response"]["output"] if "output" in item}
+    assert outputs == {"a": "click", "b": "-"}
+    assert (played["reward"], played["terminated"]) == (1.0, True)
