@@ -24,7 +24,8 @@ from nemo_gym._util.server_imports import find_server_folder
 from nemo_gym.errors import ConfigError
 
 STAND_IN = "dummy_model"
-_FOLLOWED = ("resources_servers.", "responses_api_agents.", "responses_api_models.", "nemo_gym.base_")
+_ADAPTERS = "nemo_gym.adapters"
+_FOLLOWED = ("resources_servers.", "responses_api_agents.", "responses_api_models.", "nemo_gym.base_", _ADAPTERS)
 
 
 def check_implementations(detected: Detected, provenance: Provenance, roots: Sequence[Path]) -> Problems:
@@ -115,14 +116,19 @@ class ServerCode:
                         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                             types = fields.setdefault(field.target.id, [])
                             types += [ast.unparse(field.annotation)] if has_plain_types else []
-                elif isinstance(node, ast.ImportFrom) and any(alias.name.endswith("Config") for alias in node.names):
-                    todo += self._find_module(node.module or "")
+                elif isinstance(node, ast.ImportFrom):
+                    module = node.module or ""
+                    # A server on an adapter's base has its config without importing the class.
+                    if module.startswith(_ADAPTERS) or any(alias.name.endswith("Config") for alias in node.names):
+                        todo += self._find_module(module)
         return fields
 
     def _find_module(self, module: str) -> list[Path]:
         """Return the file of a module, if it is one of a server or a base class."""
         if not module.startswith(_FOLLOWED):
             return []
+        if module == _ADAPTERS:
+            module = f"{_ADAPTERS}.__init__"
         top, name, *below = module.split(".")
         folder = find_server_folder(top, name, self._roots) if below else None
         found = find_first(f"{'/'.join(below)}.py", [folder]) if folder else find_first(f"{top}/{name}.py", self._roots)

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Overrides that nothing reads are found; whatever might be read by somebody is left alone."""
 
+from pathlib import Path
+
 import pytest
 
+from nemo_gym import PARENT_DIR
 from nemo_gym._config.server_code import ServerCode, check_types
 from nemo_gym._config.unread_keys import check_command_line
 
@@ -114,3 +117,12 @@ def test_a_value_must_have_a_type_that_its_field_declares(shop, token, wrong):
     resolved = shop(token)
     found = check_types(resolved.servers, resolved.provenance, Code(FIELDS)).pairs()
     assert [text.partition("): ")[2] for _, text in found] == wrong
+
+
+def test_a_server_on_the_base_of_an_adapter_has_the_settings_of_that_base(tmp_path):
+    folder = tmp_path / "resources_servers" / "game"
+    folder.mkdir(parents=True)
+    (folder / "app.py").write_text("from nemo_gym.adapters import TextStepServer\nclass Game(TextStepServer): ...\n")
+    fields = ServerCode([tmp_path, Path(PARENT_DIR)]).find_fields("resources_servers", "game", "app.py")
+    assert fields["step_timeout_s"] == ["PositiveFloat"]
+    assert "no_such_setting" not in fields
