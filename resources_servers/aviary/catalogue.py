@@ -12,7 +12,7 @@ TOPICS = ("a lighthouse", "two brothers", "the last train", "an honest cook", "s
 _DESCRIPTIONS = {
     "dummy": "Write a five word story with a tool; for trying things out",
     "tasks/dummy": "The same, without a topic",
-    "calculator": "A problem in words, `arguments.problem`, with a calculator; `arguments.answer` is right (extra gsm8k)",
+    "calculator": "Solve `arguments.problem` with a calculator; `arguments.answer` is right (extra gsm8k)",
     "hotpotqa": "Look up and answer `arguments.question` in Wikipedia (extra hotpotqa; needs the network)",
     "tasks/gsm8k": "GSM8K with a calculator (extra gsm8k; the tasks come from the Hugging Face Hub)",
     "tasks/hotpotqa": "HotpotQA in Wikipedia (extra hotpotqa; needs the network and the Hugging Face Hub)",
@@ -33,7 +33,9 @@ def list_environments() -> list[dict[str, str]]:
     ]
 
 
-def make_rows(environment_id: str, rows: int, seed: int = 0, options: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+def make_rows(
+    environment_id: str, rows: int, seed: int = 0, options: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
     """Return dataset rows of an environment.
 
     `options`: `arguments` for its constructor, `handle_tool_exc`, and, for tasks of a dataset, the `first` index.

@@ -4,6 +4,7 @@
 It loads the library, so the server itself does not import it: only the processes of episodes do.
 """
 
+import contextlib
 import importlib
 import inspect
 import json
@@ -18,6 +19,11 @@ from pydantic import BaseModel
 
 TASKS = "tasks/"
 """What the id of a dataset of tasks begins with, if the library knows it by name."""
+
+# The process that all episodes are forked from loads the extras that are installed: to import one takes seconds.
+for _module, _ in TASK_DATASET_REGISTRY.values():
+    with contextlib.suppress(ImportError):
+        importlib.import_module(_module)
 
 
 class UnusableTask(ValueError):
@@ -46,7 +52,9 @@ class PlayedEnvironment:
             self._parameters[tool.info.name] = set(required), set(tool.info.get_properties())
         return _to_observation(messages, ()), {}
 
-    async def step(self, calls: Sequence[Any], text: str) -> tuple[list[dict[str, Any]], float, bool, bool, dict[Any, Any]]:
+    async def step(
+        self, calls: Sequence[Any], text: str
+    ) -> tuple[list[dict[str, Any]], float, bool, bool, dict[Any, Any]]:
         """Run the calls; a reply without any is told as it is."""
         action = Message(role="assistant", content=text)
         if calls:

@@ -47,7 +47,8 @@ async def play(task, turns):
     steps, numbers = [], iter(range(1000))
     for turn in turns:
         messages, reward, done, truncated = await environment.step(to_action(turn, numbers))
-        steps.append([[message.content for message in messages], reward, done, truncated])
+        in_order = sorted(messages, key=lambda one: int(getattr(one, "tool_call_id", "call_999").removeprefix("call_")))
+        steps.append([[message.content for message in in_order], reward, done, truncated])
         if done or truncated:
             break
     return {"begun": told, "tools": [t.info.name for t in tools], "steps": steps}

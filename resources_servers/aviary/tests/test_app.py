@@ -167,9 +167,8 @@ async def test_the_calculator_of_gsm8k_scores_as_it_does_without_us_and_its_data
         for second in [*answers, *invalid]
     ]
     assert len(episodes) >= 50
-    offline = "++aviary.resources_servers.aviary.reset_timeout_s=120"
     requirements = f"++aviary.resources_servers.aviary.requirements=['{GSM8K}']"
-    with served("aviary", unused_tcp_port, requirements, offline) as url:
+    with served("aviary", unused_tcp_port, requirements) as url:
         assert await play_all(url, episodes, at_once=4) == play_alone(python, episodes)
         async with StepSession(url, {"environment": "tasks/gsm8k", "arguments": {"split": "test"}, "index": 0}) as one:
             status, failure = await one.post("/reset")
