@@ -70,13 +70,13 @@ class StepServer(GymnasiumServer):
     _is_sweeping: bool = PrivateAttr(default=False)
 
     @staticmethod
-    @abstractmethod
     def make_environment(task: dict[str, Any]) -> Any:
         """Return the environment of a task, which is the row without what the model is sent.
 
         It is called in the process of the episode. A function of a module without imports that it does not need starts
         fastest: `make_environment = staticmethod(my_module.make)`.
         """
+        raise NotImplementedError("a step server needs `make_environment(task)`, or an `open_episode` of its own")
 
     @abstractmethod
     async def act(self, episode: Episode, response: NeMoGymResponse) -> dict[str, Any]:
