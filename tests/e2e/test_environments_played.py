@@ -104,6 +104,8 @@ def test_every_environment_that_has_a_verifier_is_among_them():
         for path in (PARENT_DIR / "resources_servers").glob("*/generate_data.py")
         if not path.parent.name.startswith("example_") or path.parent.name in ENVIRONMENTS
         if find_unmet(read_requirements(path.parent)) is None
+        # The examples of this one are played on an OpenEnv server, which its own tests start.
+        if path.parent.name != "openenv"
     }
     assert shipped - {"first_steps"} == set(ENVIRONMENTS)
 

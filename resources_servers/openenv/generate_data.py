@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the example rows: five numbers to guess in `example_server.py`, each by its seed."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from resources_servers.openenv.catalogue import make_row
+
+HERE = Path(__file__).parent
+HIGHEST = 20
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the example rows."""
+    return [make_row("example", seed, {}) for seed in range(5)]
+
+
+def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the turns of a model that knows the number."""
+    return [("step", {"number": str(random.Random(row["seed"]).randint(1, HIGHEST))})]
+
+
+def write(path: Path = HERE / "data" / "example.jsonl") -> None:
+    """Write the example rows to `path`."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write()
