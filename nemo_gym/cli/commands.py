@@ -5,6 +5,7 @@ Parsing (`flags.py`), help (`help_pages.py`) and completion (`completion.py`) al
 when they run, which keeps `gym --help` instant. Flags that several commands take are in `common_flags.py`.
 """
 
+from nemo_gym._catalog.systems import SYSTEMS
 from nemo_gym.cli.common_flags import (
     ALLOW_UNKNOWN,
     BENCHMARK,
@@ -53,6 +54,7 @@ GROUPS: dict[str, dict[str, Command]] = {
             "environments: domain, description",
             *MANIFEST_FILTERS,
             Flag("--kind", "catalog_kind", "what to list", choices=("environment", "benchmark")),
+            Flag("--from", "import_system", "those of another system, for `gym import`", choices=tuple(SYSTEMS)),
         ),
         "agents": _list("agents", "agents: composition, variants"),
         "models": _list("models", "model servers, by the names that --model-type takes"),
@@ -405,6 +407,22 @@ COMMANDS: dict[str, Command] = {
             JSON,
         ),
         ROLLOUTS,
+    ),
+    "import": Command(
+        "import_environments:import_environment",
+        "import an environment of another system: a config and a dataset that `gym eval run` plays",
+        "import_environments:ImportConfig",
+        (
+            Flag("--rows", "rows", "how many rows the dataset has, 100 unless given", "number"),
+            Flag("--output-dir", "output_dirpath", "the folder for both files, imported/ unless given", short="-o"),
+            Flag("--seed", "seed", "decides what the rows are", "number"),
+            Flag("--option", "options", "key=value, a setting of the environment; may be repeated", many=True),
+            Flag("--requirement", "requirements", "a package it needs, or its path; may be repeated", many=True),
+            Flag("--overwrite", "overwrite", "replace files that are there and differ", "switch"),
+            SEARCH_DIR,
+            JSON,
+        ),
+        (Positional("SYSTEM:ID", "environment", f"SYSTEM is {', '.join(SYSTEMS)}"),),
     ),
     "search": Command(
         "listing:search",
