@@ -4,7 +4,8 @@
     list_environments() -> list[dict]                               `id` and `description` of each
     make_rows(environment_id, rows, seed, options) -> list[dict]    rows of a dataset; the seed decides which
     make_config(environment_id, options) -> dict                    optional: keys of the config, as
-                                                                    {"server": {...}, "agent": {...}}
+                                                                    {"server": {...}, "agent": {...}}; an adapter
+                                                                    that is an agent returns those of its one block
 
 A catalogue needs the library of its system, so it runs with the interpreter of its server, as a process that reads one
 request and writes one reply. `make_config` is called first. If it asks for packages (`requirements` of the server) that
@@ -29,6 +30,7 @@ FILE = "catalogue.py"
 TIMEOUT_S = 1800.0
 """Making rows may download a dataset."""
 
+_AGENTS = "responses_api_agents."
 _LAST_LINES = 10
 
 
@@ -49,6 +51,10 @@ class ImportedRows:
 
 class CatalogueError(GymError):
     """The catalogue of an adapter has failed."""
+
+
+class CatalogueRefusal(GymError):
+    """The catalogue of an adapter says why it cannot do what it is asked for, such as an unknown environment."""
 
 
 def list_environments(python: Path, folder: Path) -> list[dict[str, Any]]:
@@ -98,8 +104,10 @@ def _ask(python: Path, folder: Path, function: str, arguments: dict[str, Any]) -
         raise CatalogueError(
             f"{folder / FILE} ended without an answer, exit code {done.returncode}. Its last lines:\n{last}"
         ) from error
-    if "error" in reply:
-        raise CatalogueError(reply["error"])
+    if "refusal" in reply:
+        raise CatalogueRefusal(reply["refusal"])
+    if "failure" in reply:
+        raise CatalogueError(reply["failure"])
     return reply["value"]
 
 
@@ -113,13 +121,10 @@ def _list_environments(catalogue: Any) -> list[dict[str, Any]]:
 def _make_rows(
     catalogue: Any, environment_id: str, rows: int, seed: int, options: dict[str, Any], built_with: list[str]
 ) -> dict[str, Any]:
-    config: dict[str, Any] = {}
-    if hasattr(catalogue, "make_config"):
-        config = catalogue.make_config(environment_id, options)
-        if unknown := sorted(set(config) - {"server", "agent"}):
-            raise GymError(
-                f"make_config of {catalogue.__name__} returns {unknown}, but may return 'server' and 'agent'"
-            )
+    made = catalogue.make_config(environment_id, options) if hasattr(catalogue, "make_config") else {}
+    config = {"server": made} if catalogue.__name__.startswith(_AGENTS) else made
+    if unknown := sorted(set(config) - {"server", "agent"}):
+        raise GymError(f"make_config of {catalogue.__name__} returns {unknown}, but may return 'server' and 'agent'")
     given = ImportedRows(config, None)
     if set(given.requirements) <= set(built_with):
         given = ImportedRows(config, catalogue.make_rows(environment_id, rows, seed, options))
@@ -137,11 +142,11 @@ def main() -> None:
         reply = {"value": globals()[request["function"]](catalogue, **request["arguments"])}
         text = json.dumps(reply, ensure_ascii=False, allow_nan=False)
     except GymError as error:
-        text = json.dumps({"error": str(error)})
+        text = json.dumps({"refusal": str(error)})
     except Exception as error:  # whatever a library may raise, on the way to a message
         traceback.print_exc()
         told = f"{folder / FILE} failed: {type(error).__name__}: {error}\nhint: `--verbose` shows its traceback"
-        text = json.dumps({"error": told})
+        text = json.dumps({"failure": told})
     with reply_to:
         reply_to.write(text)
 

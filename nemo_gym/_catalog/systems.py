@@ -14,6 +14,8 @@ class System:
     """`<type>/<name>` of the adapter, with a `catalogue.py` in it."""
     id_form: str
     """What an ID is, for help."""
+    installs_ids: bool = False
+    """Whether an ID that the library does not know is a package to install."""
 
 
 SYSTEMS = {
@@ -27,7 +29,14 @@ SYSTEMS = {
         System("reasoning_gym", "resources_servers/reasoning_gym", "a generator, such as chain_sum, or composite"),
         System("skyrl", "resources_servers/skyrl_gym", "a registered id, such as gsm8k"),
         System("textarena", "resources_servers/textarena", "a registered id, such as TicTacToe-v0"),
-        System("verifiers", "responses_api_agents/verifiers_env", "an environment package for verifiers v1"),
-        System("verifiers_v0", "responses_api_agents/verifiers_v0_env", "an environment package for verifiers v0"),
+        System(
+            "verifiers", "responses_api_agents/verifiers_env", "an environment package, or a path", installs_ids=True
+        ),
+        System(
+            "verifiers_v0",
+            "responses_api_agents/verifiers_v0_env",
+            "an environment package, or a path",
+            installs_ids=True,
+        ),
     )
 }

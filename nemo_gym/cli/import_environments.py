@@ -21,10 +21,10 @@ from pydantic import Field, PositiveInt
 
 from nemo_gym._app.plan import build_venvs, server_folder, venv_settings
 from nemo_gym._catalog import adapter_catalogue
-from nemo_gym._catalog.adapter_catalogue import ImportedRows
+from nemo_gym._catalog.adapter_catalogue import CatalogueRefusal, ImportedRows
 from nemo_gym._catalog.systems import SYSTEMS, System
 from nemo_gym._config.files import load_file
-from nemo_gym._serving.venvs import plan_venv
+from nemo_gym._serving.venvs import VenvBuildError, plan_venv
 from nemo_gym._util.files import write_atomically
 from nemo_gym._util.known_secrets import MASK
 from nemo_gym._util.nearest import did_you_mean
@@ -136,24 +136,34 @@ def _fetch_rows(
     options: dict[str, Any],
     requirements: list[str],
 ) -> tuple[ImportedRows, list[str]]:
-    """Return the rows, and the packages that the environment needs: those asked for and those of its catalogue."""
-
-    def ask() -> ImportedRows:
-        folder, python = _prepare_adapter(config, system, requirements)
-        return adapter_catalogue.make_rows(
-            python,
-            folder,
-            environment_id,
-            rows=settings.rows,
-            seed=settings.seed,
-            options=options,
-            built_with=requirements,
-        )
-
-    imported = ask()
-    if imported.rows is None:
+    """Return the rows, and the packages that the environment needs: those asked for and those that turn out."""
+    installs_id = system.installs_ids and not requirements and os.sep not in environment_id
+    refusal: CatalogueRefusal | None = None
+    while True:
+        try:
+            folder, python = _prepare_adapter(config, system, requirements)
+            imported = adapter_catalogue.make_rows(
+                python,
+                folder,
+                environment_id,
+                rows=settings.rows,
+                seed=settings.seed,
+                options=options,
+                built_with=requirements,
+            )
+        except CatalogueRefusal as error:
+            if refusal is not None or not installs_id:
+                raise
+            refusal, requirements = error, [environment_id, *requirements]
+            render.note(f"{system.name} does not know {environment_id!r}; trying a package of that name")
+            continue
+        except VenvBuildError as error:
+            if refusal is None:
+                raise
+            raise GymError(f"{refusal}\nNor can a package of that name be installed: {error}") from error
+        if imported.rows is not None:
+            break
         requirements = list(dict.fromkeys([*requirements, *imported.requirements]))
-        imported = ask()
     if not imported.rows:
         raise GymError(
             f"{settings.environment} has no rows.\n"
@@ -190,7 +200,7 @@ def _make_blocks(
         if is_adapter:
             own.update({**further.get("server", {}), **({"requirements": requirements} if requirements else {})})
         if kind == _AGENTS:
-            own.update({key: value for key, value in further.get("agent", {}).items() if key != "requirements"})
+            own.update(further.get("agent", {}))
             own["datasets"] = [{"name": name, "type": "example", "jsonl_fpath": str(dataset), "num_repeats": 1}]
     return {names.get(instance, instance): _rename(block, names) for instance, block in plain.items()}
 

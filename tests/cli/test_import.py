@@ -196,13 +196,19 @@ def test_a_catalogue_may_add_to_the_config_of_the_server_and_of_the_agent(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.network
-def test_packages_that_an_environment_needs_are_installed_and_put_into_the_config(tmp_path, gym):
+def test_packages_that_an_environment_needs_are_installed_and_put_into_the_config(tmp_path, gym, monkeypatch):
     catalogue = """
+        from importlib.metadata import PackageNotFoundError, version
+        from nemo_gym.errors import GymError
+
         def make_config(environment_id, options):
-            return {"server": {"requirements": [environment_id]}}
+            return {"requirements": options["also"], "harness": "null"} if options else {}
 
         def make_rows(environment_id, rows, seed, options):
-            from importlib.metadata import version
+            try:
+                version(environment_id)
+            except PackageNotFoundError:
+                raise GymError(f"there is no {environment_id!r}")
             return [{"responses_create_params": {"input": "?"}, "versions": [version("widget"), version("gadget")]}]
     """
     config = """\
@@ -213,21 +219,28 @@ def test_packages_that_an_environment_needs_are_installed_and_put_into_the_confi
               model_server: {type: responses_api_models, name: policy_model}
     """
     write_adapter(tmp_path, SYSTEMS["verifiers"].folder, catalogue, dedent(config))
-    add_wheel(tmp_path / "wheels", "widget", "1.0")
-    add_wheel(tmp_path / "wheels", "gadget", "2.0")
-    widget, gadget = (next((tmp_path / "wheels").glob(f"{name}*")) for name in ("widget", "gadget"))
-    beside = os.path.relpath(gadget)
-    said = gym(
-        "import", f"verifiers:{widget}", "--requirement", beside, "-o", "out", f"+cache_dir={tmp_path / 'cache'}"
-    )
-    assert said.code == 0, said.err
-    assert "(verifiers_env) building an environment: " in said.err
-    (dataset,) = Path("out").glob("*.jsonl")
-    assert [row["versions"] for row in read_rows(dataset)] == [["1.0", "2.0"]]
-    (block,) = yaml.safe_load(dataset.with_suffix(".yaml").read_text()).values()
-    agent = block["responses_api_agents"]["verifiers_env"]
-    assert agent["requirements"] == [str(gadget), str(widget)]
-    assert agent["datasets"][0]["jsonl_fpath"] == str(dataset)
+    widget = add_wheel(tmp_path / "wheels", "widget", "1.0")
+    gadget = add_wheel(tmp_path / "wheels", "gadget", "2.0")
+    monkeypatch.setenv("UV_FIND_LINKS", str(tmp_path / "wheels"))
+    words = ("-o", "out", "--json", "--option", f'also=["{gadget}"]', f"+cache_dir={tmp_path / 'cache'}")
+
+    def write(*more: str) -> tuple[list[str], dict]:
+        said = gym("import", *more, *words, "--overwrite")
+        assert said.code == 0, said.err
+        assert "(verifiers_env) building an environment: " in said.err
+        files = json.loads(said.out)
+        (block,) = yaml.safe_load(Path(files["config"]).read_text()).values()
+        (row,) = read_rows(Path(files["dataset"]))
+        return row["versions"], block["responses_api_agents"]["verifiers_env"]
+
+    versions, agent = write("verifiers:widget")
+    assert (versions, agent["requirements"]) == (["1.0", "2.0"], ["widget", str(gadget)])
+    assert (agent["harness"], agent["datasets"][0]["jsonl_fpath"]) == ("null", "out/verifiers_widget.jsonl")
+    versions, agent = write("verifiers:widget", "--requirement", os.path.relpath(widget))
+    assert (versions, agent["requirements"]) == (["1.0", "2.0"], [str(widget), str(gadget)])
+    said = gym("import", "verifiers:no-such-package-anywhere", "-o", "out")
+    assert said.code == 1
+    assert "there is no 'no-such-package-anywhere'\nNor can a package of that name be installed: " in said.err
 
 
 # --- what a system offers ---------------------------------------------------------------------------------------------
