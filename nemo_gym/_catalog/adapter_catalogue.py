@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,58 +58,62 @@ class CatalogueRefusal(GymError):
     """The catalogue of an adapter says why it cannot do what it is asked for, such as an unknown environment."""
 
 
-def list_environments(python: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return what the system of the adapter in `folder` offers."""
-    found: list[dict[str, Any]] = _ask(python, folder, "_list_environments", {})
-    return found
+@dataclass(frozen=True)
+class Catalogue:
+    """The catalogue of an adapter, seen from outside."""
 
+    folder: Path
+    python: Path
+    """The interpreter that the adapter's server runs with."""
+    environment: Mapping[str, str]
+    """The variables of its process."""
 
-def make_rows(
-    python: Path,
-    folder: Path,
-    environment_id: str,
-    *,
-    rows: int,
-    seed: int,
-    options: dict[str, Any],
-    built_with: list[str],
-) -> ImportedRows:
-    """Return rows of an environment; `built_with` are the packages that `python` has for it."""
-    request = {"environment_id": environment_id, "rows": rows, "seed": seed, "options": options}
-    return ImportedRows(**_ask(python, folder, "_make_rows", {**request, "built_with": built_with}))
+    def list_environments(self) -> list[dict[str, Any]]:
+        """Return what the system of the adapter offers."""
+        found: list[dict[str, Any]] = self._ask("_list_environments", {})
+        return found
 
+    def make_rows(
+        self, environment_id: str, *, rows: int, seed: int, options: dict[str, Any], built_with: list[str]
+    ) -> ImportedRows:
+        """Return rows of an environment; `built_with` are the packages that `python` has for it."""
+        request = {"environment_id": environment_id, "rows": rows, "seed": seed, "options": options}
+        return ImportedRows(**self._ask("_make_rows", {**request, "built_with": built_with}))
 
-def _ask(python: Path, folder: Path, function: str, arguments: dict[str, Any]) -> Any:
-    request = {"folder": str(folder), "function": function, "arguments": arguments}
-    try:
-        done = subprocess.run(
-            [python, "-m", __name__],
-            input=json.dumps(request),
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CatalogueError(
-            f"{folder / FILE} gave no answer within {TIMEOUT_S:g} s.\n"
-            "hint: ask for fewer rows; what loads data from a hub needs a network"
-        ) from error
-    LOG.debug("%s wrote:\n%s", folder / FILE, done.stderr)
-    try:
-        reply = json.loads(done.stdout)
-    except ValueError as error:
-        last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
-        raise CatalogueError(
-            f"{folder / FILE} ended without an answer, exit code {done.returncode}. Its last lines:\n{last}"
-        ) from error
-    if "refusal" in reply:
-        raise CatalogueRefusal(reply["refusal"])
-    if "failure" in reply:
-        raise CatalogueError(reply["failure"])
-    return reply["value"]
+    def _ask(self, function: str, arguments: dict[str, Any]) -> Any:
+        file, request = self.folder / FILE, {"folder": str(self.folder), "function": function, "arguments": arguments}
+        try:
+            done = subprocess.run(
+                [self.python, "-m", __name__],
+                # What a library draws from a set must not change from one process to the next.
+                env={**self.environment, "PYTHONHASHSEED": "0"},
+                input=json.dumps(request),
+                capture_output=True,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise CatalogueError(
+                f"{file} gave no answer within {TIMEOUT_S:g} s.\n"
+                "hint: ask for fewer rows; what loads data from a hub needs a network"
+            ) from error
+        LOG.debug("%s wrote:\n%s", file, done.stderr)
+        try:
+            reply = json.loads(done.stdout)
+        except ValueError as error:
+            last = "\n".join(done.stderr.splitlines()[-_LAST_LINES:])
+            raise CatalogueError(
+                f"{file} ended without an answer, exit code {done.returncode}. Its last lines:\n{last}\n"
+                "hint: `--verbose` shows all that it wrote"
+            ) from error
+        if "refusal" in reply:
+            raise CatalogueRefusal(reply["refusal"])
+        if "failure" in reply:
+            raise CatalogueError(reply["failure"])
+        return reply["value"]
 
 
 # --- in the process of the catalogue ----------------------------------------------------------------------------------

@@ -20,8 +20,7 @@ from omegaconf import DictConfig, OmegaConf
 from pydantic import Field, PositiveInt
 
 from nemo_gym._app.plan import build_venvs, server_folder, venv_settings
-from nemo_gym._catalog import adapter_catalogue
-from nemo_gym._catalog.adapter_catalogue import CatalogueRefusal, ImportedRows
+from nemo_gym._catalog.adapter_catalogue import Catalogue, CatalogueRefusal, ImportedRows
 from nemo_gym._catalog.systems import SYSTEMS, System
 from nemo_gym._config.files import load_file
 from nemo_gym._serving.venvs import VenvBuildError, plan_venv
@@ -91,8 +90,7 @@ def import_environment(overrides: list[str]) -> int:
 def list_environments(overrides: list[str], name: str) -> list[dict[str, Any]]:
     """Return the id and the description of everything that a system offers."""
     config = parse_config(overrides, needs_model=False)
-    folder, python = _prepare_adapter(config, SYSTEMS[name], [])
-    return adapter_catalogue.list_environments(python, folder)
+    return _open_catalogue(config, SYSTEMS[name], []).list_environments()
 
 
 def _split_name(name: str) -> tuple[System, str]:
@@ -141,10 +139,7 @@ def _fetch_rows(
     refusal: CatalogueRefusal | None = None
     while True:
         try:
-            folder, python = _prepare_adapter(config, system, requirements)
-            imported = adapter_catalogue.make_rows(
-                python,
-                folder,
+            imported = _open_catalogue(config, system, requirements).make_rows(
                 environment_id,
                 rows=settings.rows,
                 seed=settings.seed,
@@ -172,12 +167,12 @@ def _fetch_rows(
     return imported, requirements
 
 
-def _prepare_adapter(config: DictConfig, system: System, requirements: list[str]) -> tuple[Path, Path]:
-    """Return the folder of an adapter and the interpreter that its server runs with, built if it is not there yet."""
+def _open_catalogue(config: DictConfig, system: System, requirements: list[str]) -> Catalogue:
+    """Return the catalogue of a system; the virtual environment of its adapter is built if it is not there yet."""
     folder = server_folder(*system.folder.split("/"))
     plan = plan_venv(folder, venv_settings(config), of_instance=requirements)
     asyncio.run(build_venvs(config, [plan], render.note))
-    return folder, plan.python
+    return Catalogue(folder, plan.python, os.environ)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

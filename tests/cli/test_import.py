@@ -36,6 +36,7 @@ import os, random, sys
 from nemo_gym.errors import GymError
 
 print("a library that greets its users")
+COLOURS = list({"red", "green", "blue", "cyan", "plum"})
 
 def list_environments():
     return [{"id": "game:Guess-v0", "description": "Guess a number"}, {"id": "game:Words-v0", "description": "Spell"}]
@@ -52,7 +53,7 @@ def make_rows(environment_id, rows, seed, options):
         return []
     chance = random.Random(seed)
     return [
-        {"responses_create_params": {"input": "Guess"}, "secret": chance.random(), "options": options}
+        {"responses_create_params": {"input": "Guess"}, "secret": chance.random(), "options": options, "set": COLOURS}
         for _ in range(min(rows, 9))
     ]
 """
