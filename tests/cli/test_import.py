@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -278,6 +279,12 @@ def test_every_folder_with_a_catalogue_is_a_system():
     }
     assert found <= {system.folder for system in SYSTEMS.values()}
     assert "resources_servers/reasoning_gym" in found
+
+
+def test_the_guide_lists_the_systems_and_their_folders():
+    page = (PARENT_DIR / "docs" / "guides" / "other-gyms.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| `(\S+)` \|", page, re.M)
+    assert rows == [(system.name, system.folder) for system in SYSTEMS.values()]
 
 
 # --- from the import to a score ---------------------------------------------------------------------------------------
