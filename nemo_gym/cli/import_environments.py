@@ -64,7 +64,7 @@ def import_environment(overrides: list[str]) -> int:
     options = dict(map(_parse_option, settings.options))
     asked = list(dict.fromkeys(map(_resolve_requirement, settings.requirements)))
     imported, requirements = _fetch_rows(config, system, environment_id, settings, options, asked)
-    name = re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{environment_id}").strip("_")
+    name = _choose_name(system, environment_id)
     dataset, config_file = (Path(settings.output_dirpath) / f"{name}{suffix}" for suffix in (".jsonl", ".yaml"))
     blocks = _make_blocks(system, name, imported.config, requirements, dataset)
     header = f"# {_spell_command(settings)}\n"
@@ -106,6 +106,13 @@ def _split_name(name: str) -> tuple[System, str]:
             f"hint: `gym list environments --from {system}` shows what there is"
         )
     return SYSTEMS[system], environment_id
+
+
+def _choose_name(system: System, environment_id: str) -> str:
+    """Return the name of the files and of the servers; a path is known by its last part."""
+    *above, last = environment_id.split("/")
+    shown = last if len(above) > 1 and "://" not in environment_id else environment_id
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{shown}").strip("_")
 
 
 def _parse_option(text: str) -> tuple[str, Any]:

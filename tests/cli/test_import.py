@@ -112,6 +112,20 @@ def test_an_import_writes_a_config_and_a_dataset_and_says_how_to_play_them(adapt
     }
 
 
+@pytest.mark.parametrize(
+    ("environment_id", "name"),
+    [
+        ("tasks/dummy", "gem_tasks_dummy"),
+        ("/some/where/count.py:Count", "gem_count_py_Count"),
+        ("http://127.0.0.1:8000/x", "gem_http_127_0_0_1_8000_x"),
+    ],
+)
+def test_files_and_servers_are_named_after_the_system_and_the_id(adapter, gym, environment_id, name):
+    said = json.loads(gym("import", f"gem:{environment_id}", "-o", "out", "--json").out)
+    assert said["config"] == f"out/{name}.yaml"
+    assert list(yaml.safe_load(Path(said["config"]).read_text())) == [name, f"{name}_gymnasium_agent"]
+
+
 def test_the_seed_decides_what_is_written_byte_by_byte(adapter, gym):
     def write(seed: int) -> dict[str, bytes]:
         said = gym("import", "gem:game:Guess-v0", "--rows=4", f"--seed={seed}", "-o", "out", "--overwrite")
