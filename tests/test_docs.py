@@ -40,6 +40,13 @@ EXPECTED = {
         "math_with_judge",
         "5 scored of 5 requested",
     ],
+    "other-gyms": [
+        "imported/reasoning_gym_chain_sum.jsonl: 5 rows",
+        "5 scored of 5 requested",
+        "Environments of reasoning_gym (106)",
+        "2 scored of 2 requested",
+        "1 scored of 1 requested",
+    ],
     "write-an-environment": ["✓ Config is valid.", "4 passed", "reward: 1.0"],
     "call-servers": ["counter: 7"],
     "use-servers-from-other-systems": [

@@ -197,12 +197,16 @@ def venv_settings(config: DictConfig) -> VenvSettings:
 
 async def build_environments(config: DictConfig, plans: Sequence[ServerPlan], notice: Notice) -> None:
     """Build every environment that is not there yet, equal ones once."""
+    # A node of a cluster builds its own.
+    await build_venvs(config, [plan.venv for plan in plans if plan.venv and plan.placement != "ray"], notice)
+
+
+async def build_venvs(config: DictConfig, venvs: Sequence[VenvPlan], notice: Notice) -> None:
+    """Build what `venvs` lack and tell how far it is."""
 
     def tell(progress: VenvProgress) -> None:
         if progress.stage != "output" or config.get("pip_install_verbose"):
             servers = ", ".join(folder.name for folder in progress.servers)
             notice(f"({servers}) {_STAGES.get(progress.stage, '')}{progress.text}")
 
-    # A node of a cluster builds its own.
-    venvs = [plan.venv for plan in plans if plan.venv is not None and plan.placement != "ray"]
     await build_all(venvs, venv_settings(config), tell)

@@ -34,7 +34,9 @@ _INTERRUPTED = 130
 def load_server_class(folder: Path, entrypoint: str, base: type) -> type[Any]:
     """Return the subclass of `base` that `folder/entrypoint` runs when it is started as a script."""
     path = folder / entrypoint
-    module = _import_module(path, ".".join((folder.parent.name, folder.name, *Path(entrypoint).with_suffix("").parts)))
+    module = import_server_module(
+        path, ".".join((folder.parent.name, folder.name, *Path(entrypoint).with_suffix("").parts))
+    )
     name = _find_class_name(path.read_text())
     if name is not None and isinstance(getattr(module, name, None), type):
         return getattr(module, name)  # type: ignore[no-any-return]
@@ -53,7 +55,8 @@ def load_server_class(folder: Path, entrypoint: str, base: type) -> type[Any]:
     return leaves[0]
 
 
-def _import_module(path: Path, name: str) -> Any:
+def import_server_module(path: Path, name: str) -> Any:
+    """Import the file `path` of a server's folder as the module `name`."""
     if not path.is_file():
         raise ConfigError(f"the entrypoint {path} does not exist.\nhint: check `entrypoint` in the server's config")
     # Servers may import modules that lie beside them by their bare name.

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nemo_gym import component_search_roots
 from nemo_gym._catalog.configs import config_names, find_server_configs, flavour_names
+from nemo_gym._catalog.systems import SYSTEMS
 from nemo_gym.cli import help_pages, render
 from nemo_gym.cli.commands import COMMANDS, GROUP_HELP, GROUPS, VERSION
 from nemo_gym.cli.flags import Command, Flag, UsageError, list_flags, list_names, require_choice, search_first
@@ -100,6 +101,8 @@ def _complete_command(command: Command, given: Sequence[str], current: str, noun
         return {f"{name}={value}": "" for value in _list_values(flags[name])}
     if not current.startswith("-") and command.positionals:
         wanted = command.positionals[0]
+        if wanted.name == "SYSTEM:ID":
+            return {f"{name}:": system.id_form for name, system in SYSTEMS.items()}
         if wanted.key == "component_name":
             return dict.fromkeys(_list_catalogue(noun[0] if noun else ""), "")
         return dict.fromkeys(wanted.choices, "")

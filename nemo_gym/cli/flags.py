@@ -56,6 +56,8 @@ class Flag:
     """Further keys that get the same value."""
     count: int = 1
     """How many values it takes; more than one become a list."""
+    many: bool = False
+    """It may be given several times; its values become a list."""
     constant: str = "true"
     """What a switch sets its key to."""
 
@@ -117,7 +119,7 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
     """Turn `tokens` (flags, bare words and overrides, mixed freely) into override tokens."""
     flags = list_flags(command)
     overrides, words, folders, selected = list[str](), list[str](), list[str](), list[tuple[Flag, str]]()
-    given = set[str]()
+    given, gathered = set[str](), dict[Flag, list[str]]()
     rest = iter(tokens)
     for token in rest:
         if token == "--":
@@ -137,11 +139,14 @@ def to_overrides(command: Command, tokens: Sequence[str]) -> list[str]:
                 selected.append((flag, values[0]))
             elif flag.kind == "search_dir":
                 folders.append(values[0])
+            elif flag.many:
+                gathered.setdefault(flag, []).extend(values)
             elif flag.kind == "entrypoint" and flag.name in given:
                 raise UsageError(f"flag {name!r} names one server, but is given twice.\nhint: give it once")
             else:
                 overrides += _set_keys(flag, values)
                 given.add(flag.name)
+    overrides += [_quote(key, texts) for flag, texts in gathered.items() for key in flag.sets]
     overrides += _fill_positionals(command.positionals, words)
     search_first(folders)
     order = [flag.name for flag in command.flags]  # later ones in the table win
@@ -163,6 +168,8 @@ def require_choice(what: str, value: str, choices: Sequence[str]) -> None:
 def _take_values(flag: Flag, name: str, values: list[str], rest: Iterator[str], flags: dict[str, Flag]) -> list[str]:
     """Take the values of a flag from the tokens behind it, unless `--flag=value` gave them."""
     needs = f"flag {name!r} needs {'a value' if flag.count == 1 else f'{flag.count} values'}"
+    if flag.choices:
+        needs += f", one of {', '.join(flag.choices)}"
     while len(values) < flag.count:
         value = next(rest, None)
         if value is None:

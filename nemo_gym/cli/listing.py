@@ -11,9 +11,10 @@ from typing import Any
 from nemo_gym import component_search_roots
 from nemo_gym._catalog.components import NOUNS, Component, list_components
 from nemo_gym._catalog.components import search as search_components
+from nemo_gym._catalog.systems import SYSTEMS
 from nemo_gym._util.nearest import did_you_mean
 from nemo_gym.cli import render
-from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.flags import UsageError, require_choice
 from nemo_gym.errors import GymError
 
 _EVALUATED = ("benchmarks", "environments", "resources-servers")
@@ -68,6 +69,8 @@ def search(overrides: list[str]) -> int:
 def _show(noun: str, overrides: list[str]) -> int:
     """Run `gym list NOUN [NAME]`."""
     given = _read_overrides(overrides)
+    if system := given.get("import_system"):
+        return _show_system(str(system), given, overrides)
     if noun == "environments" and given.get("catalog_kind") == "benchmark":
         noun = "benchmarks"
     components = _list_components(noun)
@@ -76,6 +79,30 @@ def _show(noun: str, overrides: list[str]) -> int:
     wanted = {key: str(given[key]) for key in _FILTERS if given.get(key) is not None}
     kept = [component for component in components if all(_has(component, key, value) for key, value in wanted.items())]
     _print(noun, kept, given, f"match {', '.join(f'{key} {value}' for key, value in wanted.items())}" if wanted else "")
+    return 0
+
+
+def _show_system(system: str, given: Mapping[str, Any], overrides: list[str]) -> int:
+    """Run `gym list environments --from SYSTEM [ID]`."""
+    from nemo_gym.cli.import_environments import list_environments  # loads what builds virtual environments
+
+    require_choice("--from", system, tuple(SYSTEMS))
+    if unused := [key for key in (*_FILTERS, "catalog_kind") if given.get(key) is not None]:
+        raise UsageError(
+            f"{', '.join(unused)}: environments of other systems are not known by that.\nhint: leave it out"
+        )
+    found = list_environments(overrides, system)
+    if (name := given.get("component_name")) is not None:
+        known = [one["id"] for one in found]
+        if name not in known:
+            raise GymError(f"{system} offers no environment {name!r}. {did_you_mean(str(name), known)}")
+        found = [one for one in found if one["id"] == name]
+    if given.get("json"):
+        render.json_data(found)
+    else:
+        rows = [["Environment", "Description"], *([one["id"], one["description"]] for one in found)]
+        render.table(rows, title=f"Environments of {system} ({len(found)})")
+        render.note(f"hint: gym import {system}:ENVIRONMENT --rows 100 --output-dir imported")
     return 0
 
 

@@ -212,6 +212,9 @@ class ListConfig(BaseNeMoGymCLIConfig):
         default=None, description="Only those of this status."
     )
     lifecycle: Literal["active", "deprecated"] | None = Field(default=None, description="Only those at this stage.")
+    import_system: str | None = Field(
+        default=None, description="With `list environments`: the other system whose environments to list."
+    )
 
 
 class SearchConfig(BaseNeMoGymCLIConfig):

@@ -5,8 +5,9 @@ The library is loaded with the first call. What rows a seed gives is up to its v
 that knows the answer. More rows are written by `scripts/create_dataset.py`.
 """
 
+import difflib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,13 +55,21 @@ def generate(
     """Yield `size` rows, in which the tasks take turns; `configs` are settings of tasks."""
     from reasoning_gym import create_dataset
 
-    known, configs = set(list_tasks()), configs or {}
-    if unknown := sorted({*tasks, *configs} - known):
-        raise UnknownTasks(f"there is no task {', '.join(map(repr, unknown))}.\navailable: {', '.join(sorted(known))}")
+    configs = configs or {}
+    refuse_unknown([*tasks, *configs])
     rounds = -(-size // len(tasks))
     datasets = [create_dataset(name, **{"size": rounds, "seed": seed, **configs.get(name, {})}) for name in tasks]
     for number in range(size):
         yield make_row(datasets[number % len(tasks)][number // len(tasks)])
+
+
+def refuse_unknown(tasks: Iterable[str]) -> None:
+    """Raise an UnknownTasks that names those of `tasks` that the library does not have, and what is near to them."""
+    known = list_tasks()
+    if unknown := sorted({*tasks} - {*known}):
+        near = [close for name in unknown for close in difflib.get_close_matches(name, known, cutoff=0.7)]
+        guess = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"\navailable: {', '.join(known)}"
+        raise UnknownTasks(f"there is no task {', '.join(map(repr, unknown))}. {guess}")
 
 
 def make_row(entry: Mapping[str, Any]) -> Row:

@@ -23,6 +23,7 @@ SAMPLE = Command(
         Flag("--resources-server", "resources_servers", "", "entrypoint"),
         Flag("--limit", "limit", "", "number"),
         Flag("--output", "output", "", short="-o"),
+        Flag("--option", "options", "", many=True),
     ),
 )
 ONE = Command("nowhere:at_all", "", "nowhere:Settings", positionals=(Positional("FILE", "file", ""),))
@@ -226,3 +227,11 @@ def test_every_command_that_reads_a_config_takes_every_selector(root, command):
     group, name = command
     flags = {flag.name for flag in GROUPS[group][name].flags}
     assert {"--config", "--benchmark", "--environment", "--resources-server", "--model-type", "--search-dir"} <= flags
+
+
+def test_a_flag_that_may_be_repeated_gathers_its_values():
+    assert values("--option", "a=1", "--limit=2", "--option=b, c", command=SAMPLE) == {
+        "options": ["a=1", "b, c"],
+        "limit": 2,
+    }
+    assert values("--option", "a=1", command=SAMPLE) == {"options": ["a=1"]}

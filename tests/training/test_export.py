@@ -12,7 +12,7 @@ from nemo_gym._training.export import FORMATS, export_rollouts
 from nemo_gym._training.handover import hand_over
 from nemo_gym._training.record import TrainableRollout
 from nemo_gym._training.selection import Selection
-from nemo_gym.cli.commands import EXPORT_FORMATS
+from nemo_gym.cli.common_flags import EXPORT_FORMATS
 from tests.training.rollout_rows import ANSWER, CALL, OUTPUT, PROMPT, make_failure, make_row, read_records, write_rows
 
 TEXT_FORMATS = ("sft", "dpo", "atif")

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The other systems whose environments run here, and the server folder that holds the adapter of each."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class System:
+    """A library of environments."""
+
+    name: str
+    """As `gym import NAME:ID` takes it."""
+    folder: str
+    """`<type>/<name>` of the adapter, with a `catalogue.py` in it."""
+    id_form: str
+    """What an ID is, for help."""
+    installs_ids: bool = False
+    """Whether an ID that the library does not know is a package to install."""
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (
+        System("atropos", "responses_api_agents/atropos_env", "an environment class, as module:Class"),
+        System("aviary", "resources_servers/aviary", "an environment by its name, or a class as module:Class"),
+        System("gem", "resources_servers/gem_gym", "a registered id, such as game:GuessTheNumber-v0-easy"),
+        System("gymnasium", "resources_servers/gymnasium_text", "a registered id, such as FrozenLake-v1"),
+        System("openenv", "resources_servers/openenv", "the URL of a running environment"),
+        System("reasoning_gym", "resources_servers/reasoning_gym", "a generator, such as chain_sum, or composite"),
+        System("skyrl", "resources_servers/skyrl_gym", "a registered id, such as gsm8k"),
+        System("textarena", "resources_servers/textarena", "a registered id, such as TicTacToe-v0"),
+        System(
+            "verifiers", "responses_api_agents/verifiers_env", "an environment package, or a path", installs_ids=True
+        ),
+        System(
+            "verifiers_v0",
+            "responses_api_agents/verifiers_v0_env",
+            "an environment package, or a path",
+            installs_ids=True,
+        ),
+    )
+}

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gym import SYSTEM:ID`: an environment of another system as a config and a dataset that `gym eval run` plays.
+
+The rows come from the catalogue of the system's adapter, in the virtual environment that its server runs in; the config
+is the one of the adapter's folder, with these rows and whatever else the environment needs. `gym list environments
+--from SYSTEM` asks the same catalogue.
+"""
+
+import asyncio
+import json
+import os
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import orjson
+import yaml
+from omegaconf import DictConfig, OmegaConf
+from pydantic import Field, PositiveInt
+
+from nemo_gym._app.plan import build_venvs, server_folder, venv_settings
+from nemo_gym._catalog.adapter_catalogue import Catalogue, CatalogueRefusal, ImportedRows
+from nemo_gym._catalog.systems import SYSTEMS, System
+from nemo_gym._config.files import load_file
+from nemo_gym._serving.venvs import VenvBuildError, plan_venv
+from nemo_gym._util.files import write_atomically
+from nemo_gym._util.known_secrets import MASK
+from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.secret_names import is_secret_key
+from nemo_gym.cli import render
+from nemo_gym.cli.flags import UsageError
+from nemo_gym.cli.main import program_name
+from nemo_gym.cli.settings import parse_config, read_settings
+from nemo_gym.config_types import BaseNeMoGymCLIConfig
+from nemo_gym.errors import GymError
+
+_AGENTS = "responses_api_agents"
+
+
+class ImportConfig(BaseNeMoGymCLIConfig):
+    """Import an environment of another system: write a config and a seeded dataset for it."""
+
+    environment: str = Field(description="The environment, as SYSTEM:ID.")
+    rows: PositiveInt = Field(default=100, description="How many rows the dataset has.")
+    seed: int = Field(default=0, ge=0, description="Decides what the rows are.")
+    output_dirpath: str = Field(default="imported", description="The folder for the two files.")
+    options: list[str] = Field(
+        default_factory=list,
+        description="Settings of the environment as key=value: the value is JSON, or else a text.",
+    )
+    requirements: list[str] = Field(
+        default_factory=list, description="Packages that the environment needs beside its library: names or paths."
+    )
+    overwrite: bool = Field(default=False, description="Replace files that differ from what is to be written.")
+    json_summary: bool = Field(default=False, alias="json", description="Print the paths and the command as JSON.")
+
+
+def import_environment(overrides: list[str]) -> int:
+    """Write the config and the dataset of an environment, and say how to play it."""
+    config = parse_config(overrides, needs_model=False)
+    settings = read_settings(ImportConfig, config)
+    system, environment_id = _split_name(settings.environment)
+    options = dict(map(_parse_option, settings.options))
+    asked = list(dict.fromkeys(map(_resolve_requirement, settings.requirements)))
+    imported, requirements = _fetch_rows(config, system, environment_id, settings, options, asked)
+    name = _choose_name(system, environment_id)
+    dataset, config_file = (Path(settings.output_dirpath) / f"{name}{suffix}" for suffix in (".jsonl", ".yaml"))
+    blocks = _make_blocks(system, name, imported.config, requirements, dataset)
+    header = f"# {_spell_command(settings)}\n"
+    rows = imported.rows or []
+    _write(
+        {
+            dataset: b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows),
+            config_file: (header + yaml.safe_dump(blocks, sort_keys=False, allow_unicode=True, width=120)).encode(),
+        },
+        overwrite=settings.overwrite,
+    )
+    run = shlex.join([program_name(), "eval", "run", "--config", str(config_file), "--output", f"results/{name}.jsonl"])
+    if settings.json_summary:
+        files = {"config": str(config_file), "dataset": str(dataset)}
+        render.json_data({"schema": 1, "environment": settings.environment, **files, "rows": len(rows), "command": run})
+    else:
+        render.data(f"{config_file}: the servers\n{dataset}: {len(rows)} rows\n\nplay it:\n  {run}")
+    if len(rows) < settings.rows:
+        render.note(f"note: {settings.environment} has {len(rows)} rows, not {settings.rows}")
+    return 0
+
+
+def list_environments(overrides: list[str], name: str) -> list[dict[str, Any]]:
+    """Return the id and the description of everything that a system offers."""
+    config = parse_config(overrides, needs_model=False)
+    return _open_catalogue(config, SYSTEMS[name], []).list_environments()
+
+
+def _split_name(name: str) -> tuple[System, str]:
+    system, _, environment_id = name.partition(":")
+    if system not in SYSTEMS:
+        raise UsageError(
+            f"{name!r} names no system: there is no {system!r}. {did_you_mean(system, SYSTEMS)}\n"
+            "hint: write SYSTEM:ID, such as reasoning_gym:chain_sum"
+        )
+    if not environment_id:
+        raise UsageError(
+            f"which environment of {system}? Write {system}:ID; an ID is {SYSTEMS[system].id_form}.\n"
+            f"hint: `gym list environments --from {system}` shows what there is"
+        )
+    return SYSTEMS[system], environment_id
+
+
+def _choose_name(system: System, environment_id: str) -> str:
+    """Return the name of the files and of the servers; a path is known by its last part."""
+    *above, last = environment_id.split("/")
+    shown = last if len(above) > 1 and "://" not in environment_id else environment_id
+    return re.sub(r"[^A-Za-z0-9]+", "_", f"{system.name}_{shown}").strip("_")
+
+
+def _parse_option(text: str) -> tuple[str, Any]:
+    key, has_value, value = text.partition("=")
+    if not has_value:
+        raise UsageError(f"--option {text!r} is not of the form key=value")
+    try:
+        return key, json.loads(value)
+    except ValueError:
+        return key, value
+
+
+def _resolve_requirement(text: str) -> str:
+    """Return a path as an absolute one, since servers run in other folders; a package stays as it is."""
+    return os.path.abspath(text) if (os.sep in text or text.startswith(".")) and Path(text).exists() else text
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def _fetch_rows(
+    config: DictConfig,
+    system: System,
+    environment_id: str,
+    settings: ImportConfig,
+    options: dict[str, Any],
+    requirements: list[str],
+) -> tuple[ImportedRows, list[str]]:
+    """Return the rows, and the packages that the environment needs: those asked for and those that turn out."""
+    installs_id = system.installs_ids and not requirements and os.sep not in environment_id
+    refusal: CatalogueRefusal | None = None
+    while True:
+        try:
+            imported = _open_catalogue(config, system, requirements).make_rows(
+                environment_id,
+                rows=settings.rows,
+                seed=settings.seed,
+                options=options,
+                built_with=requirements,
+            )
+        except CatalogueRefusal as error:
+            if refusal is not None or not installs_id:
+                raise
+            refusal, requirements = error, [environment_id, *requirements]
+            render.note(f"{system.name} does not know {environment_id!r}; trying a package of that name")
+            continue
+        except VenvBuildError as error:
+            if refusal is None:
+                raise
+            raise GymError(f"{refusal}\nNor can a package of that name be installed: {error}") from error
+        if imported.rows is not None:
+            break
+        requirements = list(dict.fromkeys([*requirements, *imported.requirements]))
+    if not imported.rows:
+        raise GymError(
+            f"{settings.environment} has no rows.\n"
+            f"hint: `gym list environments --from {system.name}` says what an environment needs"
+        )
+    return imported, requirements
+
+
+def _open_catalogue(config: DictConfig, system: System, requirements: list[str]) -> Catalogue:
+    """Return the catalogue of a system; the virtual environment of its adapter is built if it is not there yet."""
+    folder = server_folder(*system.folder.split("/"))
+    plan = plan_venv(folder, venv_settings(config), of_instance=requirements)
+    asyncio.run(build_venvs(config, [plan], render.note))
+    return Catalogue(folder, plan.python, os.environ)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def _make_blocks(
+    system: System, name: str, further: dict[str, dict[str, Any]], requirements: list[str], dataset: Path
+) -> dict[str, Any]:
+    """Return the config of the adapter's folder for one environment, with instances that are named after it."""
+    folder = server_folder(*system.folder.split("/"))
+    template = load_file(folder / "configs" / f"{folder.name}.yaml").config
+    plain: Any = OmegaConf.to_container(template, resolve=False)
+    names: dict[str, str] = {}
+    for instance, block in plain.items():
+        kind, impl, own = _open_block(block)
+        is_adapter = f"{kind}/{impl}" == system.folder
+        if not is_adapter and kind != _AGENTS:
+            continue
+        names[instance] = name if is_adapter else f"{name}_{impl}"
+        if is_adapter:
+            own.update({**further.get("server", {}), **({"requirements": requirements} if requirements else {})})
+        if kind == _AGENTS:
+            own.update(further.get("agent", {}))
+            own["datasets"] = [{"name": name, "type": "example", "jsonl_fpath": str(dataset), "num_repeats": 1}]
+    return {names.get(instance, instance): _rename(block, names) for instance, block in plain.items()}
+
+
+def _open_block(block: dict[str, Any]) -> tuple[str, str, dict[str, Any]]:
+    """Return the type, the implementation and the settings of a server."""
+    ((kind, impls),) = block.items()
+    ((impl, own),) = impls.items()
+    return kind, impl, own
+
+
+def _rename(value: Any, names: dict[str, str]) -> Any:
+    """Return a config whose references to servers are those to their new names."""
+    if isinstance(value, list):
+        return [_rename(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    if set(value) == {"type", "name"}:
+        return {**value, "name": names.get(value["name"], value["name"])}
+    return {key: _rename(one, names) for key, one in value.items()}
+
+
+def _spell_command(settings: ImportConfig) -> str:
+    """Return the command that writes these files again; the place of the files is left out, and so are secrets."""
+    words = ["gym", "import", settings.environment, "--rows", str(settings.rows), "--seed", str(settings.seed)]
+    for text in settings.options:
+        key = text.partition("=")[0]
+        words += ["--option", f"{key}={MASK}" if is_secret_key(key) else text]
+    for text in settings.requirements:
+        words += ["--requirement", text]
+    return shlex.join(words)
+
+
+def _write(files: dict[Path, bytes], *, overwrite: bool) -> None:
+    """Write the files, all or none; one that is there and says something else is not touched unless asked for."""
+    different = [path for path, content in files.items() if path.exists() and path.read_bytes() != content]
+    if different and not overwrite:
+        raise GymError(
+            f"{', '.join(map(str, different))}: there already, with other content. Nothing was written.\n"
+            "hint: choose another --output-dir, or replace it with --overwrite"
+        )
+    for path, content in files.items():
+        write_atomically(path, content)
