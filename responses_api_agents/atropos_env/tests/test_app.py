@@ -14,7 +14,7 @@ from responses_api_agents.atropos_env.catalogue import list_environments, make_c
 from responses_api_agents.atropos_env.generate_data import write
 from responses_api_agents.atropos_env.tests.scripted_model import ScriptedModel
 from tests.support.served_run import serve_run
-from tests.support.server_environments import run_tests_in_environment
+from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/atropos_env/configs/atropos_env.yaml"

@@ -11,7 +11,7 @@ import pytest
 from nemo_gym import PARENT_DIR
 from nemo_gym.adapters.installed_packages import UnknownEnvironment, make_importable
 from responses_api_agents.verifiers_env.catalogue import list_environments, make_config
-from tests.support.server_environments import run_tests_in_environment
+from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/verifiers_env/configs/verifiers_env.yaml"

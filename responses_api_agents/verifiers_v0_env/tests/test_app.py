@@ -12,7 +12,7 @@ from nemo_gym import PARENT_DIR
 from nemo_gym.adapters.installed_packages import UnknownEnvironment
 from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_config
 from responses_api_agents.verifiers_v0_env.environments import find_module
-from tests.support.server_environments import run_tests_in_environment
+from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/verifiers_v0_env/configs/verifiers_v0_env.yaml"
