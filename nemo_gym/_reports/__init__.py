@@ -8,10 +8,11 @@ A file goes through four stages, and each module belongs to one of them:
    finds the plan, the failures and the manifest beside the file.
 2. ask: `row_selection` filters, searches, sorts and groups rows over the arrays; `query` answers the viewer's questions
    with it, page by page, within a time budget.
-3. understand: `conversation`, `scoring`, `tokens` and `rollout` turn one row into values; `overview`, `compare` and
-   `task_ranking` turn whole files into values.
-4. render: `html_elements` makes escaped tags and charts, `html_rollout` and `html_files` make the parts of a page of
-   them, and `export` writes a folder of such pages. `nemo_gym._view` serves the same parts with Gradio.
+3. understand: `conversation`, `scoring`, `tokens`, `program_work` and `rollout` turn one row into values; `overview`,
+   `compare` and `task_ranking` turn whole files into values.
+4. render: `html_elements` makes escaped tags and charts; `html_block`, `html_program`, `html_rollout` and `html_files`
+   make the parts of a page of them, and `export` writes a folder of such pages. `nemo_gym._view` serves the same parts
+   with Gradio.
 
 The arrays hold facts only: a row itself is read from its file when it is asked for, so memory stays flat.
 """

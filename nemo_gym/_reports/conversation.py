@@ -56,6 +56,8 @@ class Block:
     """How many tokens the model generated for it, where the row holds them."""
     error: str | None = None
     """How the tool crashed that should have answered."""
+    step: tuple[int, float] | None = None
+    """The step of an environment that the model took with it, from 1, and its reward."""
 
 
 def read_blocks(given: Sequence[Any], generated: Sequence[Any]) -> list[Block]:
@@ -99,6 +101,21 @@ def mark_tool_errors(blocks: Sequence[Block], errors: Sequence[Item]) -> list[Bl
             fitting = unmarked
         if fitting:
             marked[fitting[0]] = replace(marked[fitting[0]], error=f"crashed with status {error.get('status')}")
+    return marked
+
+
+def mark_step_rewards(blocks: Sequence[Block], rewards: Sequence[Any]) -> list[Block]:
+    """Mark the last block of every turn of the model with the reward of its step.
+
+    Where turns and rewards are not equally many, nobody can tell which belong together: nothing is marked.
+    """
+    by_model = [one.generated and one.kind in ("assistant", "reasoning", "tool_call") for one in blocks]
+    ends = [at for at, own in enumerate(by_model) if own and not (at + 1 < len(blocks) and by_model[at + 1])]
+    numbers = [as_number(reward) for reward in rewards]
+    marked = list(blocks)
+    if len(ends) == len(numbers):
+        for step, (at, reward) in enumerate(zip(ends, numbers, strict=True), 1):
+            marked[at] = replace(marked[at], step=None if reward is None else (step, reward))
     return marked
 
 

@@ -9,6 +9,7 @@ from nemo_gym._metrics.describe import format_number
 from nemo_gym._reports.columns import LineProblem
 from nemo_gym._reports.compare import BlockPair, FileComparison, RolloutDiff, TaskMatch
 from nemo_gym._reports.conversation import Block, format_json
+from nemo_gym._reports.html_block import render_block
 from nemo_gym._reports.html_elements import (
     Html,
     draw_bar_chart,
@@ -22,7 +23,7 @@ from nemo_gym._reports.html_elements import (
     table,
     tile,
 )
-from nemo_gym._reports.html_rollout import render_block, render_reward
+from nemo_gym._reports.html_rollout import render_reward
 from nemo_gym._reports.overview import ALL_AGENTS, AgentOverview, FailureCount, Overview, Point, TaskRate
 from nemo_gym._reports.rollout import Rollout
 from nemo_gym._reports.scoring import shorten

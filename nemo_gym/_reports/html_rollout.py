@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 
 from nemo_gym._metrics.describe import format_number
-from nemo_gym._reports.conversation import Block, ModelCall, format_json
+from nemo_gym._reports.conversation import ModelCall, format_json
+from nemo_gym._reports.html_block import render_block
 from nemo_gym._reports.html_elements import Html, element, fold, join, render_json, soft, table, tile
+from nemo_gym._reports.html_program import render_branches, render_changes, render_program
 from nemo_gym._reports.rollout import Rollout
 from nemo_gym._reports.scoring import Scoring, ToolCall
 from nemo_gym._reports.tokens import render_tokens
@@ -23,15 +25,12 @@ _NOT_RECORDED = "not recorded"
 _CAPTURE = "++observability_enabled=true ++model_call_capture_dir=/absolute/folder"
 _CUT_OFF = {"max_steps": "cut off at the most steps that its agent takes", "length": "cut off at the longest output"}
 
-_TEXT_SHOWN, _VALUE_SHOWN, _FIELD_SHOWN = 3000, 700, 100
-# Beyond this nobody reads on a page, and the page would become slow.
-_MOST_TEXT = 200_000
-_PEEK = 140
+_VALUE_SHOWN, _FIELD_SHOWN = 700, 100
 
 
 def render_rollout(rollout: Rollout) -> Html:
     """Render everything about a rollout."""
-    folds = []
+    folds, work = [], rollout.work
     if fields := rollout.scoring.task_fields:
         folds.append(fold(f"Task fields ({len(fields)})", *(_render_field(name, value) for name, value in fields)))
     if rollout.settings:
@@ -56,7 +55,10 @@ def render_rollout(rollout: Rollout) -> Html:
         "div",
         *_render_header(rollout),
         _render_scoring(rollout),
+        render_changes(work.changes) if work is not None and work.changes is not None else None,
         *_render_conversation(rollout),
+        render_branches(work.branches) if work is not None and work.branches else None,
+        render_program(work, has_failed=rollout.failure is not None) if work is not None else None,
         _render_calls(rollout) if rollout.is_played else None,
         element("div", *folds, class_="ngv-folds"),
         class_="ngv",
@@ -272,61 +274,3 @@ def _render_text(value: Any) -> Html:
 def _shorten_value(value: Any) -> str:
     text = value if isinstance(value, str) else format_json(value)
     return text if len(text) <= _VALUE_SHOWN else f"{text[:_VALUE_SHOWN]}…"
-
-
-# --- one block of the conversation ------------------------------------------------------------------------------------
-
-
-def render_block(block: Block, anchor: str | None = None, *, mark: int | None = None, opened: bool = False) -> Html:
-    """Render a block: coloured by who speaks, thoughts and the rest of long texts folded away.
-
-    `mark` is the character where it begins to differ from another, `opened` unfolds a thought.
-    """
-    # A turn of an example looks like the model's own, but was put into its mouth.
-    is_example = not block.generated and block.kind in ("assistant", "reasoning", "tool_call", "tool_output")
-    classes = f"ngv-block ngv-{block.kind}" + ("" if block.text or block.images else " empty")
-    classes += (" given" if is_example else "") + (" crashed" if block.error else "")
-    heading = [element("span", block.title, class_="ngv-role", title=block.call_id)]
-    if block.kind == "tool_output" and block.name:
-        heading.append(element("span", block.name, class_="ngv-title"))
-    if is_example:
-        heading.append(element("span", "given, not generated", class_="ngv-badge"))
-    if block.error:
-        heading.append(element("span", block.error, class_="ngv-badge bad"))
-    notes = ["" if block.status == "completed" else block.status or ""]
-    notes.append(f"{block.n_tokens:,} tokens" if block.n_tokens is not None else "")
-    if note := " · ".join(filter(None, notes)):
-        heading.append(element("span", note, class_="ngv-note"))
-    images = (element("img", src=image, alt="a picture in the row") for image in block.images)
-    body = [*_render_block_text(block, mark), *images]
-    if block.kind == "reasoning":
-        line = " ".join(block.text[: 4 * _PEEK].split())
-        peek = line if len(line) <= _PEEK else f"{line[: _PEEK - 1]}…"
-        summary = element("summary", *heading, element("span", peek, class_="ngv-peek"))
-        return element("details", summary, *body, class_=classes, id=anchor, open=opened)
-    return element("section", element("header", *heading), *body, class_=classes, id=anchor)
-
-
-def _render_block_text(block: Block, mark: int | None) -> Iterator[Html]:
-    """Render the text, in two parts where it is long: the second is folded."""
-    text, cut, at = block.text[:_MOST_TEXT], len(block.text) - _MOST_TEXT, len(block.text)
-    if len(text) > _TEXT_SHOWN + _TEXT_SHOWN // 3:
-        # A good place to cut is the end of a line near the limit, if there is one.
-        at = text.rfind("\n", _TEXT_SHOWN - _TEXT_SHOWN // 3, _TEXT_SHOWN) + 1 or _TEXT_SHOWN
-    yield _render_part(block, text[:at], mark)
-    if at < len(text):
-        rest = _render_part(block, text[at:], None if mark is None else mark - at)
-        is_marked = mark is not None and mark >= at
-        yield fold(f"Show {len(text) - at:,} more characters", rest, opened=is_marked, class_="ngv-more")
-    if cut > 0:
-        yield element("p", f"{cut:,} more characters are in the raw JSON.", class_="ngv-text ngv-soft")
-
-
-def _render_part(block: Block, text: str, mark: int | None) -> Html:
-    classes = "ngv-text ngv-code" if block.is_json or block.kind in ("tool_call", "tool_output") else "ngv-text"
-    if mark is not None and 0 <= mark <= len(text):
-        rest = text[mark:]
-        # Where one text is the beginning of the other, the place is marked by itself.
-        marked = element("mark", rest[:1] if rest else "⌁", class_="ngv-here")
-        return element("div", join([text[:mark], marked, rest[1:]]), class_=classes)
-    return element("div", render_json(text) if block.is_json else text, class_=classes)

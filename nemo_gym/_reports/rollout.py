@@ -14,11 +14,13 @@ from nemo_gym._reports.conversation import (
     ModelCall,
     list_input_items,
     list_output_items,
+    mark_step_rewards,
     mark_tool_errors,
     read_blocks,
     read_captured_items,
     read_model_calls,
 )
+from nemo_gym._reports.program_work import ProgramWork, read_program_work
 from nemo_gym._reports.row_facts import (
     Kind,
     iter_texts,
@@ -96,6 +98,8 @@ class Rollout:
     usage: dict[str, Any]
     failure: FailureInfo | None
     tokens: TokenSequence | None
+    work: ProgramWork | None
+    """What the program has left that played it."""
     row: dict[str, Any] = field(repr=False)
 
     @property
@@ -115,6 +119,9 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
     generated = list_output_items(response) or read_captured_items(row)
     errors = [error for error in as_list(row.get(NG_TOOL_ERRORS_KEY)) if isinstance(error, dict)]
     blocks = mark_tool_errors(read_blocks(list_input_items(params), generated), errors)
+    blocks = mark_step_rewards(blocks, as_list(row.get("step_rewards")))
+    work = read_program_work(row, blocks)
+    fields = {name: value for name, value in row.items() if work is None or name not in work.fields}
     failure = _read_failure(row)
     has_reward = facts.reward == facts.reward
     title = {"rollouts": "Rollout", "failures": "Failure"}.get(facts.kind, "Row")
@@ -135,7 +142,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
         tool_errors=[
             ToolError(*(str(error.get(name, "")) for name in ("tool", "status", "message"))) for error in errors
         ],
-        scoring=read_scoring(row if holder is row else {**holder, **row}, planned, blocks),
+        scoring=read_scoring(fields if holder is row else {**holder, **fields}, planned, blocks),
         settings={name: v for name, v in params.items() if name not in ("input", "tools") and v is not None},
         tools=[tool for tool in as_list(params.get("tools")) if isinstance(tool, dict)],
         blocks=blocks,
@@ -143,6 +150,7 @@ def read_rollout(row: dict[str, Any], planned: Mapping[str, Any] | None = None) 
         usage=dict(as_mapping(response.get("usage"))),
         failure=failure,
         tokens=read_tokens(as_list(response.get("output"))),
+        work=work,
         row=row,
     )
 

@@ -114,6 +114,17 @@ def hostile(attack: str) -> dict[str, Any]:
         "expected_answer": attack,
         "_ng_failure_class": attack,
         "_ng_failure": {"message": attack, "boundary": attack},
+        "program": {"exit_code": 1, "seconds": 2, "stdout": attack, "stderr": attack},
+        "artifacts": {attack: attack},
+        "workspace_diff": f"--- a/{attack}\n+++ b/{attack}\n@@ -1 +1 @@ {attack}\n-{attack}\n+{attack}\n{attack}\n",
+        "branches": [
+            {
+                "calls": [attack],
+                "begins_after_call": attack,
+                "responses_create_params": {"input": attack, "instructions": attack},
+                "output": [{"role": "assistant", "content": attack}, {"type": attack}],
+            }
+        ],
     }
 
 
@@ -121,7 +132,7 @@ def hostile(attack: str) -> dict[str, Any]:
 def test_injected_markup_is_shown_as_text(attack):
     page = Page(render_rollout(read_rollout(hostile(attack))))
     page.require_safe()
-    assert page.text.count(attack) >= 12
+    assert page.text.count(attack) >= 24
 
 
 @settings(max_examples=60, deadline=None)

@@ -105,6 +105,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     rows.write(folder / "other.jsonl", rows.run(12, 4, seed=2, skill=0.7))
     rows.write(folder / "hostile.jsonl", [rows.hostile(0), rows.hostile(0) | {"_ng_rollout_index": 1}])
     rows.write(folder / "examples.jsonl", [rows.with_examples(rows.rollout(1, 0))])
+    rows.write(folder / "programs.jsonl", [rows.rollout(1, 0, **rows.by_program("coat.py"))])
     rows.write(folder / "growing.jsonl", [rows.rollout(0, 0)])
     rows.write(folder / "empty.jsonl", [])
     inputs = [{key: row[key] for key in row if key not in ("response", "reward", "format_reward")} for row in run[:5]]
@@ -118,7 +119,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
         ],
     )
     names = ("run", "other", "hostile", "growing", "inputs", "dataset", "profile", "empty", "run_failures", "examples")
-    return Files(folder, tuple(f"{name}.jsonl" for name in names))
+    return Files(folder, tuple(f"{name}.jsonl" for name in (*names, "programs")))
 
 
 @pytest.fixture(scope="session")

@@ -173,6 +173,20 @@ def with_tokens(row: dict[str, Any]) -> dict[str, Any]:
     return row
 
 
+def by_program(text: str) -> dict[str, Any]:
+    """What a program adds to a rollout that it played, with `text` wherever it or its model writes."""
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+    return {
+        "program": {"exit_code": 0, "seconds": 7.5, "stdout": text, "stderr": ""},
+        "model_calls": 4,
+        "branches": [
+            {"begins_after_call": None, "calls": [0], "responses_create_params": {"input": text}, "output": [said]}
+        ],
+        "artifacts": {f".log/{text}": text},
+        "workspace_diff": f"--- a/{text}\n+++ b/{text}\n@@ -1 +1,2 @@\n-{text}\n+{'long ' * 60}\n+{text}\n",
+    }
+
+
 def hostile(task: int) -> dict[str, Any]:
     """A rollout that tries to be more than text, everywhere."""
     row = rollout(task, 0, agent=f"agent {HOSTILE}"[:60], reward=0.0)
@@ -181,6 +195,7 @@ def hostile(task: int) -> dict[str, Any]:
     row["response"]["output"][-1]["content"][0]["text"] = HOSTILE
     row["response"]["id"] = f"resp_{HOSTILE}"
     row["note"] = HOSTILE
+    row |= by_program(HOSTILE)
     row["response"]["output"].insert(
         1, {"type": "function_call", "call_id": HOSTILE, "name": HOSTILE, "arguments": json.dumps({"x": HOSTILE})}
     )

@@ -68,6 +68,7 @@ def test_it_says_why_a_rollout_has_its_score_and_shows_no_secret(opened, report)
 def test_what_models_write_is_text(opened):
     page = opened.page
     page.get_by_role("link", name="Task 0 · Rollout 1").last.click()
-    expect(page.locator(".ngv-user .ngv-text")).to_have_text(HOSTILE)
+    expect(page.locator(".ngv-user .ngv-text")).to_have_text([HOSTILE, HOSTILE])  # in the main line, and in a branch
+    expect(page.locator(".ngv-removed")).to_have_text(f"-{HOSTILE}")
     assert page.evaluate("window.pwned") is None
     assert page.locator("img, strong, a[href^=javascript]").count() == 0

@@ -72,6 +72,28 @@ def test_crashed_tools_are_marked_where_they_should_have_answered(visit):
     expect(shown.locator(".ngv-block.crashed")).to_contain_text("Internal Server Error")
 
 
+def test_the_work_of_a_program_is_shown_beside_what_was_said(visit, files):
+    page = visit.open(f"?tab=rollout&file={files.number('programs.jsonl')}&row=0")
+    shown = page.locator("#ngp-conversation")
+    patch = shown.locator(".ngv-patch")
+    expect(patch).to_be_visible()
+    added, removed = (patch.locator(f".ngv-{kind}") for kind in ("added", "removed"))
+    colours = [one.evaluate("line => getComputedStyle(line).backgroundColor") for one in (added, removed, patch)]
+    assert len(set(colours)) == 3
+    branch = shown.locator("details", has_text="begins anew")
+    expect(branch.locator(".ngv-made")).to_be_hidden()
+    branch.locator("summary").first.click()
+    expect(branch.locator(".ngv-made")).to_have_text(re.compile(r"What the model did\s*Answer\s*coat.py"))
+    shown.locator("summary", has_text="Artifacts (1)").click()
+    kept = shown.locator("summary", has_text=".log/coat.py")
+    kept.click()
+    expect(kept.locator("xpath=following-sibling::pre")).to_have_text("coat.py")
+    for width in (390, 1280):
+        visit.resize(width)
+        visit.keep(f"program-{width}")
+        assert visit.fits(), width
+
+
 def test_a_rollout_that_was_cut_off_says_so(visit):
     page = visit.open("?tab=rollout&task=2&cut=1")
     expect(page.locator("#ngp-conversation .ngv-head")).to_contain_text("cut off: length")
@@ -201,7 +223,9 @@ def test_what_models_write_is_text_wherever_it_is_shown(visit, files):
         assert page.evaluate("window.pwned") is None
         assert page.locator("main img, main script, main a[href^=javascript]").count() == 0
     visit.open(f"?tab=rollout&row=0&file={number}")
-    assert HOSTILE in visit.page.locator("#ngp-conversation .ngv-user .ngv-text").inner_text()
-    assert HOSTILE in visit.page.locator("#ngp-conversation .ngv-assistant .ngv-text").inner_text()
+    for role in ("user", "assistant"):
+        in_main_line_and_branch = visit.page.locator(f"#ngp-conversation .ngv-{role} .ngv-text")
+        expect(in_main_line_and_branch).to_have_text([HOSTILE, HOSTILE])
+    expect(visit.page.locator("#ngp-conversation .ngv-removed")).to_have_text(f"-{HOSTILE}")
     expect(visit.page.locator("#ngp-conversation strong")).to_have_count(0)
     visit.keep("rollout-hostile")
