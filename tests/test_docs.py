@@ -56,6 +56,16 @@ EXPECTED = {
         "reward: 1.0",
     ],
     "train-with-nemo-rl": ["row 0: reward 1.0, ", "row 4: reward 1.0, ", "tokens to train on"],
+    "bring-your-own-agent": [
+        "reward 1.0 after 3 calls",
+        "main line: ['assistant', 'user', 'assistant']",
+        "beside it: ['Write a title for a folder of notes.']",
+        "printed: tidied notes.txt and ended with 0",
+        "kept: ['session.log']",
+        "@@ -1,2 +1,2 @@\n-ada\n-grace\n+Ada\n+Grace\n",
+        "any    2         2      0",
+        "exported             2         2 clean",
+    ],
     "train-with-a-gateway": ["task1-sample1: 2 turns", "version 0", "4 sessions fetched"],
     "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py
     "measure": [
