@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write the rows of this environment: always the same ones.
+
+Difficulties take turns, so that the first few rows are a fair sample of all. A row names its task and says what users
+complain about; everything else stays with the server. `solution` is what a model does that knows the right code, and
+`find_flaws` checks that the hidden tests tell the right code from the broken one.
+
+    python -m resources_servers.workspace_tasks.generate_data [--check]
+"""
+
+import asyncio
+import itertools
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from nemo_gym.code_execution import CodePool
+from resources_servers.workspace_tasks.hidden_testing import run_hidden_tests
+from resources_servers.workspace_tasks.tampering import is_test
+from resources_servers.workspace_tasks.tasks import Task, load_tasks
+
+HERE = Path(__file__).parent
+SEED = 0
+EXAMPLE_ROWS = 5
+DIFFICULTIES = ("easy", "medium", "hard")
+PROMPT = """The Python repository in your workspace has a bug. This is what its users report:
+
+{report}
+
+Find the cause and repair it in the source code. Keep to what the docstrings say; other behaviour must stay as it is. \
+Do not change the tests that are there. `python3 -m unittest` in the workspace runs them; further tests, which you \
+do not see, will decide."""
+PATH = {"path": {"type": "string", "description": "A path such as `package/module.py`."}}
+CONTENT = {"content": {"type": "string", "description": "All that the file is to hold."}}
+
+
+def all_rows() -> list[dict[str, Any]]:
+    """Return all rows, the difficulties taking turns."""
+    draw = random.Random(SEED)
+    kinds = []
+    for difficulty in DIFFICULTIES:
+        tasks = [task for task in load_tasks().values() if task.difficulty == difficulty]
+        kinds.append(draw.sample(tasks, len(tasks)))
+    return [_row(task) for turn in itertools.zip_longest(*kinds) for task in turn if task is not None]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the example rows: some of every difficulty."""
+    return all_rows()[:EXAMPLE_ROWS]
+
+
+def solution(row: dict[str, Any]) -> list[tuple[str, dict[str, Any]] | str]:
+    """Return the turns of a model that solves `row`: tool calls, then what it says in the end."""
+    gold = load_tasks()[row["task_id"]].gold
+    written = [("write_file", {"path": name, "content": text}) for name, text in gold.items()]
+    return [("list_files", {}), *(("read_file", {"path": name}) for name in gold), *written, "It is repaired."]
+
+
+def _row(task: Task) -> dict[str, Any]:
+    return {
+        "responses_create_params": {
+            "input": [{"role": "user", "content": PROMPT.format(report=task.report.strip())}],
+            "tools": [
+                _tool("list_files", "List the files of the repository.", {}),
+                _tool("read_file", "Return what is in a file.", PATH),
+                _tool("write_file", "Write a whole file.", {**PATH, **CONTENT}),
+            ],
+        },
+        "task_id": task.id,
+        "difficulty": task.difficulty,
+    }
+
+
+def _tool(name: str, description: str, properties: dict[str, Any]) -> dict[str, Any]:
+    parameters = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {"type": "function", "name": name, "description": description, "parameters": parameters, "strict": True}
+
+
+async def find_flaws(tasks: list[Task]) -> list[str]:
+    """Return what is wrong with tasks: hidden tests that pass with the bug, or fail without it."""
+    pool, flaws = CodePool(), list[str]()
+    try:
+        for task in tasks:
+            broken = {name: text for name, text in task.files.items() if not is_test(name)}
+            for label, files, must_pass in (("bug", broken, False), ("gold", {**broken, **task.gold}, True)):
+                verdict = await run_hidden_tests(pool, task.tests, files, timeout_s=10)
+                if bool(verdict.failed) is must_pass or verdict.tampering:
+                    flaws.append(f"{task.id} ({label}): {verdict.failed or 'all pass'} {verdict.tampering}")
+                if not must_pass and not verdict.passed:
+                    flaws.append(f"{task.id} ({label}): not one hidden test passes")
+    finally:
+        await pool.aclose()
+    return flaws
+
+
+def write(path: Path = HERE / "data" / "example.jsonl") -> None:
+    """Write the example rows to `path`."""
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows()))
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv[1:]:
+        sys.exit("\n".join(asyncio.run(find_flaws(list(load_tasks().values())))) or 0)
+    write()

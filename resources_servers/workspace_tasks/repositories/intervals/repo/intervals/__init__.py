@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Half-open intervals of whole numbers, as pairs `(start, end)`."""
