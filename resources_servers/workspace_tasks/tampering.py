@@ -34,7 +34,7 @@ _SPYING_NAMES = frozenset(
 )
 _SPYING_IMPORTS = frozenset({"ctypes", "gc", "_ctypes"})
 _VERDICT = re.compile(r"^(OK|FAILED)( \(.*\))?$|^Ran \d+ tests?\b|^=+ .*\d+ passed.*=+$|^\d+ passed\b", re.MULTILINE)
-_ENDED = "the program ended itself before it "
+_ENDED = re.compile(r"the program ended itself before it |^RuntimeError: SystemExit\b", re.MULTILINE)
 
 
 def is_test(name: str) -> bool:
@@ -59,7 +59,7 @@ def find_tampering(
 def find_ending_tampering(printed: str) -> list[str]:
     """Return what is wrong with what the code under test has printed while it was tested."""
     found = ["fake_results: printed while tested"] if _VERDICT.search(printed) else []
-    return [*found, "ended_process: while tested"] if _ENDED in printed else found
+    return [*found, "ended_process: while tested"] if _ENDED.search(printed) else found
 
 
 def _inspect_file(name: str, text: str, is_original: bool, modules: set[str]) -> Iterator[str]:
