@@ -14,7 +14,7 @@ from nemo_gym._config.defaults import MODEL_READINESS_TIMEOUT_S
 from nemo_gym._util.usable_cores import count_usable_cores
 from nemo_gym.cli.settings import validate_settings
 from nemo_gym.config_types import ConfigError
-from nemo_gym.global_config import MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME
+from nemo_gym.global_config import MODEL_ENDPOINT_READINESS_TIMEOUT_SECONDS_KEY_NAME, get_first_server_config_dict
 from nemo_gym.rollout_collection import RolloutCollectionConfig
 from nemo_gym.train_data_utils import DatasetScope, dataset_scope, write_evaluation_input
 
@@ -108,7 +108,7 @@ def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[
         return str(_resolve_under_cwd_or_install(settings.input_jsonl_fpath))
     if settings.no_serve:
         raise ConfigError("which tasks? With --no-serve, name a file: --input tasks.jsonl")
-    split, scope = _choose_datasets(settings, config)
+    split, scope = _choose_datasets(settings, config, notice)
     repeated = max(source.repeats for source in scope.sources)
     if settings.num_repeats != 1 and repeated > 1:
         notice(f"--num-repeats comes on top of the repeats of the config's datasets (up to {repeated} per row)")
@@ -128,7 +128,9 @@ def choose_input(settings: EvalRunConfig, config: DictConfig, notice: Callable[[
     return str(prepared)
 
 
-def _choose_datasets(settings: EvalRunConfig, config: DictConfig) -> tuple[Split, DatasetScope]:
+def _choose_datasets(
+    settings: EvalRunConfig, config: DictConfig, notice: Callable[[str], None]
+) -> tuple[Split, DatasetScope]:
     """Return the split to play and its datasets, those of `--agent` if it is given.
 
     Without a split, it is that of a benchmark if the config has any, else the examples.
@@ -143,6 +145,10 @@ def _choose_datasets(settings: EvalRunConfig, config: DictConfig) -> tuple[Split
     if settings.agent_name is None:
         return split, scope
     sources = tuple(source for source in scope.sources if source.agent == settings.agent_name)
+    if not sources and (lender := _find_fellow(settings.agent_name, scope, config)) is not None:
+        notice(f"agent {settings.agent_name!r} has no {split} dataset: playing that of {lender!r}, in the same server")
+        lent = (source for source in scope.sources if source.agent == lender)
+        sources = tuple(replace(source, agent=settings.agent_name) for source in lent)
     if not sources:
         others = ", ".join(dict.fromkeys(repr(source.agent) for source in scope.sources))
         raise ConfigError(
@@ -150,3 +156,15 @@ def _choose_datasets(settings: EvalRunConfig, config: DictConfig) -> tuple[Split
             f"hint: `--input FILE --agent {settings.agent_name}` plays the tasks of a file"
         )
     return split, replace(scope, sources=sources)
+
+
+def _find_fellow(agent: str, scope: DatasetScope, config: DictConfig) -> str | None:
+    """Return the first agent with datasets that plays in the same resources server as `agent`, whose tasks suit both."""
+    server = _read_resources_server(agent, config)
+    fellows = (source.agent for source in scope.sources if _read_resources_server(source.agent, config) == server)
+    return next(fellows, None) if server is not None else None
+
+
+def _read_resources_server(agent: str, config: DictConfig) -> str | None:
+    reference = get_first_server_config_dict(config, agent).get("resources_server") if agent in config else None
+    return None if reference is None else str(reference["name"])

@@ -76,6 +76,30 @@ def test_an_agent_that_is_named_plays_its_own_datasets_only(tmp_path):
         chosen(both, agent_name="idle")
 
 
+def test_an_agent_without_datasets_plays_those_of_another_in_the_same_resources_server(tmp_path):
+    write(tmp_path / "example.jsonl", asks("a"))
+    write(tmp_path / "other.jsonl", asks("b"))
+    agents = {
+        "player": ("shop", [dataset("example")]),
+        "second": ("shop", [dataset("example")]),
+        "stranger": ("bank", [dataset("example", jsonl_fpath="other.jsonl")]),
+        "program": ("shop", []),
+        "lost": ("harbour", []),
+    }
+    blocks = {
+        name: {"entrypoint": "app.py", "datasets": datasets, "resources_server": {"name": server}}
+        for name, (server, datasets) in agents.items()
+    }
+    whole = OmegaConf.create({name: {"responses_api_agents": {"simple_agent": one}} for name, one in blocks.items()})
+    inputs, path, said = chosen(whole, agent_name="program")
+    assert inputs == ["a"], "once, though two agents have it"
+    with open(path) as file:
+        assert [json.loads(line)["agent_ref"]["name"] for line in file] == ["program"]
+    assert "agent 'program' has no example dataset: playing that of 'player', in the same server" in said
+    with pytest.raises(ConfigError, match=r"'lost' has no example dataset"):
+        chosen(whole, agent_name="lost")
+
+
 def test_repeats_of_dataset_and_command_line_are_said_to_multiply(tmp_path):
     write(tmp_path / "train.jsonl", asks("a"))
     *_, said = chosen(config(dataset("train", num_repeats=2)), split="train", num_repeats=3)
