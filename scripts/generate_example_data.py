@@ -30,6 +30,7 @@ EXAMPLES = (
     "example_session_state_mgmt",
     "example_mcp_weather",
     "first_steps",
+    "workspace_tasks",
 )
 
 Turn = tuple[str, dict[str, Any]] | str
@@ -65,7 +66,9 @@ def read_instances(config: Path) -> list[Instance]:
     return [
         Instance(name, server_type, impl, fields)
         for name, block in blocks.items()
+        if isinstance(block, dict)  # other configs are named in a list
         for server_type, impls in block.items()
+        if isinstance(impls, dict)  # what a block builds on is a name
         for impl, fields in impls.items()
     ]
 

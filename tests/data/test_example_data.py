@@ -48,6 +48,7 @@ INSTANCES = {
     "structured_outputs": "structured_outputs",
     "workbench": "workbench",
     "workplace_assistant": "workplace_assistant",
+    "workspace_tasks": "workspace_tasks",
     "xlam_fc": "xlam_fc",
 }
 # Their rollouts are recorded ones of the local model, which no script plays again.

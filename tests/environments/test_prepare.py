@@ -58,8 +58,8 @@ def test_the_examples_are_there(script):
 
 def test_the_config_names_the_files_that_prepare_writes(script):
     config = yaml.safe_load((ENVIRONMENTS / name_of(script) / "config.yaml").read_text())
-    (agents,) = (block["responses_api_agents"] for block in config.values() if "responses_api_agents" in block)
-    (agent,) = agents.values()
+    agents = (block["responses_api_agents"] for block in config.values() if "responses_api_agents" in block)
+    (agent,) = (agent for by_name in agents for agent in by_name.values() if "datasets" in agent)
     files = {dataset["type"]: dataset["jsonl_fpath"] for dataset in agent["datasets"]}
     assert files == {split: f"environments/{name_of(script)}/data/{split}.jsonl" for split in script.SPLITS}
     assert set(files) == {"train", "validation", "example"}
@@ -84,16 +84,23 @@ def test_no_row_is_in_two_splits(script):
     assert len(set(lines)) == len(lines)
 
 
-@pytest.mark.parametrize(("name", "size"), [("blackjack", 500), ("calendar", 100), ("workplace_assistant", 100)])
+@pytest.mark.parametrize(("name", "size"), [("blackjack", 500), ("calendar", 100), ("fix_the_code", 24), ("workplace_assistant", 100)])
 def test_the_validation_set_has_the_size_that_is_documented(name, size):
     splits = importlib.import_module(f"environments.{name}.prepare").SPLITS
     assert len(list(splits["validation"]())) == size
 
 
-@pytest.mark.parametrize(("name", "key"), [("code_gen", "hash_id"), ("instruction_following", "id")])
-def test_every_task_is_in_one_split(name, key):
+@pytest.mark.parametrize(
+    ("name", "server", "key"),
+    [
+        ("code_gen", "code_gen", "hash_id"),
+        ("fix_the_code", "workspace_tasks", "task_id"),
+        ("instruction_following", "instruction_following", "id"),
+    ],
+)
+def test_every_task_is_in_one_split(name, server, key):
     splits = importlib.import_module(f"environments.{name}.prepare").SPLITS
-    every = importlib.import_module(f"resources_servers.{name}.generate_data").all_rows()
+    every = importlib.import_module(f"resources_servers.{server}.generate_data").all_rows()
     ids = [row[key] for rows_of_split in splits.values() for row in rows_of_split()]
     assert len(ids) == len(set(ids)) == len(every)
 
