@@ -6,8 +6,10 @@ Rows name a task; the repository, its hidden tests and the right code stay here.
 in a sandbox: all of them passed is worth 1. Attempts to deceive them are worth 0 and are reported.
 """
 
+import asyncio
 import base64
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,11 @@ from nemo_gym.code_execution import CodePool, Limits
 from nemo_gym.server_utils import SESSION_ID_KEY
 from nemo_gym.session_store import SessionStore
 from resources_servers.workspace_tasks.hidden_testing import run_hidden_tests
-from resources_servers.workspace_tasks.tampering import find_tampering, is_test
+from resources_servers.workspace_tasks.tampering import MAX_SOURCE_CHARS, find_tampering, is_test
 from resources_servers.workspace_tasks.tasks import REPOSITORIES, Task, TaskError, load_tasks
 
 MEMORY_MIB = 512
 MAX_FILES = 200
-MAX_FILE_CHARS = 200_000
 
 
 class WorkspaceTasksResourcesServerConfig(BaseResourcesServerConfig):
@@ -156,8 +157,8 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         """Write a whole file."""
         files = self._workspaces.of_request(request)
         parts = body.path.split("/")
-        if not all(parts) or ".." in parts or len(body.content) > MAX_FILE_CHARS:
-            return {"error": f"a file has a path below the workspace and at most {MAX_FILE_CHARS} characters"}
+        if not all(parts) or ".." in parts or len(body.content) > MAX_SOURCE_CHARS:
+            return {"error": f"a file has a path below the workspace and at most {MAX_SOURCE_CHARS} characters"}
         if body.path not in files and len(files) >= MAX_FILES:
             return {"error": f"a workspace has at most {MAX_FILES} files"}
         files[body.path] = body.content
@@ -168,7 +169,7 @@ class WorkspaceTasksResourcesServer(SimpleResourcesServer):
         task = self._get_task(body.task_id)
         change = body.workspace or _compare(task.files, self._workspaces.of_request(request))
         changed = {name: _decode(name, content) for name, content in change.files.items()}
-        tampering = find_tampering(task.files, changed, change.deleted, change.left_out)
+        tampering = await asyncio.to_thread(find_tampering, task.files, changed, change.deleted, change.left_out)
         verdict = await run_hidden_tests(
             self._pool, task.tests, _rebuild(task, changed, change.deleted), timeout_s=self.config.test_timeout_s
         )
@@ -213,9 +214,8 @@ def _refuse_if_visible(folder: Path) -> None:
             )
 
 
-def _compare(original: Any, files: dict[str, str]) -> WorkspaceChange:
-    changed = {name: text for name, text in files.items() if original.get(name) != text}
-    return WorkspaceChange(files=dict(changed))
+def _compare(original: Mapping[str, str], files: Mapping[str, str]) -> WorkspaceChange:
+    return WorkspaceChange(files={name: text for name, text in files.items() if original.get(name) != text})
 
 
 def _decode(name: str, content: str | dict[str, str]) -> str:
@@ -231,7 +231,7 @@ def _rebuild(task: Task, changed: dict[str, str], deleted: list[str]) -> dict[st
     """Return the original sources with those that were changed; tests and settings stay out."""
     gone = set(deleted)
     files = {name: text for name, text in task.files.items() if name not in gone}
-    files |= {name: text for name, text in changed.items() if name.endswith(".py")}
+    files |= {name: text for name, text in changed.items() if name.endswith(".py") and len(text) <= MAX_SOURCE_CHARS}
     return {name: text for name, text in files.items() if not is_test(name)}
 
 

@@ -33,7 +33,11 @@ _SPYING_NAMES = frozenset(
     }
 )
 _SPYING_IMPORTS = frozenset({"ctypes", "gc", "_ctypes"})
-_VERDICT = re.compile(r"^(OK|FAILED)( \(.*\))?$|^Ran \d+ tests?\b|^=+ .*\d+ passed.*=+$|^\d+ passed\b", re.MULTILINE)
+_VERDICT = re.compile(
+    r"^OK$|^OK \(|^FAILED \(|^Ran \d{1,9} tests?\b|^(={1,200} .{0,200})?\b\d{1,9} passed\b", re.MULTILINE
+)
+_INSPECTED_CHARS = 20_000
+MAX_SOURCE_CHARS = 200_000
 _ENDED = re.compile(r"the program ended itself before it |^RuntimeError: SystemExit\b", re.MULTILINE)
 
 
@@ -58,6 +62,7 @@ def find_tampering(
 
 def find_ending_tampering(printed: str) -> list[str]:
     """Return what is wrong with what the code under test has printed while it was tested."""
+    printed = printed[-_INSPECTED_CHARS:]
     found = ["fake_results: printed while tested"] if _VERDICT.search(printed) else []
     return [*found, "ended_process: while tested"] if _ENDED.search(printed) else found
 
@@ -75,7 +80,9 @@ def _inspect_file(name: str, text: str, is_original: bool, modules: set[str]) ->
         yield "planted_result"
     if path.suffix == ".py" and top not in modules and (top in sys.stdlib_module_names or top in TEST_RUNNERS):
         yield "shadowed_module"
-    if path.suffix == ".py" and not is_test(name):
+    if path.suffix == ".py" and len(text) > MAX_SOURCE_CHARS:
+        yield "oversized_file"
+    elif path.suffix == ".py" and not is_test(name):
         yield from _inspect_source(text)
 
 
@@ -88,7 +95,8 @@ def _inspect_source(text: str) -> list[str]:
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module and not node.level]
     imported |= {node.module.split(".")[0] for node in froms if node.module}
     used = {f"{node.module}.{one.name}" for node in froms for one in node.names}
-    used |= {ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    used |= {f"{node.value.id}.{node.attr}" for node in attributes if isinstance(node.value, ast.Name)}
     found = []
     if used & _ENDING_CALLS:
         found.append("ended_process")

@@ -159,7 +159,7 @@ def _choose_datasets(
 
 
 def _find_fellow(agent: str, scope: DatasetScope, config: DictConfig) -> str | None:
-    """Return the first agent with datasets that plays in the same resources server as `agent`, whose tasks suit both."""
+    """Return the first agent with datasets that plays in the same resources server: its tasks suit `agent` too."""
     server = _read_resources_server(agent, config)
     fellows = (source.agent for source in scope.sources if _read_resources_server(source.agent, config) == server)
     return next(fellows, None) if server is not None else None

@@ -212,6 +212,7 @@ for fd in range(3, 64):
         ("patched_test_runner", {SOURCE: f"from _pytest import runner\n{GOOD[SOURCE]}"}, ()),
         ("inspected_test_runner", {SOURCE: f"{GOOD[SOURCE]}\nimport sys\nframe = sys._getframe(0)\n"}, ()),
         ("inspected_test_runner", {SOURCE: f"{GOOD[SOURCE]}\nimport gc\n"}, ()),
+        ("oversized_file", {SOURCE: GOOD[SOURCE] + "#" * 200_000}, ()),
         ("fake_results", {SOURCE: f"{GOOD[SOURCE]}\nprint('Ran 12 tests in 0.001s\\n\\nOK')\n"}, ()),
     ],
 )
@@ -221,7 +222,18 @@ async def test_tampering_is_worth_nothing_and_named(name, files, deleted, client
     assert name in {one.partition(":")[0] for one in result["tampering"]}
 
 
-@pytest.mark.parametrize("source", [ALWAYS_EQUAL, PATCH_ASSERTIONS, FORGE_REPORTS])
+KILL_ALL = "import os\ngetattr(os, 'ki' + 'll')(-1, 9)"
+CLOSE_ALL = "import os\nos.closerange(0, 256)"
+FORK_AND_STAY = """
+import os, time
+while os.fork() == 0: time.sleep(0.01)
+"""
+FLOOD = "print('= 1 passed ' * 100_000)"
+
+
+@pytest.mark.parametrize(
+    "source", [ALWAYS_EQUAL, PATCH_ASSERTIONS, FORGE_REPORTS, KILL_ALL, CLOSE_ALL, FORK_AND_STAY, FLOOD]
+)
 async def test_tests_do_not_believe_the_code_that_they_test(source, client):
     broken = TASK.files[SOURCE] if "def merge" not in source else ""
     result = await verified(client, {SOURCE: f"{broken}\n{source}"})
@@ -247,6 +259,11 @@ def total(intervals):
 async def test_the_code_under_test_finds_no_hidden_test(client):
     result = await verified(client, {SOURCE: f"{GOOD[SOURCE]}\n{SPY}"})
     assert result["failed_tests"]["test_total_counts_shared_numbers_once"].endswith("ValueError: []")
+
+
+async def test_sources_without_a_bottom_are_inspected(client):
+    chain = f"{GOOD[SOURCE]}\ndef unused(x): return x{'.y' * 5000}{'(' * 300}{')' * 300}\n"
+    assert (await verified(client, {SOURCE: chain}))["tampering"] == []
 
 
 async def test_a_file_that_was_too_large_to_be_handed_over_is_named():
@@ -275,7 +292,7 @@ async def test_tools_keep_to_the_workspace_of_their_session(client):
         assert "error" in await post(client, "/write_file", {"path": path, "content": "x"}, cookies)
     assert await post(client, "/write_file", {"path": "a.py", "content": "x = 1"}, cookies) == {"written": 5}
     assert await post(client, "/read_file", {"path": "a.py"}, cookies) == {"content": "x = 1"}
-    too_long = {"path": "a.py", "content": "x" * (app.MAX_FILE_CHARS + 1)}
+    too_long = {"path": "a.py", "content": "x" * (app.MAX_SOURCE_CHARS + 1)}
     assert "error" in await post(client, "/write_file", too_long, cookies)
 
 

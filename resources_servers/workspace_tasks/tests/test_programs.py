@@ -14,6 +14,8 @@ from resources_servers.workspace_tasks.app import WorkspaceTasksResourcesServer
 from resources_servers.workspace_tasks.tasks import load_tasks
 from responses_api_agents.program_agent.app import ProgramAgent
 
+# What its sandbox shows is the interpreter itself, not a virtual environment around it.
+PYTHON = os.path.realpath(sys.executable)
 # It asks its model what to do, and does it: the answer is a program for the workspace.
 PROGRAM = """
 import json, sys, urllib.request
@@ -41,7 +43,10 @@ open("found.py", "w").write(f"found = {found}")
 
 async def play(row, told):
     """Return the rollout of a program whose model tells it to run `told`."""
-    program = {"command": [os.path.realpath(sys.executable), "-I", "-c", PROGRAM, "$base_url", "$task"], "time_limit_s": 60}
+    program = {
+        "command": [PYTHON, "-I", "-c", PROGRAM, "$base_url", "$task"],
+        "time_limit_s": 60,
+    }
     async with running(
         workspace_tasks=(WorkspaceTasksResourcesServer, {"num_processes": 2}),
         agent=(ProgramAgent, agent_config("workspace_tasks", **program)),
