@@ -26,6 +26,7 @@ ENVIRONMENTS = (
     "string_match",
     "structured_outputs",
     "workplace_assistant",
+    "workspace_tasks",
     "xlam_fc",
 )
 GYM = (sys.executable, "-m", "nemo_gym.cli.main")

@@ -84,7 +84,9 @@ def test_no_row_is_in_two_splits(script):
     assert len(set(lines)) == len(lines)
 
 
-@pytest.mark.parametrize(("name", "size"), [("blackjack", 500), ("calendar", 100), ("fix_the_code", 24), ("workplace_assistant", 100)])
+@pytest.mark.parametrize(
+    ("name", "size"), [("blackjack", 500), ("calendar", 100), ("fix_the_code", 24), ("workplace_assistant", 100)]
+)
 def test_the_validation_set_has_the_size_that_is_documented(name, size):
     splits = importlib.import_module(f"environments.{name}.prepare").SPLITS
     assert len(list(splits["validation"]())) == size
