@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """When two items of a conversation are the same: their forms, without what changes on the way back to the model.
 
-Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, and that between
-system and developer do not count. Neither does reasoning, which many agents leave out of the history.
+Ids, statuses, token ids, null fields, the difference between a text and a list of one text part, that between system
+and developer, and how the arguments of a call are spaced do not count. Neither does reasoning, which many agents leave
+out of the history.
 """
 
 from collections.abc import Mapping
@@ -41,7 +42,8 @@ def make_form(item: Any) -> Form:
                 _normalize_content(get_field(item, "content")),
             )
         case "function_call":
-            return ("function_call", get_field(item, "call_id"), get_field(item, "name"), get_field(item, "arguments"))
+            arguments = _normalize_arguments(get_field(item, "arguments"))
+            return ("function_call", get_field(item, "call_id"), get_field(item, "name"), arguments)
         case "function_call_output":
             return ("function_call_output", get_field(item, "call_id"), _normalize_content(get_field(item, "output")))
         case "reasoning":
@@ -68,6 +70,14 @@ def _normalize_content(content: Any) -> Any:
     if all(isinstance(text, str) for text in texts):
         return "".join(texts)
     return [_normalize_part(part) for part in content]
+
+
+def _normalize_arguments(text: Any) -> Any:
+    # Frameworks that parse the arguments of a call write them again in their own way.
+    try:
+        return orjson.dumps(orjson.loads(text), option=orjson.OPT_SORT_KEYS).decode()
+    except (TypeError, ValueError):
+        return text
 
 
 def _normalize_part(value: Any) -> Any:

@@ -65,6 +65,7 @@ EXPECTED = {
         "@@ -1,2 +1,2 @@\n-ada\n-grace\n+Ada\n+Grace\n",
         "any    2         2      0",
         "exported             2         2 clean",
+        "5 scored of 5 requested",
     ],
     "train-with-a-gateway": ["task1-sample1: 2 turns", "version 0", "4 sessions fetched"],
     "scale-out-ray": [],  # its commands need a cluster: tests/e2e/test_ray_placement.py

@@ -98,8 +98,7 @@ class LoopThread:
 
     def interrupt(self, error: type[BaseException]) -> None:
         """Raise `error` in what the thread executes, with its next step in Python."""
-        assert self._thread.ident is not None
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread.ident), ctypes.py_object(error))
+        interrupt_thread(self._thread, error)
 
     def close(self) -> None:
         """Cancel what is under way on the loop, and end the thread; idempotent."""
@@ -107,6 +106,12 @@ class LoopThread:
             with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
                 self._loop.call_soon_threadsafe(self._closing.set)
             self._thread.join()
+
+
+def interrupt_thread(thread: threading.Thread, error: type[BaseException]) -> None:
+    """Raise `error` in what `thread` executes, with its next step in Python; nothing happens if it has ended."""
+    assert thread.ident is not None
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(error))
 
 
 async def in_thread(fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:

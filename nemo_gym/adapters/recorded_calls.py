@@ -5,10 +5,12 @@ A runner may make calls besides those of its conversation, ask for one answer se
 said before it sends it back. The main line is the longest row of calls of which each goes on where another has stopped.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import dropwhile, takewhile
 from typing import Any
+from uuid import uuid4
 
 from nemo_gym.anthropic_converter import messages_to_responses_create_params
 from nemo_gym.chat_streaming import sanitize_streaming_chat_body
@@ -23,7 +25,16 @@ from nemo_gym.openai_utils import (
 from nemo_gym.responses_converter import ResponsesConverter
 from nemo_gym.responses_streaming import sanitize_streaming_responses_body, validate_streaming_responses_params
 
-__all__ = ["RecordedCall", "list_branches", "read_calls", "write_chain", "write_response"]
+__all__ = [
+    "RecordedCall",
+    "describe_branches",
+    "fill_prompt",
+    "list_branches",
+    "make_empty_response",
+    "read_calls",
+    "write_chain",
+    "write_response",
+]
 
 _CONVERTER = ResponsesConverter(return_token_id_information=True)
 _TOKEN_FIELDS = {
@@ -74,6 +85,48 @@ def write_response(
     for one in calls:
         usage = accumulate_response_usage(usage, one.reply.usage)
     return chain[0].params, chain[-1].reply.model_copy(update={"output": write_chain(chain), "usage": usage})
+
+
+def fill_prompt(
+    params: NeMoGymResponseCreateParamsNonStreaming, given: NeMoGymResponseCreateParamsNonStreaming
+) -> NeMoGymResponseCreateParamsNonStreaming:
+    """Return the params of a task with the prompt that the model was really given."""
+    names = ("input", "instructions", "tools")
+    return params.model_copy(update={name: getattr(given, name) for name in names if getattr(given, name)})
+
+
+def describe_branches(calls: Sequence[RecordedCall]) -> list[dict[str, Any]]:
+    """Return what a row tells of the calls beside the main line: their places among all calls, and what was said."""
+    places = {id(call): place for place, call in enumerate(calls)}
+    return [
+        {
+            "begins_after_call": places[id(chain[0].parent)] if chain[0].parent is not None else None,
+            "calls": [places[id(call)] for call in chain],
+            "responses_create_params": chain[0].params.model_dump(
+                include={"input", "instructions", "tools", "model"}, exclude_unset=True
+            ),
+            "output": [item.model_dump() for item in write_chain(chain)],
+        }
+        for chain in (list_branches(calls) if calls else [])
+    ]
+
+
+def make_empty_response(message: str) -> NeMoGymResponse:
+    """Return the response of a rollout in which no model has answered."""
+    return NeMoGymResponse.model_validate(
+        {
+            "id": f"resp_{uuid4().hex}",
+            "created_at": time.time(),
+            "model": "none",
+            "object": "response",
+            "status": "failed",
+            "error": {"code": "server_error", "message": message},
+            "output": [],
+            "parallel_tool_calls": False,
+            "tool_choice": "none",
+            "tools": [],
+        }
+    )
 
 
 def list_branches(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:

@@ -14,8 +14,6 @@ is asked of the runner is a reward.
 `nemo_gym.cpu_pool.CpuPool`, whose processes are killed when their time is over.
 """
 
-import asyncio
-import logging
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -27,7 +25,8 @@ from fastapi import HTTPException
 from pydantic import ConfigDict, Field
 
 from nemo_gym.adapters.call_recording import ModelEndpoint, record_calls
-from nemo_gym.adapters.recorded_calls import RecordedCall, read_calls, write_response
+from nemo_gym.adapters.playing import blame_model, play_in_time
+from nemo_gym.adapters.recorded_calls import RecordedCall, fill_prompt, read_calls, write_response
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
 from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, SimpleResponsesAPIAgent
 from nemo_gym.config_types import ModelServerRef
@@ -44,9 +43,6 @@ __all__ = [
     "read_sampling",
 ]
 
-LOG = logging.getLogger(__name__)
-
-_CANCEL_GRACE_S = 5.0
 _SAMPLING = {"temperature": "temperature", "top_p": "top_p", "max_output_tokens": "max_tokens"}
 
 
@@ -116,12 +112,14 @@ class RolloutRunner(SimpleResponsesAPIAgent):
         async with record_calls(self, self.config.model_server.name, body) as recording:
             result, error = None, None
             try:
-                result = await self._play_in_time(task, recording.endpoint)
+                result = await play_in_time(
+                    self.play(task, recording.endpoint), self.config.rollout_timeout_s, self.config.name
+                )
             except Exception as raised:
                 error = raised
             traces = await recording.fetch_traces()
         if error is not None:
-            raise _blame_model(error, traces)
+            raise blame_model(error, traces)
         calls = _require_calls(traces)
         return self._build_row(task, params, _check_result(result, self.config.name), calls)
 
@@ -134,27 +132,6 @@ class RolloutRunner(SimpleResponsesAPIAgent):
                     values.setdefault(f"{group}/{name}", []).append(value)
         return {f"mean/{name}": sum(found) / len(found) for name, found in sorted(values.items())}
 
-    async def _play_in_time(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
-        limit_s = self.config.rollout_timeout_s
-        playing = asyncio.ensure_future(self.play(task, model))
-        try:
-            await asyncio.wait({playing}, timeout=limit_s)
-        finally:
-            if not playing.done():
-                playing.cancel()
-                # Its calls are refused once the session is deleted, so one that does not end may be left behind.
-                await asyncio.wait({playing}, timeout=_CANCEL_GRACE_S)
-                if not playing.done():
-                    LOG.error("%s: a rollout goes on although it was cancelled", self.config.name)
-        if playing.done() and not playing.cancelled():
-            return playing.result()
-        raise RolloutFailure(
-            "timeout",
-            f"the runner of {self.config.name!r} had not finished after {limit_s:g} s (rollout_timeout_s).\n"
-            "hint: give it more time in the config of the agent, or fewer rollouts at once (`num_samples_in_parallel`)",
-            True,
-        )
-
     def _build_row(
         self,
         task: dict[str, Any],
@@ -163,11 +140,10 @@ class RolloutRunner(SimpleResponsesAPIAgent):
         calls: Sequence[RecordedCall],
     ) -> RunnerVerifyResponse:
         given, response = write_response(calls)
-        prompt = {name: getattr(given, name) for name in ("input", "instructions", "tools") if getattr(given, name)}
         config = self.config
         row = {
             **task,
-            "responses_create_params": params.model_copy(update=prompt),
+            "responses_create_params": fill_prompt(params, given),
             "response": response,
             "reward": config.skip_verification_reward if config.skip_verification else result.reward,
             "model_calls": len(calls),
@@ -204,7 +180,7 @@ def _require_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
     """Return the calls that were answered, of which there must be one: a reward without a model's doing is none."""
     if calls := read_calls(traces):
         return calls
-    raise _blame_model(
+    raise blame_model(
         RolloutFailure(
             "agent",
             "the runner gave a reward, but no call of it reached the model.\n"
@@ -212,13 +188,3 @@ def _require_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
         ),
         traces,
     )
-
-
-def _blame_model(error: Exception, traces: Sequence[Mapping[str, Any]]) -> Exception:
-    """Return the failure of the model's last call, if that is what the runner stumbled over, else `error`."""
-    last = traces[-1]["error"] if traces else None
-    if last is None or (isinstance(error, RolloutFailure) and error.kind != "agent"):
-        return error
-    failure = RolloutFailure("model_endpoint", f"the last call of the model failed: {last}", True)
-    failure.__cause__ = error
-    return failure

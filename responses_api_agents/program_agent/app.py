@@ -17,13 +17,19 @@ from fastapi import HTTPException, Request
 from pydantic import PrivateAttr
 
 from nemo_gym.adapters.call_recording import ModelEndpoint, record_calls
-from nemo_gym.adapters.recorded_calls import RecordedCall, list_branches, read_calls, write_chain, write_response
+from nemo_gym.adapters.recorded_calls import (
+    RecordedCall,
+    describe_branches,
+    fill_prompt,
+    make_empty_response,
+    read_calls,
+    write_response,
+)
 from nemo_gym.base_resources_server import NEMO_GYM_MCP_METADATA_KEY
 from nemo_gym.base_responses_api_agent import Body
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.programs import ProgramInstallError, install_program
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY
-from nemo_gym.server_utils import get_response_json, raise_for_status
 from responses_api_agents.program_agent.gateway import Budget, RolloutGateway, Upstream
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
 from responses_api_agents.program_agent.run import (
@@ -31,7 +37,6 @@ from responses_api_agents.program_agent.run import (
     ProgramFailure,
     ProgramSettings,
     find_failure,
-    make_empty_response,
     run_program,
 )
 from responses_api_agents.program_agent.workspace import Workspace, write_workspace
@@ -86,7 +91,7 @@ class ProgramAgent(EnvironmentAgent):
         task = task_fields(body)
         cookies = CookieJar(self._resources_cookies(request.cookies))
         async with self._slots:
-            seeded = await self._seed(task, cookies)
+            seeded = await self._seed_session(task, cookies)
             with tempfile.TemporaryDirectory(prefix="nemo-gym-program-", ignore_cleanup_errors=True) as folder:
                 async with record_calls(self, self.config.model_server.name, body) as recording:
                     played = await self._play(task, seeded, recording.endpoint, Path(folder))
@@ -102,15 +107,6 @@ class ProgramAgent(EnvironmentAgent):
         verified = dict(scored)
         verified.pop(_WORKSPACE_KEY, None)
         return ProgramAgentVerifyResponse.model_validate({**verified, **_own_fields(row)})
-
-    async def _seed(self, task: dict[str, Any], cookies: CookieJar) -> dict[str, Any]:
-        seeded = await self.server_client.post(
-            server_name=self.config.resources_server.name, url_path="/seed_session", json=task, cookies=cookies.current
-        )
-        await raise_for_status(seeded)
-        cookies.add(seeded.cookies)
-        told: dict[str, Any] = await get_response_json(seeded) or {}
-        return told
 
     async def _play(
         self, task: dict[str, Any], seeded: dict[str, Any], model: ModelEndpoint, folder: Path
@@ -145,8 +141,7 @@ class ProgramAgent(EnvironmentAgent):
         params = body.responses_create_params
         if calls:
             given, response = write_response(calls)
-            prompt = {name: getattr(given, name) for name in ("input", "instructions", "tools") if getattr(given, name)}
-            params = params.model_copy(update=prompt)
+            params = fill_prompt(params, given)
         else:
             response = make_empty_response("the program has asked its model nothing")
         return {
@@ -155,7 +150,7 @@ class ProgramAgent(EnvironmentAgent):
             "response": response,
             "program": played.describe(),
             "model_calls": len(calls),
-            "branches": [_describe_branch(chain, calls) for chain in list_branches(calls)] if calls else [],
+            "branches": describe_branches(calls),
             "artifacts": played.artifacts,
             "workspace_diff": played.change.diff,
         }
@@ -165,17 +160,6 @@ def _own_fields(row: dict[str, Any]) -> dict[str, Any]:
     """Return what is the agent's to say of a rollout, whatever the verifier returned."""
     names = ("responses_create_params", "response", "program", "model_calls", "branches", "artifacts", "workspace_diff")
     return {name: row[name] for name in names}
-
-
-def _describe_branch(chain: list[RecordedCall], calls: list[RecordedCall]) -> dict[str, Any]:
-    first = chain[0]
-    params = first.params.model_dump(include={"input", "instructions", "tools", "model"}, exclude_unset=True)
-    return {
-        "begins_after_call": calls.index(first.parent) if first.parent is not None else None,
-        "calls": [calls.index(call) for call in chain],
-        "responses_create_params": params,
-        "output": [item.model_dump() for item in write_chain(chain)],
-    }
 
 
 def _as_failure(row: dict[str, Any], failure: ProgramFailure) -> ProgramAgentVerifyResponse:

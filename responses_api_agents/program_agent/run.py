@@ -10,10 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 from typing import Any
-from uuid import uuid4
 
 from nemo_gym.adapters.recorded_calls import RecordedCall
-from nemo_gym.openai_utils import NeMoGymResponse
 from nemo_gym.programs import InstalledProgram
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxExecResult, SandboxSpec
 from responses_api_agents.program_agent.gateway import RolloutGateway
@@ -307,22 +305,4 @@ def find_failure(
         "the program ended without a call of its model.\n"
         f"it printed: {(played.stdout.strip() or played.stderr.strip())[-500:] or 'nothing'}\n"
         "hint: its config must lead it to `$base_url` or `$root_url`",
-    )
-
-
-def make_empty_response(message: str) -> NeMoGymResponse:
-    """Return the response of a rollout in which no model has answered."""
-    return NeMoGymResponse.model_validate(
-        {
-            "id": f"resp_{uuid4().hex}",
-            "created_at": time.time(),
-            "model": "none",
-            "object": "response",
-            "status": "failed",
-            "error": {"code": "server_error", "message": message},
-            "output": [],
-            "parallel_tool_calls": False,
-            "tool_choice": "none",
-            "tools": [],
-        }
     )

@@ -19,7 +19,7 @@ from nemo_gym.base_responses_api_agent import BaseResponsesAPIAgentConfig, Body,
 from nemo_gym.config_types import AggregateMetrics, AggregateMetricsRequest, ModelServerRef, ResourcesServerRef
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 from nemo_gym.rollout_correlation import task_id_from_run_body
-from nemo_gym.server_utils import raise_for_status, takes_models
+from nemo_gym.server_utils import get_response_json, raise_for_status, takes_models
 from responses_api_agents.simple_agent.loop import (
     CookieJar,
     Toolbox,
@@ -113,6 +113,15 @@ class EnvironmentAgent(SimpleResponsesAPIAgent):
         cookies.add_later(seeded)
         response = await self._call_own_responses(request, body, cookies)
         return await self._verify_response(task, response, cookies)
+
+    async def _seed_session(self, task: dict[str, Any], cookies: CookieJar) -> dict[str, Any]:
+        """Begin the session; return what the resources server told of it."""
+        server, path = self.config.resources_server.name, "/seed_session"
+        seeded = await self.server_client.post(server_name=server, url_path=path, json=task, cookies=cookies.current)
+        await raise_for_status(seeded)
+        cookies.add(seeded.cookies)
+        told: dict[str, Any] = await get_response_json(seeded) or {}
+        return told
 
     async def aggregate_metrics(self, body: AggregateMetricsRequest = Body()) -> AggregateMetrics:
         """Return metrics over many rollouts, as the resources server computes them."""

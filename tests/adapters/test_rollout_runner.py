@@ -242,7 +242,7 @@ async def test_a_reward_that_is_no_number_is_a_failure(monkeypatch, number):
 
 
 async def test_a_runner_that_hangs_fails_by_its_deadline_even_if_it_will_not_be_cancelled(monkeypatch):
-    monkeypatch.setattr("nemo_gym.adapters.rollout_runner._CANCEL_GRACE_S", 0.01)
+    monkeypatch.setattr("nemo_gym.adapters.playing._CANCEL_GRACE_S", 0.01)
     release = asyncio.Event()
 
     async def hang(task, model):

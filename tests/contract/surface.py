@@ -65,5 +65,6 @@ SURFACE: dict[str, tuple[Name, ...]] = {
     "nemo_gym.step_environments": surface_adapters.STEP_ENVIRONMENTS,
     "resources_servers.gymnasium": surface_adapters.GYMNASIUM,
     "nemo_gym.adapters": surface_adapters.ADAPTERS,
+    "responses_api_agents.coded_agent": surface_adapters.CODED_AGENTS,
     **surface_runs.SMALL_MODULES,
 }

@@ -22,3 +22,16 @@ ADAPTERS = (
     dataclass_("RunnerResult", "reward", components={}, metrics={}, info={}),
     function("derive_seed", "task"),
 )
+
+CODED_AGENTS = (
+    class_("CodedAgent", None, coroutine("play", "task, rollout")),
+    model("CodedAgentConfig", rollout_timeout_s=3600.0, tool_errors="report"),
+    class_(
+        "AgentRollout",
+        None,
+        coroutine("call_tool", "name, arguments"),
+        function("call_tool_sync", "name, arguments"),
+        function("openai", ""),
+        function("anthropic", ""),
+    ),
+)

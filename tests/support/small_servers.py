@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,8 @@ from tests.support.warm_start import WarmProcess
 
 PATIENCE_S = 60
 _MARK = "NEMO_GYM_TEST_MARK"
+# A run draws several ports before it listens on the first one.
+_PROMISED: deque[int] = deque(maxlen=1000)
 
 APP = """
 import asyncio, os, subprocess, sys, time
@@ -50,8 +53,11 @@ if __name__ == "__main__":
 
 
 def free_port() -> int:
-    """A port that nobody has; not one that the system itself hands out, for it might do so before it is used."""
-    return next(filter(is_free, iter(lambda: random.randint(24_000, 32_000), None)))
+    """A port that nobody has or was just promised; not one that the system hands out, for it might do so before."""
+    drawn = iter(lambda: random.randint(24_000, 32_000), None)
+    port = next(port for port in drawn if port not in _PROMISED and is_free(port))
+    _PROMISED.append(port)
+    return port
 
 
 def is_free(port: int) -> bool:
