@@ -14,7 +14,7 @@ from typing import Any
 
 
 def measure(server: str, seconds: float) -> dict[str, Any]:
-    """Play episodes one after the other for so long; return how many steps were taken, and in which time."""
+    """Play episodes one after the other for so long; return them, how many steps were taken, and in which time."""
     environment = importlib.import_module(f"resources_servers.{server}.environment")
     data = importlib.import_module(f"resources_servers.{server}.generate_data")
     episodes = [(row, data.solution(row)) for row in data.rows()]
@@ -22,7 +22,7 @@ def measure(server: str, seconds: float) -> dict[str, Any]:
     steps = 0
     while time.process_time() - began < seconds:
         steps += play(environment, episodes)
-    return {"steps": steps, "cpu_s": time.process_time() - began}
+    return {"episodes": episodes, "steps": steps, "cpu_s": time.process_time() - began}
 
 
 def play(environment: Any, episodes: list[tuple[dict[str, Any], list[str]]]) -> int:

@@ -11,12 +11,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import uvloop
 
 from nemo_gym._app.plan import plan_launch
+from nemo_gym.cpu_pool import usable_cpus
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import get_global_config_dict
 from nemo_gym.server_utils import ServerClient, raise_for_status
@@ -24,7 +24,7 @@ from nemo_gym.testing import reply
 from perf.report import LeftOut, Row
 from perf.verifying import serving_resources
 
-SERVERS = ("gem_gym",)
+SERVERS = ("gem_gym", "gymnasium_text", "textarena")
 _SESSIONS = 64
 _SECONDS = 4.0
 _BARE_TIMEOUT_S = 120
@@ -54,28 +54,25 @@ def _measure(name: str) -> list[Row]:
 
 
 async def _run(name: str) -> tuple[float, float, int]:
-    from nemo_gym.cpu_pool import usable_cpus
-
-    data = import_module(f"resources_servers.{name}.generate_data")
-    episodes = [(row, [reply(text).model_dump() for text in data.solution(row)]) for row in data.rows()]
     async with serving_resources(name):
         [plan] = [plan for plan in plan_launch(get_global_config_dict()) if plan.impl == name]
         assert plan.venv is not None
         client = ServerClient.load_from_global_config()
-        await asyncio.gather(*(_play(client, plan.name, *episode) for episode in episodes))
         bare = await asyncio.to_thread(_measure_bare, str(plan.venv.python), name)
+        episodes = [(row, [reply(text).model_dump() for text in texts]) for row, texts in bare["episodes"]]
+        await asyncio.gather(*(_play(client, plan.name, *episode) for episode in episodes))
         deadline, began = time.perf_counter() + _SECONDS, time.perf_counter()
         steps = await asyncio.gather(
             *(_play_until(client, plan.name, episodes, place, deadline) for place in range(_SESSIONS))
         )
-        return sum(steps) / (time.perf_counter() - began), bare, usable_cpus()
+        return sum(steps) / (time.perf_counter() - began), bare["steps"] / bare["cpu_s"], usable_cpus()
 
 
-def _measure_bare(python: str, name: str) -> float:
+def _measure_bare(python: str, name: str) -> dict[str, Any]:
     command = [python, "-m", "perf.bare_steps", name, str(_SECONDS / 2)]
     said = subprocess.run(command, capture_output=True, text=True, timeout=_BARE_TIMEOUT_S, check=True).stdout
-    found = json.loads(said.splitlines()[-1])
-    return float(found["steps"] / found["cpu_s"])
+    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+    return found
 
 
 async def _play_until(client: ServerClient, server: str, episodes: Sequence[Any], place: int, deadline: float) -> int:
