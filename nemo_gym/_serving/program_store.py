@@ -77,7 +77,8 @@ async def _build(
         if pypi:
             uv, venv = find_uv(), folder / "venv"
             await call(uv, "venv", "--no-project", "--python", sys.executable, venv)
-            await call(uv, "pip", "install", "--python", python_in(venv), *pypi)
+            # A program cannot write there when it runs, so that it would compile its modules anew each time.
+            await call(uv, "pip", "install", "--compile-bytecode", "--python", python_in(venv), *pypi)
         # Whoever runs the programs in a sandbox is another user.
         await in_thread(_make_readable, folder)
         mark_complete(folder, {"npm": list(npm), "pypi": list(pypi)})
