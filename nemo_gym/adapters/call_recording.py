@@ -15,6 +15,7 @@ from uuid import uuid4
 
 from nemo_gym.base_resources_server import BaseRunRequest
 from nemo_gym.base_responses_api_agent import SimpleResponsesAPIAgent
+from nemo_gym.global_config import get_first_server_config_dict
 from nemo_gym.rollout_correlation import maybe_rollout_id_from_run_body
 from nemo_gym.session_client import SessionClient
 
@@ -56,7 +57,7 @@ async def record_calls(
     session_id = f"{maybe_rollout_id_from_run_body(body) or 'rollout'}-{uuid4().hex}"
     opened = await sessions.create(session_id, agent=agent.config.name)
     base_url = agent.base_url_for_run(f"{sessions.url_for(session_id)}/v1", body)
-    model = body.responses_create_params.model or model_server
+    model = body.responses_create_params.model or _find_model_name(agent, model_server)
     try:
         yield CallRecording(sessions, session_id, ModelEndpoint(base_url, opened["api_key"], model))
     finally:
@@ -64,3 +65,10 @@ async def record_calls(
             await asyncio.shield(sessions.delete(session_id))
         except Exception as error:
             LOG.warning("%s: the session of a rollout was not deleted: %s", agent.config.name, error)
+
+
+def _find_model_name(agent: SimpleResponsesAPIAgent, model_server: str) -> str:
+    """Return what the config of a model server calls its model, for programs that show it or know it; else its own."""
+    config: Any = getattr(agent.server_client, "global_config_dict", None) or {}
+    block: Any = get_first_server_config_dict(config, model_server) if model_server in config else {}
+    return str(block.get("openai_model") or block.get("model") or model_server)

@@ -8,8 +8,6 @@ offers its tools over MCP, and scores what the program has left behind. Which pr
 
 import asyncio
 import logging
-import tempfile
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,10 +26,11 @@ from nemo_gym.adapters.recorded_calls import (
 from nemo_gym.base_resources_server import NEMO_GYM_MCP_METADATA_KEY
 from nemo_gym.base_responses_api_agent import Body
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
-from nemo_gym.programs import ProgramInstallError, install_program
+from nemo_gym.programs import InstalledProgram, ProgramInstallError, install_program
 from nemo_gym.rollout_collection import NG_FAILURE_CLASS_KEY
 from responses_api_agents.program_agent.gateway import Budget, RolloutGateway, Upstream
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
+from responses_api_agents.program_agent.rollout_folder import RolloutFolder, make_rollout_folder, remove_left_folders
 from responses_api_agents.program_agent.run import (
     PlayedProgram,
     ProgramFailure,
@@ -39,7 +38,7 @@ from responses_api_agents.program_agent.run import (
     find_failure,
     run_program,
 )
-from responses_api_agents.program_agent.workspace import Workspace, write_workspace
+from responses_api_agents.program_agent.workspace import WorkspaceError, read_workspace, write_workspace
 from responses_api_agents.simple_agent.app import (
     EnvironmentAgent,
     SimpleAgentRunRequest,
@@ -74,10 +73,11 @@ class ProgramAgent(EnvironmentAgent):
 
     config: ProgramAgentConfig
     _slots: asyncio.Semaphore = PrivateAttr()
-    _installing: asyncio.Lock = PrivateAttr(default_factory=asyncio.Lock)
+    _installation: "asyncio.Future[InstalledProgram] | None" = PrivateAttr(default=None)
 
     def model_post_init(self, context: Any) -> None:
         super().model_post_init(context)
+        remove_left_folders()
         self._slots = asyncio.Semaphore(self.config.max_parallel_programs)
 
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
@@ -92,9 +92,9 @@ class ProgramAgent(EnvironmentAgent):
         cookies = CookieJar(self._resources_cookies(request.cookies))
         async with self._slots:
             seeded = await self._seed_session(task, cookies)
-            with tempfile.TemporaryDirectory(prefix="nemo-gym-program-", ignore_cleanup_errors=True) as folder:
+            async with make_rollout_folder() as folder:
                 async with record_calls(self, self.config.model_server.name, body) as recording:
-                    played = await self._play(task, seeded, recording.endpoint, Path(folder))
+                    played = await self._play(task, seeded, recording.endpoint, folder)
                     traces = await recording.fetch_traces()
                 calls = read_calls(traces)
                 failure = find_failure(played, calls, traces)
@@ -109,18 +109,18 @@ class ProgramAgent(EnvironmentAgent):
         return ProgramAgentVerifyResponse.model_validate({**verified, **_own_fields(row)})
 
     async def _play(
-        self, task: dict[str, Any], seeded: dict[str, Any], model: ModelEndpoint, folder: Path
+        self, task: dict[str, Any], seeded: dict[str, Any], model: ModelEndpoint, folder: RolloutFolder
     ) -> PlayedProgram:
         config = self.config
-        settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
+        before = folder.private / "before"
+        given = seeded.get(_WORKSPACE_KEY) or task.get(_WORKSPACE_KEY) or {}
         try:
-            async with self._installing:  # the others wait here instead of at the lock of the packages
-                installed = await install_program(config.install, settings, LOG.info)
+            installed = await self._install()
+            await asyncio.to_thread(write_workspace, read_workspace(given), before)
         except ProgramInstallError as error:
             return PlayedProgram(failure=ProgramFailure("install_failed", str(error)))
-        before = folder / "before"
-        given = seeded.get(_WORKSPACE_KEY) or task.get(_WORKSPACE_KEY) or {}
-        await asyncio.to_thread(write_workspace, Workspace.model_validate(given), before)
+        except WorkspaceError as error:
+            return PlayedProgram(failure=ProgramFailure("workspace_failed", str(error)))
         tools = seeded.get(NEMO_GYM_MCP_METADATA_KEY) or {}
         upstream = Upstream(
             model_server=config.model_server.name,
@@ -134,6 +134,19 @@ class ProgramAgent(EnvironmentAgent):
         gateway = RolloutGateway(upstream, budget, self.server_client)
         program = ProgramSettings.of(config, installed, has_tools=upstream.tools_path is not None)
         return await run_program(program, gateway, before, folder, prompt=_read_prompt(task), model=model.model)
+
+    async def _install(self) -> InstalledProgram:
+        """Install the program unless it is there; rollouts that come meanwhile wait for the same installation."""
+        if self._installation is None:
+            settings: Any = getattr(self.server_client, "global_config_dict", None) or {}
+            self._installation = asyncio.ensure_future(install_program(self.config.install, settings, LOG.info))
+        installation = self._installation
+        try:
+            return await asyncio.shield(installation)
+        except ProgramInstallError:
+            if self._installation is installation:
+                self._installation = None  # the registry may be back for the next rollout
+            raise
 
     def _build_row(
         self, body: SimpleAgentRunRequest, task: dict[str, Any], played: PlayedProgram, calls: list[RecordedCall]

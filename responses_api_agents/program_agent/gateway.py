@@ -7,9 +7,10 @@ nor any key is known inside.
 """
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,16 +89,20 @@ class RolloutGateway:
         app = web.Application(client_max_size=_MAX_BODY_BYTES)
         app.router.add_route("*", "/{path:.*}", self._answer)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, "127.0.0.1", 0) if path is None else web.UnixSite(runner, path)
-            await site.start()
-            if path is not None:
-                # The sandbox's user is another one; the folder keeps everybody else out.
-                await asyncio.to_thread(path.chmod, 0o666)
-            yield 0 if path is not None else runner.addresses[0][1]
-        finally:
-            await runner.cleanup()
+        async with AsyncExitStack() as stack:
+            await runner.setup()
+            stack.push_async_callback(runner.cleanup)
+            if path is None:
+                await web.TCPSite(runner, "127.0.0.1", 0).start()
+                yield runner.addresses[0][1]
+                return
+            # The address of a socket has room for 107 bytes, and a folder of temporary files may lie deep.
+            folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+            stack.callback(os.close, folder)
+            await web.UnixSite(runner, f"/proc/self/fd/{folder}/{path.name}").start()
+            # The sandbox's user is another one; the folder keeps everybody else out.
+            await asyncio.to_thread(path.chmod, 0o666)
+            yield 0
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         # Some programs put /v1 behind a base URL that ends with it.

@@ -2,6 +2,8 @@
 """One run of a program: its sandbox, its files and variables, how it ended, and what it has left behind."""
 
 import asyncio
+import contextlib
+import fnmatch
 import os
 import sys
 import time
@@ -16,7 +18,14 @@ from nemo_gym.programs import InstalledProgram
 from nemo_gym.sandbox import AsyncSandbox, SandboxError, SandboxExecResult, SandboxSpec
 from responses_api_agents.program_agent.gateway import RolloutGateway
 from responses_api_agents.program_agent.program_config import ProgramAgentConfig
-from responses_api_agents.program_agent.workspace import WorkspaceChange, collect_change
+from responses_api_agents.program_agent.rollout_folder import RolloutFolder
+from responses_api_agents.program_agent.workspace import (
+    WorkspaceChange,
+    collect_change,
+    copy_workspace,
+    is_regular,
+    matches,
+)
 
 WORKSPACE = "/workspace"
 HOME = "/tmp/home"
@@ -31,6 +40,7 @@ _ARTIFACT_CHARACTERS = 1_000_000
 _MARGIN_S = 600.0
 _BUDGET_GRACE_S = 5.0
 _NOT_FOUND = (126, 127)
+_ENDINGS_OF_PROGRAMS = ("program_failed", "time_limit")
 _CAUSES = {
     "timeout": ("time_limit", "it was still running after {time:g} s", "`time_limit_s` allows more"),
     "oom": ("memory_limit", "its processes needed more than {memory} MiB", "`memory_mib` allows more"),
@@ -65,13 +75,13 @@ class ProgramSettings:
         files = {**config.files, **config.files_with_tools} if has_tools else config.files
         return cls(config, installed, (*config.command, *more), files)
 
-    @property
-    def provider(self) -> dict[str, Any]:
-        """The sandbox that it runs in."""
+    def build_provider(self, base_dir: Path) -> dict[str, Any]:
+        """Return the provider of its sandbox, which is made in `base_dir`."""
         config = self.config
         visible = [*config.read_only_paths, *map(str, self.installed.folders), sys.base_prefix]
         return {
             "local": {
+                "base_dir": str(base_dir),
                 "isolation": "none" if config.isolation == "none" else "bubblewrap",
                 "memory_mib": config.memory_mib,
                 "max_processes": config.max_processes,
@@ -106,22 +116,22 @@ class PlayedProgram:
 
 
 async def run_program(
-    program: ProgramSettings, gateway: RolloutGateway, before: Path, folder: Path, *, prompt: str, model: str
+    program: ProgramSettings, gateway: RolloutGateway, before: Path, folder: RolloutFolder, *, prompt: str, model: str
 ) -> PlayedProgram:
-    """Run the program on a copy of the workspace `before`; `folder` is for what lies on our side meanwhile."""
+    """Run the program on a copy of the workspace `before`."""
     config, played = program.config, PlayedProgram()
     is_lent = config.network == "model" and config.isolation != "none"
-    socket = folder / "gateway.sock"
+    socket = folder.private / "gateway.sock"
     options = {"sockets": {SOCKET: str(socket)}} if is_lent else {"network": True}
     spec = SandboxSpec(workdir=WORKSPACE, ttl_s=config.time_limit_s + _MARGIN_S, provider_options=options)
     try:
         async with (
             gateway.listen(path=socket if is_lent else None) as port,
-            AsyncSandbox(program.provider, spec) as box,
+            AsyncSandbox(program.build_provider(folder.sandboxes), spec) as box,
         ):
             await box.start()
             words = _Words(box, port if port else PORT, prompt, model)
-            await _write_files(box, program, words, before, folder)
+            await _write_files(box, program, words, before, folder.private)
             command = [words.fill(word) for word in program.command]
             if is_lent:
                 command = [_PYTHON, "-I", "-S", _RELAY_INSIDE, str(PORT), SOCKET, *command]
@@ -129,9 +139,7 @@ async def run_program(
             result = await _run_within_budget(box, program, gateway, command, words)
             played.seconds = time.monotonic() - started
             _note_ending(played, result, program, gateway, words)
-            after = folder / "after"
-            await box.download(words.workspace, after)
-            await _collect(played, config, before, after, box, folder, words)
+            await asyncio.to_thread(_collect, played, config, before, folder.private / "after", box.handle.raw)
     except SandboxError as error:
         played.failure = played.failure or ProgramFailure("sandbox_failed", str(error))
     return played
@@ -252,36 +260,33 @@ def _note_ending(
         played.failure = ProgramFailure("program_failed", f"{name!r} ended with exit code {result.return_code}: {said}")
 
 
-async def _collect(
-    played: PlayedProgram,
-    config: ProgramAgentConfig,
-    before: Path,
-    after: Path,
-    box: AsyncSandbox,
-    folder: Path,
-    words: _Words,
-) -> None:
-    played.change = await asyncio.to_thread(
-        collect_change,
-        before,
-        after,
-        leave_out=config.leave_out,
-        patterns=config.collect,
-        max_bytes=config.max_collected_bytes,
+def _collect(played: PlayedProgram, config: ProgramAgentConfig, before: Path, after: Path, box: Any) -> None:
+    """Take what the program has left, from where it really lies: all of its processes have ended."""
+    left_out = copy_workspace(box.work, after, config.max_disk_mib * 2**20)
+    played.change = collect_change(
+        before, after, leave_out=config.leave_out, patterns=config.collect, max_bytes=config.max_collected_bytes
     )
+    left_out = [name for name in left_out if not matches(name, config.leave_out)]
+    played.change.left_out = sorted({*played.change.left_out, *left_out})
+    played.change.deleted = [name for name in played.change.deleted if name not in left_out]
     if config.artifacts:
-        kept = folder / "kept"
-        await box.download(words.home, kept)
-        played.artifacts = await asyncio.to_thread(_read_artifacts, kept, config.artifacts)
+        played.artifacts = _read_artifacts(box.tmp / Path(HOME).name, config.artifacts)
 
 
 def _read_artifacts(home: Path, patterns: Sequence[str]) -> dict[str, str]:
+    """Return the ends of the files that fit a pattern. No link is followed: it may lead anywhere on this machine."""
+    # `**/` stands for no folder, too.
+    wanted = [*patterns, *(pattern.replace("**/", "") for pattern in patterns)]
     found, room = dict[str, str](), _ARTIFACT_CHARACTERS
-    for path in sorted({path for pattern in patterns for path in home.glob(pattern)}):
-        if path.is_file() and not path.is_symlink() and room > 0:
-            text = path.read_text(encoding="utf-8", errors="replace")[-room:]
-            found[path.relative_to(home).as_posix()] = text
-            room -= len(text)
+    for place, folders, names in os.walk(home) if not home.is_symlink() else ():
+        folders.sort()
+        for path in (Path(place, name) for name in sorted(names)):
+            label = path.relative_to(home).as_posix()
+            if room > 0 and any(fnmatch.fnmatch(label, pattern) for pattern in wanted) and is_regular(path):
+                with contextlib.suppress(OSError), path.open("rb") as file:
+                    file.seek(max(path.stat().st_size - room, 0))
+                    found[label] = file.read(room).decode("utf-8", errors="replace")
+                    room -= len(found[label])
     return found
 
 
@@ -290,12 +295,15 @@ def find_failure(
 ) -> ProgramFailure | None:
     """Return why the rollout has no reward; None if there is something to verify.
 
-    A model that could not be asked is not the program's fault, however that ended then.
+    A model that could not be asked is not the program's fault, however that ended then: some end well all the same.
     """
     last_error = traces[-1]["error"] if traces else None
-    has_ended_early = played.failure is not None and played.failure.name in ("program_failed", "time_limit")
-    if last_error is not None and (has_ended_early or not calls):
-        return ProgramFailure("model_endpoint", f"the last call of the model failed: {last_error}")
+    if last_error is not None and (played.failure is None or played.failure.name in _ENDINGS_OF_PROGRAMS):
+        return ProgramFailure(
+            "model_endpoint",
+            f"the model did not answer the last of {len(traces)} calls: {last_error}\n"
+            "hint: look at the log of the model server and at its endpoint; the program is not to blame",
+        )
     if played.failure is not None:
         return played.failure
     if calls:

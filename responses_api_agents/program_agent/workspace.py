@@ -11,12 +11,13 @@ import difflib
 import fnmatch
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_gym.errors import GymError
 
@@ -55,6 +56,17 @@ class WorkspaceChange(BaseModel):
     """The whole workspace on this machine, while it is verified."""
 
 
+def read_workspace(given: Any) -> Workspace:
+    """Return what a row, or a resources server, says of the workspace."""
+    try:
+        return Workspace.model_validate(given)
+    except ValidationError as error:
+        raise WorkspaceError(
+            f"the workspace of the task cannot be read: {error}\n"
+            'hint: {"files": {"PATH": "text"}}, {"folder": "PATH"} or {"git_bundle": "PATH"}'
+        ) from error
+
+
 def write_workspace(workspace: Workspace, target: Path) -> None:
     """Put what the task says into the folder `target`."""
     target.mkdir(parents=True, exist_ok=True)
@@ -74,6 +86,46 @@ def write_workspace(workspace: Workspace, target: Path) -> None:
         path = target / _check_relative(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(_decode(name, content))
+
+
+def copy_workspace(source: Path, target: Path, max_bytes: int) -> list[str]:
+    """Copy what a program has left; return the names of the files that are not copied.
+
+    Left out are devices and the like, links that lead out of the workspace, what cannot be read, and what is more than
+    `max_bytes`: files with holes may be larger than the disk.
+    """
+    left_out, room = list[str](), max_bytes
+    target.mkdir()
+
+    def leave_out(error: OSError) -> None:
+        left_out.append(f"{os.path.relpath(error.filename, source)}/")
+
+    for place, folders, names in os.walk(source, onerror=leave_out):
+        here = Path(place)
+        for name in [*folders, *names]:
+            path = here / name
+            label = path.relative_to(source)
+            try:
+                status = path.lstat()
+                if stat.S_ISDIR(status.st_mode):
+                    (target / label).mkdir()
+                elif stat.S_ISLNK(status.st_mode) and _stays_within(path, source):
+                    (target / label).symlink_to(os.readlink(path))
+                elif stat.S_ISREG(status.st_mode) and status.st_size <= room:
+                    shutil.copy(path, target / label, follow_symlinks=False)
+                    room -= status.st_size
+                else:
+                    left_out.append(label.as_posix())
+            except OSError:
+                left_out.append(label.as_posix())
+    return sorted(left_out)
+
+
+def _stays_within(link: Path, folder: Path) -> bool:
+    """Return whether a link is relative and leads to a place below `folder`."""
+    leads_to = os.readlink(link)
+    within = os.path.normpath(link.parent.relative_to(folder) / leads_to)
+    return not os.path.isabs(leads_to) and within.split("/")[0] != ".."
 
 
 def collect_change(
@@ -115,14 +167,19 @@ def _list_files(folder: Path, leave_out: Sequence[str]) -> dict[str, Path]:
 def _walk(folder: Path, leave_out: Sequence[str]) -> Iterator[tuple[str, Path]]:
     for place, folders, names in os.walk(folder):
         relative = Path(place).relative_to(folder)
-        folders[:] = [name for name in folders if not _matches(f"{(relative / name).as_posix()}/", leave_out)]
+        folders[:] = [name for name in folders if not matches(f"{(relative / name).as_posix()}/", leave_out)]
         for name in names:
             path, label = Path(place, name), (relative / name).as_posix()
-            if path.is_file() and not path.is_symlink() and not _matches(label, leave_out):
+            if is_regular(path) and not matches(label, leave_out):
                 yield label, path
 
 
-def _matches(name: str, patterns: Sequence[str]) -> bool:
+def is_regular(path: Path) -> bool:
+    """Return whether this is a file, and neither a link nor anything special."""
+    return stat.S_ISREG(path.lstat().st_mode)
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
     """Return whether a path, or its last part, fits a pattern; folders end with a slash."""
     last = f"{PurePosixPath(name).name}/" if name.endswith("/") else PurePosixPath(name).name
     return any(fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(last, pattern) for pattern in patterns)

@@ -102,7 +102,11 @@ async def play(
 ) -> dict[str, Any]:
     """Play one rollout of a program, whose config is given, and return its row."""
     block = agent_config("world", **{"entrypoint": "app.py", **program})
-    servers = {"world": world, "policy_model": (model or ActingModel, model_config or {}), "agent": (ProgramAgent, block)}
+    servers = {
+        "world": world,
+        "policy_model": (model or ActingModel, model_config or {}),
+        "agent": (ProgramAgent, block),
+    }
     config = {} if cache_dir is None else {"cache_dir": cache_dir}
     async with running(global_config=config, **servers) as client:
         answer = await client.post("agent", "/run", json=row or make_row())
