@@ -29,6 +29,7 @@ __all__ = [
     "RecordedCall",
     "describe_branches",
     "fill_prompt",
+    "find_last_with_tools",
     "list_branches",
     "make_empty_response",
     "read_calls",
@@ -76,11 +77,25 @@ def read_calls(traces: Sequence[Mapping[str, Any]]) -> list[RecordedCall]:
     return calls
 
 
+def find_last_with_tools(calls: Sequence[RecordedCall]) -> RecordedCall | None:
+    """Return the latest of the calls that offered the most tools: how a program's main line ends.
+
+    Its helpers have fewer tools and end before it, however much they say; after a compaction it goes on with all of
+    its tools in a conversation of its own. None if no call offered any.
+    """
+    most = max(calls, key=lambda call: len(call.params.tools or []))
+    same = [call for call in calls if len(call.params.tools or []) == len(most.params.tools or [])]
+    return same[-1] if most.params.tools else None
+
+
 def write_response(
-    calls: Sequence[RecordedCall],
+    calls: Sequence[RecordedCall], last: RecordedCall | None = None
 ) -> tuple[NeMoGymResponseCreateParamsNonStreaming, NeMoGymResponse]:
-    """Return what the model was given first, and everything that it and others said then; the usage is of all calls."""
-    chain = list(_walk_up(_find_last(calls)))[::-1]
+    """Return what the model was given first, and everything that it and others said then; the usage is of all calls.
+
+    `last` ends the main line; None: the last of its longest row of calls does.
+    """
+    chain = list(_walk_up(last or _find_last(calls)))[::-1]
     usage = None
     for one in calls:
         usage = accumulate_response_usage(usage, one.reply.usage)
@@ -95,7 +110,7 @@ def fill_prompt(
     return params.model_copy(update={name: getattr(given, name) for name in names if getattr(given, name)})
 
 
-def describe_branches(calls: Sequence[RecordedCall]) -> list[dict[str, Any]]:
+def describe_branches(calls: Sequence[RecordedCall], last: RecordedCall | None = None) -> list[dict[str, Any]]:
     """Return what a row tells of the calls beside the main line: their places among all calls, and what was said."""
     places = {id(call): place for place, call in enumerate(calls)}
     return [
@@ -107,7 +122,7 @@ def describe_branches(calls: Sequence[RecordedCall]) -> list[dict[str, Any]]:
             ),
             "output": [item.model_dump() for item in write_chain(chain)],
         }
-        for chain in (list_branches(calls) if calls else [])
+        for chain in (list_branches(calls, last) if calls else [])
     ]
 
 
@@ -129,9 +144,9 @@ def make_empty_response(message: str) -> NeMoGymResponse:
     )
 
 
-def list_branches(calls: Sequence[RecordedCall]) -> list[list[RecordedCall]]:
-    """Return the calls beside the main line: chains of them, in the order in which they began."""
-    known = {id(call) for call in _walk_up(_find_last(calls))}
+def list_branches(calls: Sequence[RecordedCall], last: RecordedCall | None = None) -> list[list[RecordedCall]]:
+    """Return the calls beside the main line, which `last` ends: chains of them, in the order in which they began."""
+    known = {id(call) for call in _walk_up(last or _find_last(calls))}
     branches = []
     for leaf in sorted(calls, key=lambda one: one.depth, reverse=True):
         chain = list(takewhile(lambda call: id(call) not in known, _walk_up(leaf)))
@@ -151,7 +166,7 @@ def write_chain(chain: Sequence[RecordedCall]) -> list[Any]:
 
 
 def _find_last(calls: Sequence[RecordedCall]) -> RecordedCall:
-    """Return the last call of the main line."""
+    """Return the last call of the longest row."""
     return max(reversed(calls), key=lambda one: one.depth)
 
 

@@ -19,6 +19,7 @@ from nemo_gym.adapters.recorded_calls import (
     RecordedCall,
     describe_branches,
     fill_prompt,
+    find_last_with_tools,
     make_empty_response,
     read_calls,
     write_response,
@@ -152,8 +153,9 @@ class ProgramAgent(EnvironmentAgent):
         self, body: SimpleAgentRunRequest, task: dict[str, Any], played: PlayedProgram, calls: list[RecordedCall]
     ) -> dict[str, Any]:
         params = body.responses_create_params
+        last = find_last_with_tools(calls) if calls else None
         if calls:
-            given, response = write_response(calls)
+            given, response = write_response(calls, last)
             params = fill_prompt(params, given)
         else:
             response = make_empty_response("the program has asked its model nothing")
@@ -163,7 +165,7 @@ class ProgramAgent(EnvironmentAgent):
             "response": response,
             "program": played.describe(),
             "model_calls": len(calls),
-            "branches": describe_branches(calls),
+            "branches": describe_branches(calls, last),
             "artifacts": played.artifacts,
             "workspace_diff": played.change.diff,
         }

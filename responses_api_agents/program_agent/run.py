@@ -83,6 +83,7 @@ class ProgramSettings:
             "local": {
                 "base_dir": str(base_dir),
                 "isolation": "none" if config.isolation == "none" else "bubblewrap",
+                "run_as": "root" if config.isolation == "none" else "nobody",
                 "memory_mib": config.memory_mib,
                 "max_processes": config.max_processes,
                 "max_disk_mib": config.max_disk_mib,
@@ -249,7 +250,7 @@ def _note_ending(
             result.error_type, ("sandbox_failed", f"the sandbox could not run it: {played.stderr}", "see the log")
         )
         played.failure = ProgramFailure(named, f"{name!r} was ended: {text.format(**limits)}.\nhint: {hint}")
-    elif result is not None and result.return_code in _NOT_FOUND and "cannot run" in played.stderr:
+    elif result is not None and result.return_code in _NOT_FOUND and not gateway.budget.calls:
         played.failure = ProgramFailure(
             "program_missing",
             f"{name!r} cannot be run in the sandbox: {played.stderr.strip()[-500:]}\n"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Play programs as rollouts, in this process: a model that is a script, and a bench with one file to repair."""
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,25 @@ async def play(
         told: dict[str, Any] = await get_response_json(answer)
         assert answer.ok, told
         return told
+
+
+PYTHON = os.path.realpath(sys.executable)
+PRELUDE = """
+import json, os, socket, subprocess, sys, time, urllib.error, urllib.request
+
+def ask(path, **body):
+    head = {"content-type": "application/json"}
+    request = urllib.request.Request(os.environ["ROOT"] + path, json.dumps({"model": "m", **body}).encode(), head)
+    with urllib.request.urlopen(request, timeout=60) as reply:
+        return reply.read().decode()
+
+def chat(*texts, **more):
+    roles = ["user", "assistant"]
+    messages = [{"role": roles[place % 2], "content": text} for place, text in enumerate(texts)]
+    return ask("/v1/chat/completions", messages=messages, **more)
+"""
+
+
+def python_program(source: str, **config: Any) -> dict[str, Any]:
+    """Return the config of a program in Python, which has `ask` and `chat` for its model."""
+    return {"command": [PYTHON, "-c", PRELUDE + source], "env": {"ROOT": "$root_url"}, **config}

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs of the presets, as their registries have them, with a model that is a script."""
+
+import json
+from typing import Any
+
+import pytest
+
+from resources_servers.example_mcp_weather.app import ExampleMCPWeatherResourcesServer
+from resources_servers.example_mcp_weather.weather import WEATHER
+from responses_api_agents.program_agent.tests.played_programs import play, read_preset
+
+FIX = "sed -i 's/a - b/a + b/' calc.py"
+EDIT = {"old_string": "a - b", "new_string": "a + b"}
+FILE = {"file_path": "/workspace/calc.py"}
+DONE = "I have repaired it."
+ACTS: dict[str, list[Any]] = {
+    "codex": [("exec_command", {"cmd": FIX}), DONE],
+    "claude_code": [("Read", FILE), ("Edit", {**FILE, **EDIT}), DONE],
+    "opencode": [("bash", {"command": FIX, "description": "repair it"}), DONE],
+    "qwen_code": [("read_file", FILE), ("edit", {**FILE, **EDIT}), DONE],
+    "pi": [("bash", {"command": FIX}), DONE],
+    "mini_swe_agent": [
+        ("bash", {"command": FIX}),
+        ("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
+    ],
+}
+WITH_MCP = {"codex": "mcp__gym__get_weather", "claude_code": "mcp__gym__get_weather", "opencode": "gym_get_weather"}
+QUICK = ("codex", "claude_code")
+
+pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
+
+
+def presets(names: Any) -> list[Any]:
+    """Return the presets, those in front that take a few seconds once they are installed."""
+    return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.exhaustive]) for name in names]
+
+
+@pytest.mark.parametrize("name", presets(ACTS))
+async def test_a_program_repairs_a_file_with_its_own_tools(name):
+    row = await play(model_config={"acts": ACTS[name]}, **read_preset(name))
+    assert row["reward"] == 1.0, row
+    assert row["program"]["exit_code"] == 0
+    called = [item["name"] for item in row["response"]["output"] if item["type"] == "function_call"]
+    assert called == [act[0] for act in ACTS[name] if not isinstance(act, str)]
+    in_branches = sum(len(branch["calls"]) for branch in row["branches"])
+    assert row["model_calls"] == len(ACTS[name]) + in_branches
+    assert row["response"]["usage"]["total_tokens"] == 15 * row["model_calls"]
+
+
+@pytest.mark.parametrize("name", presets(ACTS))
+async def test_a_model_that_does_nothing_gets_no_reward(name):
+    acts = ACTS[name][-1:]
+    row = await play(model_config={"acts": acts}, **read_preset(name))
+    assert "_ng_failure_class" not in row, row
+    assert row["reward"] == 0.0
+    assert row["model_calls"] >= 1
+    assert row["workspace_diff"] == ""
+
+
+@pytest.mark.parametrize("name", presets(ACTS))
+async def test_a_model_that_is_out_of_order_is_not_the_programs_fault(name):
+    preset = {**read_preset(name), "time_limit_s": 60}
+    row = await play(model_config={"acts": ACTS[name], "fails_after": 1}, **preset)
+    assert row["_ng_failure_class"] == "model_endpoint", row
+    assert row["model_calls"] >= 1
+
+
+@pytest.mark.parametrize("name", presets(WITH_MCP))
+async def test_tools_of_the_resources_server_reach_the_program_over_mcp(name):
+    city, (condition, temperature) = next(iter(WEATHER.items()))
+    row = {"responses_create_params": {"input": f"How is the weather in {city}?"}, "city": city}
+    acts = [(WITH_MCP[name], {"city": city}), f"It is {condition} at {temperature} degrees."]
+    played = await play(row, world=ExampleMCPWeatherResourcesServer, model_config={"acts": acts}, **read_preset(name))
+    assert played["reward"] == 1.0, played
+    answers = [item["output"] for item in played["response"]["output"] if item["type"] == "function_call_output"]
+    assert condition in json.dumps(answers)
