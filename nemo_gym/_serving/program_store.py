@@ -39,7 +39,14 @@ class InstalledProgram:
 
 def find_program_folder(npm: Sequence[str], pypi: Sequence[str], cache_dir: Path) -> Path:
     """Return where these packages are, or will be."""
-    parts = {"npm": sorted(npm), "pypi": sorted(pypi), "python": sys.version, "platform": platform.platform()}
+    local = [_hash_content(Path(name)) for name in sorted([*npm, *pypi]) if Path(name).exists()]
+    parts = {
+        "npm": sorted(npm),
+        "pypi": sorted(pypi),
+        "local": local,
+        "python": sys.version,
+        "platform": platform.platform(),
+    }
     key = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:_KEY_LENGTH]
     return (cache_dir / "programs" / key).absolute()
 
@@ -72,7 +79,8 @@ async def _build(
     await in_thread(folder.mkdir, parents=True)
     try:
         if npm:
-            options = ["--no-audit", "--no-fund", "--no-update-notifier"]
+            # A folder of this machine is copied: a link to it would lead nowhere in a sandbox.
+            options = ["--install-links", "--no-audit", "--no-fund", "--no-update-notifier"]
             await call(_find_npm(npm), "install", "--prefix", folder, *options, *npm)
         if pypi:
             uv, venv = find_uv(), folder / "venv"
@@ -90,6 +98,14 @@ async def _build(
                 "hint: check the names and versions under `install`, and whether the package registry can be reached"
             ) from error
         raise
+
+
+def _hash_content(path: Path) -> str:
+    """Return a hash of a package on this machine, a file or a folder."""
+    digest = hashlib.sha256()
+    for file in [path] if path.is_file() else sorted(one for one in path.rglob("*") if one.is_file()):
+        digest.update(str(file.relative_to(path)).encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _find_npm(npm: Sequence[str]) -> str:

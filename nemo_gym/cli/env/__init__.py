@@ -14,6 +14,7 @@ from nemo_gym.global_config import (
     DRY_RUN_KEY_NAME,
     GlobalConfigDictParser,
     GlobalConfigDictParserConfig,
+    get_first_server_config_dict,
     get_global_config_dict,
     set_global_config_dict,
 )
@@ -79,7 +80,7 @@ def _serve(helper: "RunHelper", offer: "Offer | None") -> int:
 
 
 def prefetch(overrides: list[str]) -> int:
-    """Build the environments of a config's servers without starting them."""
+    """Build the environments of a config's servers, and install their programs, without starting them."""
     own, rest = split_off(overrides, "json")
     set_global_config_dict(GlobalConfigDictParserConfig(overrides=with_default_model(rest)), CheckedParser)
     config = get_global_config_dict()
@@ -87,14 +88,28 @@ def prefetch(overrides: list[str]) -> int:
     import asyncio  # only starting servers needs it
 
     from nemo_gym._app.plan import build_environments, plan_launch
+    from nemo_gym.programs import find_install, install_program
 
     plans = plan_launch(config)
-    asyncio.run(build_environments(config, plans, render.note))
+    installs = {plan.name: find_install(get_first_server_config_dict(config, plan.name)) for plan in plans}
+
+    async def build() -> None:
+        await build_environments(config, plans, render.note)
+        for name, install in installs.items():
+            if install is not None:
+                await install_program(install, config, lambda line, name=name: render.note(f"({name}) {line}"))
+
+    asyncio.run(build())
     apart = [plan for plan in plans if plan.venv is not None and plan.placement == "process"]
+    packages = {name: [*install.npm, *install.pypi] for name, install in installs.items() if install is not None}
     if own.get("json"):
-        render.json_data([{"name": plan.name, "own_environment": plan in apart} for plan in plans])
+        told = [(plan.name, plan in apart, packages.get(plan.name, [])) for plan in plans]
+        render.json_data([dict(zip(("name", "own_environment", "programs"), one, strict=True)) for one in told])
         return 0
     render.data(f"{len(apart)} of {len(plans)} servers have an environment of their own; all are built.")
+    if packages:
+        names = ", ".join(dict.fromkeys(name for listed in packages.values() for name in listed))
+        render.data(f"installed for agents that are programs: {names}")
     return 0
 
 

@@ -98,11 +98,6 @@ class LocalProvider(CommandProvider):
     async def create(self, spec: SandboxSpec) -> SandboxHandle:
         """Make the folders of a sandbox and check that commands run there."""
         _refuse_unsupported(spec)
-        if missing := [path for path in self._read_only_paths if not os.path.exists(path)]:
-            raise SandboxCreateError(
-                f"a local sandbox cannot show {', '.join(map(repr, missing))}: there is no such folder\n"
-                "hint: check `read_only_paths`"
-            )
         await asyncio.to_thread(remove_expired, self._base_dir)
         sandbox = await asyncio.to_thread(self._make_folders, spec)
         handle = SandboxHandle(Path(sandbox.root).name, self.name, sandbox)
@@ -246,6 +241,11 @@ class LocalProvider(CommandProvider):
         return session
 
     def _make_folders(self, spec: SandboxSpec) -> LocalSandbox:
+        if missing := [path for path in self._read_only_paths if not os.path.exists(path)]:
+            raise SandboxCreateError(
+                f"a local sandbox cannot show {', '.join(map(repr, missing))}: there is no such folder\n"
+                "hint: check `read_only_paths`"
+            )
         root = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir=self._base_dir))
         uid, gid = _find_user(self._run_as)
         for name in ("work", "tmp"):
