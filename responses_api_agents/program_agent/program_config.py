@@ -12,9 +12,9 @@ from responses_api_agents.simple_agent.app import ModelAgentConfig
 class ProgramAgentConfig(ModelAgentConfig):
     """Config of an agent that is a program.
 
-    In `command`, `env` and `files` stand for themselves: `$task` (the prompt), `$model`, `$base_url` (ends with /v1),
-    `$root_url` (the same without /v1), `$mcp_url`, `$api_key` (a word, for programs that want one), `$workspace`,
-    `$home`. `$$` is a dollar sign.
+    In `command`, `env` and `files` these names are replaced: `$task` (the prompt), `$task_file` (a file with it),
+    `$model`, `$base_url` (ends with /v1), `$root_url` (the same without /v1), `$mcp_url`, `$api_key` (a word, for
+    programs that want one), `$workspace`, `$home`. `$$` is a dollar sign.
     """
 
     command: list[str]
@@ -26,7 +26,7 @@ class ProgramAgentConfig(ModelAgentConfig):
     files_with_tools: dict[str, str] = Field(default_factory=dict)
     """Files, in place of those above, for a task whose resources server offers tools over MCP."""
     args_with_tools: list[str] = Field(default_factory=list)
-    """More arguments for such a task."""
+    """More arguments for such a task; they go before a `--` of the command, if it has one."""
     install: ProgramInstall = Field(default_factory=ProgramInstall)
     """The packages that the program comes in."""
     artifacts: list[str] = Field(default_factory=list)
@@ -43,7 +43,7 @@ class ProgramAgentConfig(ModelAgentConfig):
     memory_mib: PositiveInt = 4096
     max_processes: PositiveInt = 512
     max_disk_mib: PositiveInt = 2048
-    """How much memory, how many processes and how much disk it may use."""
+    """How much memory, how many processes and how much disk it may use. Further processes are refused."""
     max_parallel_programs: PositiveInt = 16
     """How many programs run at a time; further rollouts wait, without their time running."""
 

@@ -35,6 +35,8 @@ _RELAY = Path(__file__).parent / "relay.py"
 _PYTHON = os.path.realpath(sys.executable)
 _RELAY_INSIDE = "/tmp/.relay.py"
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+_TASK_FILE = "task.txt"
+_MOST_BYTES_OF_A_WORD = 32 * 4096  # of Linux, on every machine with pages of 4 KiB
 _PRINTED_CHARACTERS = 4000
 _ARTIFACT_CHARACTERS = 1_000_000
 _MARGIN_S = 600.0
@@ -73,7 +75,9 @@ class ProgramSettings:
         """Return the settings of a task with tools, or of one without."""
         more = config.args_with_tools if has_tools else []
         files = {**config.files, **config.files_with_tools} if has_tools else config.files
-        return cls(config, installed, (*config.command, *more), files)
+        words = config.command
+        end = words.index("--") if "--" in words else len(words)
+        return cls(config, installed, (*words[:end], *more, *words[end:]), files)
 
     def build_provider(self, base_dir: Path) -> dict[str, Any]:
         """Return the provider of its sandbox, which is made in `base_dir`."""
@@ -134,6 +138,13 @@ async def run_program(
             words = _Words(box, port if port else PORT, prompt, model)
             await _write_files(box, program, words, before, folder.private)
             command = [words.fill(word) for word in program.command]
+            if any(len(word.encode()) >= _MOST_BYTES_OF_A_WORD for word in command):
+                played.failure = ProgramFailure(
+                    "prompt_too_long",
+                    f"the prompt has {len(prompt.encode())} bytes, and a word of a command has room for fewer than "
+                    f"{_MOST_BYTES_OF_A_WORD}.\nhint: let the program read it from `$task_file`",
+                )
+                return played
             if is_lent:
                 command = [_PYTHON, "-I", "-S", _RELAY_INSIDE, str(PORT), SOCKET, *command]
             started = time.monotonic()
@@ -156,6 +167,7 @@ class _Words:
         root_url = f"http://127.0.0.1:{port}"
         self._values = {
             "task": prompt,
+            "task_file": f"{self.home}/{_TASK_FILE}",
             "model": model,
             "base_url": f"{root_url}/v1",
             "root_url": root_url,
@@ -181,6 +193,7 @@ async def _write_files(box: AsyncSandbox, program: ProgramSettings, words: _Word
 
 def _write_home(home: Path, program: ProgramSettings, words: _Words) -> None:
     home.mkdir()
+    (home / _TASK_FILE).write_text(words.fill("$task"), encoding="utf-8")
     for name, content in program.files.items():
         path = Path(words.fill(name))
         if not path.is_relative_to(words.home):

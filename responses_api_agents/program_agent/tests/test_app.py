@@ -290,6 +290,17 @@ async def test_a_sandbox_that_cannot_be_made_is_sandbox_failed():
     assert row["_ng_failure_class"] == "sandbox_failed"
 
 
+async def test_a_long_prompt_is_read_from_its_file():
+    row = make_row("word " * 40_000)
+    program = python_program("")
+    long = await play(row, **{**program, "command": [*program["command"], "$task"]})
+    assert long["_ng_failure_class"] == "prompt_too_long"
+    assert "$task_file" in long["_ng_failure_message"]
+    read = python_program("print(len(open(sys.argv[1]).read())); chat('Hello')")
+    row = await play(row, **{**read, "command": [*read["command"], "$task_file"]})
+    assert row["program"]["stdout"] == "200000\n"
+
+
 async def test_a_program_without_a_sandbox_reaches_its_model_and_its_files():
     row = await play(isolation="none", **python_program(f"{REPAIR}; chat('Hello')"))
     assert row["reward"] == 1.0
