@@ -37,6 +37,7 @@ _DROPPED_REPLY_HEADERS = frozenset(
 _TOKENS = re.compile(rb'"(input_tokens|prompt_tokens|output_tokens|completion_tokens)"\s*:\s*(\d+)')
 _MAX_BODY_BYTES = 256 * 2**20
 _CHARACTERS_A_TOKEN = 4
+_MOST_FAILED_IN_A_ROW = 12  # Claude Code gives up after 11
 
 
 @dataclass
@@ -47,8 +48,11 @@ class Budget:
     max_tokens: int | None = None
     calls: int = 0
     tokens: int = 0
+    failed_in_a_row: int = 0
     exceeded: asyncio.Event = field(default_factory=asyncio.Event)
     """Set once a call was refused."""
+    model_is_down: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once so many calls have failed in a row that only a program that never gives up goes on."""
 
     def take_call(self) -> str | None:
         """Count a call, or return why it is refused."""
@@ -61,6 +65,13 @@ class Budget:
             return None
         self.exceeded.set()
         return reason
+
+    def note_answer(self, *, has_failed: bool, tokens: int = 0) -> None:
+        """Count what a call has cost, and whether the model has answered it."""
+        self.tokens += tokens
+        self.failed_in_a_row = self.failed_in_a_row + 1 if has_failed else 0
+        if self.failed_in_a_row >= _MOST_FAILED_IN_A_ROW:
+            self.model_is_down.set()
 
 
 @dataclass(frozen=True)
@@ -133,6 +144,8 @@ class RolloutGateway:
                 headers={**kept, **headers},
             )
         except (aiohttp.ClientError, ServerCallError) as error:
+            if counted:
+                self.budget.note_answer(has_failed=True)
             return _refuse(502, f"the server behind this rollout cannot be reached: {type(error).__name__}")
         kept = {name: value for name, value in reply.headers.items() if name.lower() not in _DROPPED_REPLY_HEADERS}
         answer = web.StreamResponse(status=reply.status, headers=kept)
@@ -149,7 +162,7 @@ class RolloutGateway:
         finally:
             reply.release()
         if counted:
-            self.budget.tokens += sum(used.values())
+            self.budget.note_answer(has_failed=reply.status >= 400, tokens=sum(used.values()))
         return answer
 
 

@@ -208,7 +208,7 @@ def _write_home(home: Path, program: ProgramSettings, words: _Words) -> None:
 async def _run_within_budget(
     box: AsyncSandbox, program: ProgramSettings, gateway: RolloutGateway, command: Sequence[str], words: _Words
 ) -> SandboxExecResult | None:
-    """Run the command; None if it was ended because it asked its model for more than it may."""
+    """Run the command; None if it was ended because it asked for more than it may, or asked a model that is down."""
     config = program.config
     path = ":".join([*map(str, program.installed.script_folders), _SYSTEM_PATH])
     env = {
@@ -221,16 +221,17 @@ async def _run_within_budget(
         **{name: words.fill(value) for name, value in config.env.items()},
     }
     running = asyncio.create_task(box.exec(command, env=env, timeout_s=config.time_limit_s))
-    exceeded = asyncio.create_task(gateway.budget.exceeded.wait())
+    events = (gateway.budget.exceeded, gateway.budget.model_is_down)
+    reasons = [asyncio.create_task(event.wait()) for event in events]
     try:
-        await asyncio.wait({running, exceeded}, return_when=asyncio.FIRST_COMPLETED)
-        if not running.done():
+        await asyncio.wait({running, *reasons}, return_when=asyncio.FIRST_COMPLETED)
+        if not running.done() and gateway.budget.exceeded.is_set():
             await asyncio.wait({running}, timeout=_BUDGET_GRACE_S)  # it may end by itself when it is refused
         return running.result() if running.done() else None
     finally:
-        for task in (running, exceeded):
+        for task in (running, *reasons):
             task.cancel()
-        await asyncio.gather(running, exceeded, return_exceptions=True)
+        await asyncio.gather(running, *reasons, return_exceptions=True)
 
 
 def _note_ending(

@@ -2,6 +2,7 @@
 """`gym env`: start the servers of a config, build their environments."""
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nemo_gym._util.moved_names import find_names
@@ -97,7 +98,7 @@ def prefetch(overrides: list[str]) -> int:
         await build_environments(config, plans, render.note)
         for name, install in installs.items():
             if install is not None:
-                await install_program(install, config, lambda line, name=name: render.note(f"({name}) {line}"))
+                await install_program(install, config, partial(_note_of, name))
 
     asyncio.run(build())
     apart = [plan for plan in plans if plan.venv is not None and plan.placement == "process"]
@@ -111,6 +112,10 @@ def prefetch(overrides: list[str]) -> int:
         names = ", ".join(dict.fromkeys(name for listed in packages.values() for name in listed))
         render.data(f"installed for agents that are programs: {names}")
     return 0
+
+
+def _note_of(server: str, line: str) -> None:
+    render.note(f"({server}) {line}")
 
 
 # What programs and scripts call: the commands of this group by their older names, without arguments.

@@ -266,6 +266,17 @@ except urllib.error.HTTPError as error: print(error.read().decode())
     assert "out of order" in row["program"]["stdout"]
 
 
+async def test_a_program_that_never_gives_up_on_a_model_that_is_down_is_ended():
+    program = f"""
+while True:
+    try: chat("Hello", tools={TOOLS!r})
+    except urllib.error.HTTPError as error: print(error.code, flush=True)
+"""
+    row = await play(model_config={"fails_after": 0}, **python_program(program))
+    assert row["_ng_failure_class"] == "model_endpoint"
+    assert row["program"]["seconds"] < 60
+
+
 async def test_a_call_that_failed_on_the_way_and_was_repeated_does_not_count():
     program = f"""
 try: ask("/v1/chat/completions", messages="nonsense")
