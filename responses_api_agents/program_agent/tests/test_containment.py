@@ -136,6 +136,31 @@ async def test_what_the_program_is_told_holds_no_key_and_no_session():
     assert "token" not in printed
 
 
+async def test_it_is_given_the_prompt_and_the_files_of_its_task_and_nothing_else_of_it():
+    search = """
+found = [str(dict(os.environ)), str(sys.argv)]
+for top in ("/tmp", "/workspace"):
+    for place, folders, names in os.walk(top):
+        for path in (os.path.join(place, name) for name in names):
+            if os.path.isfile(path):
+                found.append(open(path, errors="replace").read())
+print("PROMPT" if any("Repair add()" in text for text in found) else "")
+print("GOLD" if any("the gold " + "answer" in text for text in found) else "")
+chat("Hello")
+"""
+    row = await play(make_row(expected_answer="the gold answer"), **python_program(search))
+    assert row["program"]["stdout"].split() == ["PROMPT"]
+
+
+async def test_with_an_open_network_it_reaches_this_machine():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        printed = await attack(
+            f"socket.create_connection(('127.0.0.1', {port}), timeout=10); print('REACHED')", network="open"
+        )
+    assert printed == "REACHED\n"
+
+
 async def test_it_does_not_see_the_workspace_of_another_rollout(tmp_path):
     program = python_program(f"""
 found = []

@@ -25,7 +25,12 @@ ACTS: dict[str, list[Any]] = {
         ("bash", {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}),
     ],
 }
-WITH_MCP = {"codex": "mcp__gym__get_weather", "claude_code": "mcp__gym__get_weather", "opencode": "gym_get_weather"}
+WITH_MCP = {
+    "codex": "mcp__gym__get_weather",
+    "claude_code": "mcp__gym__get_weather",
+    "opencode": "gym_get_weather",
+    "qwen_code": "mcp__gym__get_weather",
+}
 QUICK = ("codex", "claude_code")
 
 pytestmark = [pytest.mark.slow, pytest.mark.network, pytest.mark.timeout(900)]
