@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The agents that come with a framework each, played by `gym eval run` in the environments that it builds for them."""
+"""What every example of an agent in Python must do, whatever its framework: tests for the folders of the examples.
+
+They are played by `gym eval run`, in the environment that it builds for the agent. A module that imports them names the
+agent and its limit: `AGENT, LIMIT = "langgraph_agent", "recursion_limit=14"`.
+"""
 
 import asyncio
 
@@ -7,26 +11,12 @@ import pytest
 
 from tests.support.synonym_runs import SynonymRun, play_synonyms
 
-pytestmark = pytest.mark.timeout(900)
 
-FRAMEWORK = (pytest.mark.exhaustive, pytest.mark.slow, pytest.mark.network)
-LIMITS = {
-    "openai_client_agent": "max_turns=7",
-    "anthropic_client_agent": "max_turns=7",
-    "openai_agents_sdk_agent": "max_turns=7",
-    "langgraph_agent": "recursion_limit=14",
-    "smolagents_agent": "max_steps=7",
-}
-AGENTS = [
-    pytest.param(name, marks=pytest.mark.slow if name.endswith("_client_agent") else FRAMEWORK) for name in LIMITS
-]
-
-
-@pytest.fixture(scope="module", params=AGENTS)
+@pytest.fixture(scope="module")
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SynonymRun:
-    """A run of one of the agents."""
-    agent = request.param
-    limit = f"++{agent}.responses_api_agents.{agent}.{LIMITS[agent]}"
+    """A run of the agent."""
+    agent = request.module.AGENT
+    limit = f"++{agent}.responses_api_agents.{agent}.{request.module.LIMIT}"
     return asyncio.run(play_synonyms(agent, tmp_path_factory.mktemp(agent), limit))
 
 
