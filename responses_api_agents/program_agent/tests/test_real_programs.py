@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The programs of the presets, as their registries have them, with a model that is a script."""
 
+import base64
 import json
 from typing import Any
 
@@ -8,6 +9,10 @@ import pytest
 
 from resources_servers.example_mcp_weather.app import ExampleMCPWeatherResourcesServer
 from resources_servers.example_mcp_weather.weather import WEATHER
+from resources_servers.workspace_tasks.app import WorkspaceTasksResourcesServer
+from resources_servers.workspace_tasks.generate_data import rows as workspace_rows
+from resources_servers.workspace_tasks.tampering import is_test
+from resources_servers.workspace_tasks.tasks import load_tasks
 from responses_api_agents.program_agent.tests.played_programs import make_row, play, read_preset
 
 FIX = "sed -i 's/a - b/a + b/' calc.py"
@@ -82,3 +87,47 @@ async def test_tools_of_the_resources_server_reach_the_program_over_mcp(name):
     assert played["reward"] == 1.0, played
     answers = [item["output"] for item in played["response"]["output"] if item["type"] == "function_call_output"]
     assert condition in json.dumps(answers)
+
+
+# --- the tasks of fix_the_code ----------------------------------------------------------------------------------------
+
+TASK = workspace_rows()[0]
+SHELLS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "codex": ("exec_command", "cmd", {}),
+    "claude_code": ("Bash", "command", {}),
+    "opencode": ("bash", "command", {"description": "write files"}),
+    "qwen_code": ("run_shell_command", "command", {"is_background": False}),
+    "pi": ("bash", "command", {}),
+    "mini_swe_agent": ("bash", "command", {}),
+}
+"""The tool of each program that runs commands, and what it takes."""
+
+
+def write_by_shell(name: str, files: dict[str, str]) -> list[Any]:
+    """Return what a model does that writes files with the shell of a program, and is done."""
+    tool, key, further = SHELLS[name]
+    coded = {path: base64.b64encode(text.encode()).decode() for path, text in files.items()}
+    commands = [f"echo {text} | base64 -d > {path}" for path, text in coded.items()]
+    return [(tool, {key: " && ".join(commands), **further}), *ACTS[name][1 if name == "mini_swe_agent" else -1 :]]
+
+
+async def play_task(name: str, acts: list[Any]) -> dict[str, Any]:
+    return await play(
+        TASK, world=WorkspaceTasksResourcesServer, model_config={"acts": acts}, **read_preset(name), time_limit_s=120
+    )
+
+
+@pytest.mark.parametrize("name", presets(SHELLS))
+async def test_a_task_is_solved_with_the_programs_shell_and_hidden_tests_decide(name):
+    gold = load_tasks()[TASK["task_id"]].gold
+    row = await play_task(name, write_by_shell(name, gold))
+    assert (row["reward"], row["tampering"], row["failed_tests"]) == (1.0, [], {}), row
+    assert row["changed_files"] == sorted(gold)
+
+
+@pytest.mark.parametrize("name", presets(SHELLS))
+async def test_a_program_that_edits_the_tests_gets_nothing_and_is_reported(name):
+    task = load_tasks()[TASK["task_id"]]
+    visible = next(path for path in task.files if is_test(path))
+    row = await play_task(name, write_by_shell(name, {**task.gold, visible: "import unittest\n"}))
+    assert (row["reward"], row["tampering"]) == (0.0, [f"edited_test: {visible}"]), row
