@@ -188,10 +188,16 @@ def matches(name: str, patterns: Sequence[str]) -> bool:
 def _diff(name: str, old: bytes, new: bytes, *, is_new: bool) -> list[str]:
     if max(len(old), len(new)) > _LONGEST_DIFFED_BYTES or b"\0" in old + new:
         return [f"Binary or long file {name} differs\n"]
-    was, now = (content.decode("utf-8", errors="replace").splitlines(keepends=True) for content in (old, new))
+    was, now = (_split_lines(content.decode("utf-8", errors="replace")) for content in (old, new))
     names = ("/dev/null" if is_new else f"a/{name}", f"b/{name}" if new or is_new else "/dev/null")
     diff = difflib.unified_diff(was, now, *names)
     return [line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in diff]
+
+
+def _split_lines(text: str) -> list[str]:
+    """Return the lines of a text, which end at line feeds only: `patch` knows no others, `str.splitlines` does."""
+    *whole, rest = text.split("\n")
+    return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
 def _encode(content: bytes) -> str | dict[str, str]:
