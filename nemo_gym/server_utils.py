@@ -300,6 +300,7 @@ class BaseServer(QuickState):
         """`GET /` says that the server is up."""
 
         async def liveness() -> dict[str, str]:
+            """Say that the server runs."""
             return {"status": "ok"}
 
         app.get("/")(liveness)

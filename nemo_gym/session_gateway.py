@@ -222,6 +222,8 @@ def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
         return json_reply(200, session.to_json(with_traces=False))
 
     async def create(request: Request, body: SessionRequest) -> Any:
+        """Open a session."""
+
         def act() -> Response:
             wanted = None if body.id is None else _check_id(body.id)
             labels = SessionLabels(body.task_index, body.rollout_index, body.agent, body.metadata)
@@ -237,6 +239,8 @@ def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
         after: Annotated[int, Query(ge=0)] = 0,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
     ) -> Any:
+        """List sessions, oldest first, from a cursor on."""
+
         def act() -> Response:
             found = book.list_sessions(done=done, after=after, limit=limit)
             listed = [session.to_json(with_traces=False) for session in found]
@@ -246,6 +250,7 @@ def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
         return answer(request, act)
 
     async def fetch(request: Request, session_id: str) -> Any:
+        """Return a session: the traces of its calls and, once it has ended, its trainable rollout."""
         found = answer(request, lambda: book.find(session_id))
         if isinstance(found, Response):
             return found
@@ -255,14 +260,18 @@ def _add_control_routes(app: FastAPI | APIRouter, book: "SessionBook") -> None:
         return told
 
     async def set_reward(request: Request, session_id: str, body: RewardRequest) -> Any:
+        """Score a session, which ends it unless the reward is not final."""
         return answer(
             request, lambda: tell(book.set_reward(session_id, body.reward, body.components, final=body.final))
         )
 
     async def fail(request: Request, session_id: str, body: SessionFailureRequest) -> Any:
+        """End a session without a reward."""
         return answer(request, lambda: tell(book.fail(session_id, body.kind, body.message)))
 
     async def delete(request: Request, session_id: str) -> Any:
+        """Forget a session."""
+
         def act() -> Response:
             book.delete(session_id)
             return json_reply(200, {"deleted": session_id})

@@ -90,21 +90,27 @@ class BaseServerConfig(BaseModel):
     model_config = ConfigDict(hide_input_in_errors=True)
 
     host: str
+    """Where it listens; the top-level key `default_host` where its block says nothing."""
     port: int
+    """Which port it listens on; a free one where its block says nothing."""
     num_workers: int | None = None
+    """How many processes share its work; None: one."""
 
 
 class BaseRunServerConfig(BaseServerConfig):
     """What the config of every server that this package starts has."""
 
     entrypoint: str
+    """The file that starts it, in the folder of the implementation: `app.py`."""
     domain: Domain | None = None
+    """What an environment trains or measures: `math`, `coding`, `agent` and so on; resources servers only."""
 
 
 class BaseRunServerInstanceConfig(BaseRunServerConfig):
     """The config that a running server is built with; `name` is its instance name in the global config."""
 
     name: str
+    """The name of the instance, by which others call it: the key of its block, never written in it."""
     max_request_body_bytes: int = Field(default=256 * 2**20, gt=0)
     """A request with a larger body is refused with 413 before it is read into memory."""
     session_affinity: bool = True

@@ -30,8 +30,11 @@ class GlobalAIOHTTPAsyncClientConfig(BaseModel):
     global_aiohttp_client_request_debug: bool = False
     """Log every call."""
     global_aiohttp_tcp_keepalive_idle_seconds: int = 60
+    """How long a connection is silent before TCP asks whether the other side is still there."""
     global_aiohttp_tcp_keepalive_interval_seconds: int = 10
+    """How long TCP waits between two such probes."""
     global_aiohttp_tcp_keepalive_probes: int = 3
+    """How many probes without an answer end a connection."""
     global_aiohttp_total_timeout_seconds: float = 3600.0
     """Deadline of one call, from start to the last byte of the answer."""
     max_model_reply_bytes: PositiveInt = MAX_MODEL_REPLY_BYTES

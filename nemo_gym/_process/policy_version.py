@@ -44,9 +44,11 @@ def add_version_routes(app: FastAPI, cell: VersionCell) -> None:
     """Let `app` tell the version in `cell`, and take a new one from who has the token of the run."""
 
     async def tell_version() -> dict[str, Any]:
+        """Tell which policy version the server knows of."""
         return {"version": cell.get()}
 
     async def set_version(body: Announcement, request: Request) -> dict[str, Any]:
+        """Take a new policy version from the head server."""
         require_run_token(request)
         try:
             cell.set(body)

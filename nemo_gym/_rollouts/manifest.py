@@ -57,9 +57,13 @@ class Counts(BaseModel, frozen=True):
     """What became of the planned rollouts: requested = scored + failed + not_played."""
 
     requested: int
+    """Tasks times repeats."""
     scored: int = 0
+    """Those that ended with a reward."""
     failed: int = 0
+    """Those that ended without one."""
     not_played: int = 0
+    """Those that had not ended when the run did."""
     by_kind: dict[str, int] = Field(default_factory=dict)
     """The failed ones by the kind of their failure."""
 
@@ -83,19 +87,31 @@ class Manifest(BaseModel, frozen=True):
     """A run, in its own words."""
 
     schema_: int = Field(default=SCHEMA, alias="schema")
+    """The version of this form."""
     status: Status = "running"
+    """How the run ended, or that it has not."""
     started_at: str = Field(default_factory=lambda: now())
+    """When it began, in UTC."""
     resumed_at: str | None = None
+    """When it was last resumed."""
     ended_at: str | None = None
+    """When it ended."""
     counts: Counts
+    """What became of the planned rollouts."""
     most_in_flight: int | None = None
     """The most rollouts that ran at once, since the run was begun or resumed; known when it has ended."""
     input: InputIdentity
+    """Which tasks were played: the path of their file, its size and its SHA-256."""
     settings: dict[str, Any] = Field(default_factory=dict)
+    """What the plan was made with: repeats, limit, prompt and so on."""
     config: dict[str, Any] = Field(default_factory=dict)
+    """The whole config, with its secrets masked."""
     nemo_gym: str = __version__
+    """The version of this package."""
     python: str = Field(default_factory=platform.python_version)
+    """The version of Python."""
     git: GitState | None = None
+    """The commit that was checked out, and whether there were changes; null outside of a repository."""
 
     def continue_from(self, old: "Manifest | None") -> "Manifest":
         """Return this run as the continuation of `old`."""

@@ -55,12 +55,15 @@ def build_head_app(
     app.router.route_class = GymRoute
 
     async def liveness() -> dict[str, str]:
+        """Say that the server runs."""
         return {"status": "ok"}
 
     async def global_config_dict_yaml(request: Request) -> str:
+        """Return the config of the run as YAML; its secrets are masked unless the request carries the run token."""
         return config_yaml(token is not None and same_token(request.headers.get(TOKEN_HEADER), token))
 
     async def server_instances() -> list[dict[str, Any]]:
+        """List the servers of the run and where they listen."""
         return instances()
 
     app.get("/")(liveness)
@@ -81,6 +84,7 @@ def _add_version_routes(
         return {"version": versions.version}
 
     async def announce(body: Announcement, request: Request) -> Any:
+        """Take a new policy version, and tell every agent and model server of it."""
         if token is not None and not same_token(request.headers.get(TOKEN_HEADER), token):
             raise HTTPException(
                 401,

@@ -36,10 +36,13 @@ class LLMJudgeResourcesServerConfig(BaseResourcesServerConfig):
     judge_endpoint_max_concurrency: int | None = Field(64, ge=1)
     """At most this many calls to the judge at a time; None for as many as there are."""
     judge_system_message: str | None = None
+    """A system message for the judge; None for none."""
     judge_prompt_template_fpath: str = "prompt_templates/equivalence_llm_judge.txt"
     """A file with the places `{question}`, `{expected_answer}` and `{generated_answer}`; relative to this server."""
     judge_equal_label: str = Field("[[A=B]]", min_length=1)
+    """What the judge writes if both answers mean the same."""
     judge_not_equal_label: str = Field("[[A!=B]]", min_length=1)
+    """What the judge writes if they do not."""
     question_extract_regex: str | None = None
     """Finds the question in the last user message; None for all of it."""
     response_extract_regex: str | None = None

@@ -20,6 +20,7 @@ class ExampleMCPWeatherResourcesServerConfig(BaseResourcesServerConfig):
     """Config of the environment; its tools are offered over MCP unless it says otherwise."""
 
     expose_tools_over_mcp: bool = True
+    """Offer the tools over MCP as well."""
 
 
 class Weather(BaseModel):

@@ -41,9 +41,11 @@ class ProgramAgentConfig(ModelAgentConfig):
     max_output_bytes: PositiveInt = 4 * 2**20
     """How much of what it prints is kept; 64 times as much ends it."""
     memory_mib: PositiveInt = 4096
+    """How much memory it may use."""
     max_processes: PositiveInt = 512
+    """How many processes it may have at once; further ones are refused."""
     max_disk_mib: PositiveInt = 2048
-    """How much memory, how many processes and how much disk it may use. Further processes are refused."""
+    """How much disk it may use."""
     max_parallel_programs: PositiveInt = 16
     """How many programs run at a time; further rollouts wait, without their time running."""
 

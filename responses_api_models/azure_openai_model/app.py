@@ -33,6 +33,7 @@ class AzureOpenAIModelServerConfig(BaseResponsesAPIModelConfig):
     openai_base_url: str
     """The resource's endpoint, such as `https://<resource>.openai.azure.com`."""
     openai_api_key: str
+    """The endpoint's API key."""
     openai_model: str
     """Name of the deployment."""
     default_query: dict[str, str]

@@ -20,6 +20,7 @@ class InferenceProviderConfig(BaseResponsesAPIModelConfig):
     base_url: str
     """Where the endpoint is, up to and with `/v1`."""
     api_key: str
+    """The endpoint's API key."""
     model: str
     """The model to ask for, whatever a request says."""
     uses_reasoning_parser: bool = False

@@ -80,6 +80,7 @@ class LocalModelConfig(BaseResponsesAPIModelConfig):
     batch_size: PositiveInt = 256
     """Tokens of a prompt that are read in one go; other requests, and cancellations, wait so long."""
     sampling: SamplingDefaults = SamplingDefaults()
+    """How tokens are drawn where a request says nothing: `temperature`, `top_p` and the others of llama.cpp."""
     seed: int | None = None
     """Makes runs repeatable: the nth request with the same prompt gets the same seed in every run. None: random."""
     max_output_tokens: PositiveInt | None = None

@@ -29,6 +29,7 @@ class SimpleModelServerConfig(BaseResponsesAPIModelConfig):
     openai_base_url: str
     """Where the endpoint is, such as `https://api.openai.com/v1`."""
     openai_api_key: str
+    """The endpoint's API key."""
     openai_model: str = Field(validation_alias=AliasChoices("openai_model", "openai_model_name"))
     """The model to ask for, whatever a request says. `openai_model_name` is an older name of this field."""
     extra_body: dict[str, Any] = Field(default_factory=dict)

@@ -58,6 +58,7 @@ class TransformersModelConfig(BaseResponsesAPIModelConfig):
     temperature: NonNegativeFloat = 1.0
     """Where a request says nothing; 0: always the likeliest token."""
     top_p: PositiveFloat = 1.0
+    """Where a request says nothing; below 1: sample from the likeliest tokens that have this probability together."""
     top_k: NonNegativeInt = 0
     """Sample from so many of the likeliest tokens only; 0: from all."""
     seed: int | None = None

@@ -55,6 +55,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     base_url: str | list[str]
     """Where the endpoint is, up to and with `/v1`. Of several, each session sticks to one."""
     api_key: str
+    """The endpoint's API key."""
     model: str
     """The model to ask for, whatever a request says."""
     return_token_id_information: bool
@@ -71,6 +72,7 @@ class VLLMModelConfig(BaseResponsesAPIModelConfig):
     preserve_reasoning_in_assistant_content: bool = False
     """Leave the reasoning of earlier turns as `<think>` in the text, for chat templates that expect it there."""
     replace_developer_role_with_system: bool = False
+    """Send developer messages as system messages, for chat templates that know no developer."""
     sequential_reasoning_allowed: bool = True
     """Ask again after a turn that held only reasoning. Otherwise such a turn ends with an empty, filtered reply."""
     is_responses_native: bool = False
