@@ -13,14 +13,16 @@ EXPORT := --frozen --all-extras --no-extra train --no-default-groups --no-emit-p
 # Two more than there are processors: tests that start processes and servers wait for them half of their time.
 WORKERS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
 
-.PHONY: help install check test test-all train-test demo train-demo bench format lock
+.PHONY: help install check docs screenshots test test-all train-test demo train-demo bench format lock
 
 help:
 	@echo "make demo     evaluate a real model in a small environment; no key needed"
 	@echo "make train-demo  watch a small model learn, on the CPU; no key needed"
 	@echo "make test     run all tests"
 	@echo "make test-all also those that take minutes"
-	@echo "make check    formatting, lint, types, layers"
+	@echo "make check    formatting, lint, types, layers, documentation"
+	@echo "make docs     build the documentation site in site/"
+	@echo "make screenshots  take the pictures of the documentation again"
 	@echo "make bench    measure this installation, as ratios within one run"
 	@echo "make format   format the code"
 	@echo "make install  set up $(VENV) (the others do it by themselves)"
@@ -36,6 +38,11 @@ check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory docs
+
+# A link, an anchor or a picture that leads nowhere is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 test: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium

@@ -14,4 +14,4 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 [ -x "$venv/bin/uv" ] || "$venv/bin/python" -m pip install --quiet --disable-pip-version-check uv
 echo "install: setting up $venv"
-"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable '.[dev,azure,profiling,local,data,viewer,environments]'
+"$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --constraint constraints.txt --editable '.[dev,azure,profiling,local,data,viewer,environments,docs]'

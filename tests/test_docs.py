@@ -182,7 +182,8 @@ def test_links_between_pages_lead_somewhere():
 def test_the_site_has_every_page():
     text = (PARENT_DIR / "mkdocs.yml").read_text()
     pages = {str(page.relative_to(PARENT_DIR / "docs")) for page in (PARENT_DIR / "docs").rglob("*.md")}
-    assert set(re.findall(r"- (\S+\.md)$", text, re.M)) == pages
+    listed = set(re.findall(r"[-:] (\S+\.md)$", text, re.M))
+    assert {page for page in listed if not page.startswith("reference/")} == pages  # the reference is made from code
 
 
 def test_the_readme_is_short():

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pages of the Python API: one for each module of the contract, filled in by mkdocstrings from its source."""
+
+import ast
+
+from scripts.reference.markdown import write_table
+from scripts.reference.server_configs import ROOT
+
+INTRODUCTION = """\
+# Python API
+
+The modules whose names others may import, subclass and patch. What begins with an underscore may change any day.
+"""
+
+
+def list_modules() -> list[str]:
+    """Return the names of the modules of the contract that define something, without the package's own name."""
+    files = sorted((ROOT / "nemo_gym").glob("[!_]*.py"))
+    return [file.stem for file in files if _defines_something(file.read_text(encoding="utf-8"))]
+
+
+def write_index() -> str:
+    """Write the page that lists the modules."""
+    rows = [(f"[nemo_gym.{name}]({name}.md)", _summarize(name)) for name in list_modules()]
+    return f"{INTRODUCTION}\n{write_table(('module', 'what'), rows)}"
+
+
+def write_module(name: str) -> str:
+    """Write the page of a module; mkdocstrings fills it in."""
+    return f"# nemo_gym.{name}\n\n::: nemo_gym.{name}\n"
+
+
+def _summarize(name: str) -> str:
+    tree = ast.parse((ROOT / "nemo_gym" / f"{name}.py").read_text(encoding="utf-8"))
+    return (ast.get_docstring(tree) or "").split("\n\n")[0]
+
+
+def _defines_something(text: str) -> bool:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return any(isinstance(node, kinds) and not node.name.startswith("_") for node in ast.parse(text).body)
