@@ -48,7 +48,7 @@ def write_pages() -> dict[str, str]:
 
 def on_config(config: Any) -> Any:
     """Put the modules of the Python API into the navigation."""
-    modules = [{f"nemo_gym.{name}": f"reference/python/{name}.md"} for name in python_api.list_modules()]
+    modules = [{name: f"reference/python/{name}.md"} for name in python_api.list_modules()]
     (reference,) = (section["Reference"] for section in config.nav if "Reference" in section)
     reference.append({"Python API": ["reference/python/index.md", *modules]})
     return config

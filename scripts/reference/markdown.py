@@ -12,8 +12,9 @@ def write_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def write_cell(text: str) -> str:
-    """Return `text` on one line, with what would end a cell escaped."""
-    return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
+    """Return `text` on one line, with what would end a cell escaped; within code nothing does."""
+    parts = re.split(r"(`+[^`]+`+)", " ".join(text.split()))
+    return "".join(part if part.startswith("`") else part.replace("|", r"\|") for part in parts)
 
 
 def write_code(text: object) -> str:
