@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from nemo_gym import PARENT_DIR
 from tests.support.gym_process import gym_env_start
 
 PLAY = """
@@ -40,6 +41,30 @@ def test_everything_a_server_needs_is_in_the_wheel(installed):
     ):
         assert (installed / path).is_file(), path
     assert not list(installed.rglob(".venv"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["wheel", "sdist"])
+def test_it_is_built_installed_and_runs(form, tmp_path):
+    build = [sys.executable, "-m", "hatchling", "build", "-t", form, "-d", str(tmp_path / "dist")]
+    subprocess.run(build, cwd=PARENT_DIR, check=True, capture_output=True)
+    (package,) = (tmp_path / "dist").iterdir()
+    target = tmp_path / "installed"
+    install = ["-m", "uv", "pip", "install", "--offline", "--no-deps", "--no-build-isolation", "--target", str(target)]
+    subprocess.run([sys.executable, *install, str(package)], check=True, capture_output=True)
+    told = subprocess.run(
+        [sys.executable, "-m", "nemo_gym.cli.main", "list", "resources-servers", "--json"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(target)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "example_single_tool_call" in told.stdout
+    assert str(PARENT_DIR) not in told.stdout
+    metadata = next(target.glob("nemo_gym-*.dist-info/METADATA")).read_text()
+    assert "License-Expression: Apache-2.0" in metadata
+    assert "Provides-Extra: docs" in metadata
 
 
 @pytest.mark.slow
