@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The hook of mkdocs that adds the reference to the site: its pages are made in memory and never committed."""
 
+import re
 from typing import Any
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 from scripts.reference import commands, endpoints, python_api, server_configs, settings
@@ -13,6 +15,11 @@ SERVER_PAGES = {
     "responses_api_agents": "agents",
     "responses_api_models": "models",
 }
+# Links may lead anywhere; what a page loads by itself may not.
+LOADED_FROM_ELSEWHERE = re.compile(
+    r"""<(?:script|img|iframe|video)\b[^>]*\ssrc=["']?(?:https?:)?//[^>]*>"""
+    r"""|<link\b[^>]*\brel=["']?(?:stylesheet|preload|preconnect|icon)[^>]*\shref=["']?(?:https?:)?//[^>]*>"""
+)
 INDEX = """\
 # Reference
 
@@ -59,3 +66,10 @@ def on_files(files: Files, config: Any) -> Files:
     for place, text in write_pages().items():
         files.append(File.generated(config, place, content=text))
     return files
+
+
+def on_post_page(output: str, page: Any, config: Any) -> str:
+    """Refuse a page that would ask another host for something."""
+    if found := LOADED_FROM_ELSEWHERE.search(output):
+        raise PluginError(f"{page.file.src_uri} loads something from another host: {found[0]}")
+    return output
