@@ -44,6 +44,10 @@ check: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+screenshots: $(STAMP)
+	@scripts/system-packages.sh chromium=chromium
+	@$(BIN)/python scripts/take_screenshots.py
+
 test: $(STAMP)
 	@scripts/system-packages.sh bwrap=bubblewrap chromium=chromium
 	@# Tests start many interpreters; compiling everything anew in each would double their time.
