@@ -5,15 +5,26 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nemo_gym import PARENT_DIR
+from nemo_gym.cli.legacy import LEGACY
 from tests.support import fake_hub
+from tests.support.eval_runs import fake_endpoint
+from tests.support.upstream_tree import script_model, write_upstream_tree
 
+DOCS = PARENT_DIR / "docs"
 ELSEWHERE = ("train-with-trl",)  # needs torch and some minutes: tests/e2e/test_train_demo.py
-GUIDES = sorted(page for page in (PARENT_DIR / "docs" / "guides").glob("*.md") if page.stem not in ELSEWHERE)
+GUIDES = sorted(
+    page
+    for pattern in ("guides/*.md", "how-to/*.md", "migrating-from-nemo-gym.md", "faq.md")
+    for page in DOCS.glob(pattern)
+    if page.stem not in ELSEWHERE
+)
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 EXPECTED = {
     "getting-started": [
@@ -95,6 +106,17 @@ EXPECTED = {
         "data/splits/train.jsonl: 2 rows",
         "collated/train.jsonl: 2 rows",
     ],
+    "migrating-from-nemo-gym": [
+        "✓ Config is valid.",
+        "1 passed",
+        "✓ sessions           20 at once as one by one",
+        "5 scored of 5 requested",
+        "use `gym env status` instead",
+        "3 servers found (3 healthy, 0 unhealthy)",
+        "use `gym eval run --no-serve` instead",
+        "10 scored of 10 requested",
+        "0/0/5               1          0",
+    ],
 }
 
 FAILING = ["3. When a row is bad"]
@@ -117,7 +139,7 @@ def script_of(guide: Path, folder: Path) -> str:
             source = folder / f"block{number}"
             source.write_text(block["text"])
             steps.append(f"mkdir -p $(dirname {block['title']}) && cp {source} {block['title']}")
-        elif block["language"] == "bash" and block["text"].startswith("gym env start"):
+        elif block["language"] == "bash" and block["text"].startswith(("gym env start", "ng_run")):
             steps.append(IN_ANOTHER_TERMINAL.format(command=block["text"].rstrip()))
         elif block["language"] == "bash":
             heading = page[: block.start()].rpartition("\n## ")[2].partition("\n")[0]
@@ -133,27 +155,40 @@ def hub():
         yield running
 
 
+@contextmanager
+def prepare_folder(guide: Path, folder: Path) -> Iterator[str]:
+    """Put into `folder` what a reader of the page has already; give what stands in the reader's `env.yaml`."""
+    if guide.stem != "migrating-from-nemo-gym":
+        yield ""
+        return
+    write_upstream_tree(folder)
+    with fake_endpoint() as endpoint:
+        endpoint.set(scripts=script_model())
+        yield f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # a guide takes some 30 s of CPU, and a busy machine gives it a tenth of one
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_can_be_followed_from_top_to_bottom(guide, tmp_path, unused_tcp_port, hub):
     work = tmp_path / "work"
     work.mkdir()
-    # Guides run side by side here, each with a head server; a reader has the usual port to himself.
-    (work / "env.yaml").write_text(f"head_server: {{port: {unused_tcp_port}}}\n")
     environment = {
         **os.environ,
         **fake_hub.environment(hub, tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    done = subprocess.run(
-        ["bash", "-c", script_of(guide, tmp_path)],
-        cwd=work,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=380,
-    )
+    with prepare_folder(guide, work) as own_settings:
+        # Guides run side by side here, each with a head server; a reader has the usual port to himself.
+        (work / "env.yaml").write_text(f"{own_settings}head_server: {{port: {unused_tcp_port}}}\n")
+        done = subprocess.run(
+            ["bash", "-c", script_of(guide, tmp_path)],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=380,
+        )
     log = (work / "servers.log").read_text() if (work / "servers.log").exists() else ""
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{log}"
     for text in EXPECTED[guide.stem]:
@@ -164,6 +199,11 @@ def test_no_page_shows_what_only_a_test_needs():
     for page in [PARENT_DIR / "README.md", *(PARENT_DIR / "docs").rglob("*.md")]:
         for scaffold in ("HEAD_PORT", "servers.log", "sleep ", "|| true", "kill %"):
             assert scaffold not in page.read_text(), f"{page.name} shows {scaffold!r}"
+
+
+def test_the_migration_page_has_every_legacy_command_with_its_replacement():
+    rows = re.findall(r"^\| `ng_(\w+)` \| `gym ([^`]+)`", (DOCS / "migrating-from-nemo-gym.md").read_text(), re.M)
+    assert {name: tuple(words.split()) for name, words in rows} == LEGACY
 
 
 def test_the_readme_opens_with_the_two_commands_and_how_long_they_take():
