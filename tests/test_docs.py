@@ -117,8 +117,26 @@ EXPECTED = {
         "10 scored of 10 requested",
         "0/0/5               1          0",
     ],
+    "faq": ["✓ Config is valid."],
+    "run-a-simple-agent": [
+        "3 servers found (3 healthy, 0 unhealthy)",
+        "The weather in San Francisco is cold.",
+        "item: function_call\nitem: function_call_output\nitem: message",
+        "openai_api_key: '****'",
+        " passed",
+    ],
+    "contribute-a-server": [
+        "data/test_weather/example.jsonl: 5 rows",
+        "5/5 rollouts | ",
+        "3 passed",
+        "✓ recorded rollouts",
+    ],
+    "generate-training-data": ["20 scored of 20 requested", "sft: ", "dpo: "],
+    "make-a-server-fast": ["64 scored of 64 requested", "64 of 64  +0 (1 tasks)"],
 }
 
+WITH_ENDPOINT = ("migrating-from-nemo-gym", "run-a-simple-agent", "contribute-a-server")
+"""Pages whose readers have a model of their own in `env.yaml`."""
 FAILING = ["3. When a row is bad"]
 """Headings above commands of which the guide says that they fail."""
 IN_ANOTHER_TERMINAL = """
@@ -158,12 +176,13 @@ def hub():
 @contextmanager
 def prepare_folder(guide: Path, folder: Path) -> Iterator[str]:
     """Put into `folder` what a reader of the page has already; give what stands in the reader's `env.yaml`."""
-    if guide.stem != "migrating-from-nemo-gym":
+    if guide.stem not in WITH_ENDPOINT:
         yield ""
         return
-    write_upstream_tree(folder)
     with fake_endpoint() as endpoint:
-        endpoint.set(scripts=script_model())
+        if guide.stem == "migrating-from-nemo-gym":
+            write_upstream_tree(folder)
+            endpoint.set(scripts=script_model())
         yield f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
 
 
