@@ -244,5 +244,32 @@ def test_the_site_has_every_page():
     assert set(re.findall(r"- (\S+\.md)$", text, re.M)) == pages
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_the_commands_of_the_readme_work(tmp_path, unused_tcp_port):
+    """All but those of make, of the shell and of the viewer, after a short demo in place of the whole one."""
+    blocks = [block["text"] for block in BLOCK.finditer((PARENT_DIR / "README.md").read_text()) if block[1] == "bash"]
+    lines = [line for block in blocks for line in block.splitlines()]
+    commands = [line for line in lines if line.startswith("gym ") and not line.startswith("gym view")]
+    assert [line.split()[1:3] for line in commands] == [["eval", "profile"], ["eval", "run"]]
+    with fake_endpoint() as endpoint:
+        endpoint.set(answer="walked")
+        policy = f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
+        (tmp_path / "env.yaml").write_text(f"{policy}head_server: {{port: {unused_tcp_port}}}\n")
+        script = "\n".join(["set -e", "gym demo --limit 2 --model-type openai_model", *commands])
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "8 scored of 8 requested" in done.stdout
+    assert "5 scored of 5 requested" in done.stdout
+
+
 def test_the_readme_is_short():
     assert len((PARENT_DIR / "README.md").read_text().splitlines()) <= 150
