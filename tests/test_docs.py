@@ -5,15 +5,26 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from nemo_gym import PARENT_DIR
+from nemo_gym.cli.legacy import LEGACY
 from tests.support import fake_hub
+from tests.support.eval_runs import fake_endpoint
+from tests.support.upstream_tree import script_model, write_upstream_tree
 
+DOCS = PARENT_DIR / "docs"
 ELSEWHERE = ("train-with-trl",)  # needs torch and some minutes: tests/e2e/test_train_demo.py
-GUIDES = sorted(page for page in (PARENT_DIR / "docs" / "guides").glob("*.md") if page.stem not in ELSEWHERE)
+GUIDES = sorted(
+    page
+    for pattern in ("guides/*.md", "how-to/*.md", "migrating-from-nemo-gym.md", "faq.md")
+    for page in DOCS.glob(pattern)
+    if page.stem not in ELSEWHERE
+)
 BLOCK = re.compile(r"^```(?P<language>\w+)(?: title=\"(?P<title>[^\"]+)\")?\n(?P<text>.*?)^```$", re.M | re.S)
 EXPECTED = {
     "getting-started": [
@@ -95,8 +106,37 @@ EXPECTED = {
         "data/splits/train.jsonl: 2 rows",
         "collated/train.jsonl: 2 rows",
     ],
+    "migrating-from-nemo-gym": [
+        "✓ Config is valid.",
+        "1 passed",
+        "✓ sessions           20 at once as one by one",
+        "5 scored of 5 requested",
+        "use `gym env status` instead",
+        "3 servers found (3 healthy, 0 unhealthy)",
+        "use `gym eval run --no-serve` instead",
+        "10 scored of 10 requested",
+        "0/0/5               1          0",
+    ],
+    "faq": ["✓ Config is valid."],
+    "run-a-simple-agent": [
+        "3 servers found (3 healthy, 0 unhealthy)",
+        "The weather in San Francisco is cold.",
+        "item: function_call\nitem: function_call_output\nitem: message",
+        "openai_api_key: '****'",
+        " passed",
+    ],
+    "contribute-a-server": [
+        "data/test_weather/example.jsonl: 5 rows",
+        "5/5 rollouts | ",
+        "3 passed",
+        "✓ recorded rollouts",
+    ],
+    "generate-training-data": ["20 scored of 20 requested", "sft: ", "dpo: "],
+    "make-a-server-fast": ["64 scored of 64 requested", "64 of 64  +0 (1 tasks)"],
 }
 
+WITH_ENDPOINT = ("migrating-from-nemo-gym", "run-a-simple-agent", "contribute-a-server")
+"""Pages whose readers have a model of their own in `env.yaml`."""
 FAILING = ["3. When a row is bad"]
 """Headings above commands of which the guide says that they fail."""
 IN_ANOTHER_TERMINAL = """
@@ -117,7 +157,7 @@ def script_of(guide: Path, folder: Path) -> str:
             source = folder / f"block{number}"
             source.write_text(block["text"])
             steps.append(f"mkdir -p $(dirname {block['title']}) && cp {source} {block['title']}")
-        elif block["language"] == "bash" and block["text"].startswith("gym env start"):
+        elif block["language"] == "bash" and block["text"].startswith(("gym env start", "ng_run")):
             steps.append(IN_ANOTHER_TERMINAL.format(command=block["text"].rstrip()))
         elif block["language"] == "bash":
             heading = page[: block.start()].rpartition("\n## ")[2].partition("\n")[0]
@@ -133,27 +173,41 @@ def hub():
         yield running
 
 
+@contextmanager
+def prepare_folder(guide: Path, folder: Path) -> Iterator[str]:
+    """Put into `folder` what a reader of the page has already; give what stands in the reader's `env.yaml`."""
+    if guide.stem not in WITH_ENDPOINT:
+        yield ""
+        return
+    with fake_endpoint() as endpoint:
+        if guide.stem == "migrating-from-nemo-gym":
+            write_upstream_tree(folder)
+            endpoint.set(scripts=script_model())
+        yield f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(400)  # a guide takes some 30 s of CPU, and a busy machine gives it a tenth of one
 @pytest.mark.parametrize("guide", GUIDES, ids=lambda path: path.stem)
 def test_a_guide_can_be_followed_from_top_to_bottom(guide, tmp_path, unused_tcp_port, hub):
     work = tmp_path / "work"
     work.mkdir()
-    # Guides run side by side here, each with a head server; a reader has the usual port to himself.
-    (work / "env.yaml").write_text(f"head_server: {{port: {unused_tcp_port}}}\n")
     environment = {
         **os.environ,
         **fake_hub.environment(hub, tmp_path),
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
-    done = subprocess.run(
-        ["bash", "-c", script_of(guide, tmp_path)],
-        cwd=work,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=380,
-    )
+    with prepare_folder(guide, work) as own_settings:
+        # Guides run side by side here, each with a head server; a reader has the usual port to himself.
+        (work / "env.yaml").write_text(f"{own_settings}head_server: {{port: {unused_tcp_port}}}\n")
+        done = subprocess.run(
+            ["bash", "-c", script_of(guide, tmp_path)],
+            cwd=work,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=380,
+        )
     log = (work / "servers.log").read_text() if (work / "servers.log").exists() else ""
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}\n{log}"
     for text in EXPECTED[guide.stem]:
@@ -164,6 +218,11 @@ def test_no_page_shows_what_only_a_test_needs():
     for page in [PARENT_DIR / "README.md", *(PARENT_DIR / "docs").rglob("*.md")]:
         for scaffold in ("HEAD_PORT", "servers.log", "sleep ", "|| true", "kill %"):
             assert scaffold not in page.read_text(), f"{page.name} shows {scaffold!r}"
+
+
+def test_the_migration_page_has_every_legacy_command_with_its_replacement():
+    rows = re.findall(r"^\| `ng_(\w+)` \| `gym ([^`]+)`", (DOCS / "migrating-from-nemo-gym.md").read_text(), re.M)
+    assert {name: tuple(words.split()) for name, words in rows} == LEGACY
 
 
 def test_the_readme_opens_with_the_two_commands_and_how_long_they_take():
@@ -185,6 +244,33 @@ def test_the_site_has_every_page():
     pages = {str(page.relative_to(PARENT_DIR / "docs")) for page in (PARENT_DIR / "docs").rglob("*.md")}
     listed = set(re.findall(r"[-:] (\S+\.md)$", text, re.M))
     assert {page for page in listed if not page.startswith("reference/")} == pages  # the reference is made from code
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(200)
+def test_the_commands_of_the_readme_work(tmp_path, unused_tcp_port):
+    """All but those of make, of the shell and of the viewer, after a short demo in place of the whole one."""
+    blocks = [block["text"] for block in BLOCK.finditer((PARENT_DIR / "README.md").read_text()) if block[1] == "bash"]
+    lines = [line for block in blocks for line in block.splitlines()]
+    commands = [line for line in lines if line.startswith("gym ") and not line.startswith("gym view")]
+    assert [line.split()[1:3] for line in commands] == [["eval", "profile"], ["eval", "run"]]
+    with fake_endpoint() as endpoint:
+        endpoint.set(answer="walked")
+        policy = f"policy_base_url: {endpoint.url}/v1\npolicy_api_key: sk-hidden\npolicy_model_name: fake\n"
+        (tmp_path / "env.yaml").write_text(f"{policy}head_server: {{port: {unused_tcp_port}}}\n")
+        script = "\n".join(["set -e", "gym demo --limit 2 --model-type openai_model", *commands])
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            env={**os.environ, "PATH": path},
+            capture_output=True,
+            text=True,
+            timeout=180,
+        )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "8 scored of 8 requested" in done.stdout
+    assert "5 scored of 5 requested" in done.stdout
 
 
 def test_the_readme_is_short():

@@ -4,12 +4,14 @@
 import ast
 import functools
 import importlib
+import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from nemo_gym import PARENT_DIR
+from tests.seeds.pages import PAGES, list_pages
 
 COUNTS = {
     "legacy_command_reference": 59,
@@ -72,3 +74,19 @@ def test_every_item_is_counted(document):
 def test_every_test_of_a_document_proves_an_item_of_it(document):
     own = {proof for entry in table(document).ITEMS for proof in entry.proofs if "/" not in proof}
     assert read_test_names(Path(__file__).with_name(f"test_{document}.py")) <= own
+
+
+def test_every_item_is_documented_on_a_page_of_ours():
+    rows = list(list_pages())
+    assert [(document, says) for document, says, page in rows if not page] == []
+    assert len(rows) == sum(COUNTS.values()) == sum(len(items) for parts in PAGES.values() for items in parts.values())
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_that_documents_an_item_exists_with_its_heading(page):
+    file, _, anchor = page.partition("#")
+    text = (PARENT_DIR / "docs" / file).read_text()
+    headings = re.findall(r"^#+ (.+)$", text, re.M)
+    # As the site makes anchors: letters and digits in lower case, hyphens for what is between them.
+    anchors = {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+    assert not anchor or anchor in anchors, f"{file} has no heading #{anchor}"
