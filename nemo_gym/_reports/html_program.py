@@ -9,7 +9,7 @@ from itertools import groupby
 
 from nemo_gym._reports.html_block import MOST_TEXT, render_block
 from nemo_gym._reports.html_elements import Html, element, fold, join, soft
-from nemo_gym._reports.program_work import Branch, ChangedFile, ProgramEnding, ProgramWork
+from nemo_gym._reports.program_work import ProgramBranch, ChangedFile, ProgramEnding, ProgramWork
 from nemo_gym._reports.scoring import shorten
 from nemo_gym._reports.tokens import render_tokens
 
@@ -43,7 +43,7 @@ def render_changes(changes: Sequence[ChangedFile]) -> Html:
     return join([heading, element("div", *folds, class_="ngv-folds")])
 
 
-def render_branches(branches: Sequence[Branch]) -> Html:
+def render_branches(branches: Sequence[ProgramBranch]) -> Html:
     """Render the calls beside the main line, each chain of them as a conversation in a fold."""
     folds, room = [], _MOST_SAID
     for branch in branches:
@@ -89,7 +89,7 @@ def _render_changed_file(file: ChangedFile, kept: int, opened: bool) -> Html:
     return fold(title, element("pre", *spans, class_="ngv-patch"), note, opened=opened)
 
 
-def _title_branch(branch: Branch) -> Html:
+def _title_branch(branch: ProgramBranch) -> Html:
     calls = branch.calls
     if len(calls) > _CALLS_NAMED:
         label = f"{len(calls):,} calls, {calls[0]} to {calls[-1]}"
@@ -102,7 +102,7 @@ def _title_branch(branch: Branch) -> Html:
     return join([label, element("span", after, class_="ngv-badge"), peek])
 
 
-def _render_branch(branch: Branch) -> Iterator[Html]:
+def _render_branch(branch: ProgramBranch) -> Iterator[Html]:
     if n := branch.n_shared:
         first = "Its first item is that" if n == 1 else f"Its first {n:,} items are those"
         yield soft(f"{first} of the main line.")

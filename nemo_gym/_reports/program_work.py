@@ -23,7 +23,7 @@ LineKind = Literal["added", "removed", "place", "plain"]
 
 
 @dataclass(frozen=True)
-class Branch:
+class ProgramBranch:
     """Calls of the model beside the main line, each of which goes on from the one before."""
 
     calls: list[int]
@@ -66,7 +66,7 @@ class ProgramWork:
     """What a row holds of a program's work."""
 
     ending: ProgramEnding | None
-    branches: list[Branch]
+    branches: list[ProgramBranch]
     artifacts: dict[str, str]
     """Files that were kept, by their paths."""
     changes: list[ChangedFile] | None
@@ -137,13 +137,13 @@ def _read_ending(program: Mapping[str, Any], row: Mapping[str, Any]) -> ProgramE
     )
 
 
-def _read_branch(branch: Mapping[str, Any], main_line: Sequence[Block]) -> Branch:
+def _read_branch(branch: Mapping[str, Any], main_line: Sequence[Block]) -> ProgramBranch:
     given, output = list_input_items(as_mapping(branch.get("responses_create_params"))), as_list(branch.get("output"))
     blocks, begins_after = read_blocks(given, output), as_int(branch.get("begins_after_call"))
     # What a model thought may be missing from its history.
     said = (block for block in main_line if block.kind != "reasoning")
     shared = takewhile(lambda block: block.kind == "reasoning" or _is_same(block, next(said, None)), blocks)
-    return Branch(
+    return ProgramBranch(
         calls=[number + 1 for number in as_list(branch.get("calls")) if type(number) is int],
         begins_after=None if begins_after is None else begins_after + 1,
         blocks=blocks,

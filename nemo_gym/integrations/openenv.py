@@ -119,7 +119,7 @@ class _Offered:
 
 
 @dataclass
-class _Session:
+class _OpenEnvSession:
     """What a client has going on."""
 
     offered: _Offered
@@ -156,7 +156,7 @@ class _Session:
 # --- messages ---------------------------------------------------------------------------------------------------------
 
 
-async def _answer(session: _Session, text: str) -> dict[str, Any] | None:
+async def _answer(session: _OpenEnvSession, text: str) -> dict[str, Any] | None:
     """Return the reply to one message of a session; None if the client wants to end it."""
     try:
         message = orjson.loads(text)
@@ -226,12 +226,12 @@ class _Gateway:
         app.on_shutdown.append(self._close_sessions)
         return app
 
-    def _open_session(self, request: web.Request) -> _Session:
+    def _open_session(self, request: web.Request) -> _OpenEnvSession:
         offered = self._offered.get(request.match_info["name"])
         if offered is None:
             text = f"there is no resources server {request.match_info['name']!r}; served: {', '.join(self._offered)}"
             raise web.HTTPNotFound(text=orjson.dumps({"detail": text}).decode(), content_type="application/json")
-        return _Session(offered)
+        return _OpenEnvSession(offered)
 
     async def _serve_session(self, request: web.Request) -> web.WebSocketResponse:
         session = self._open_session(request)
