@@ -9,7 +9,7 @@ from itertools import groupby
 
 from nemo_gym._reports.html_block import MOST_TEXT, render_block
 from nemo_gym._reports.html_elements import Html, element, fold, join, soft
-from nemo_gym._reports.program_work import ProgramBranch, ChangedFile, ProgramEnding, ProgramWork
+from nemo_gym._reports.program_work import ChangedFile, ProgramBranch, ProgramEnding, ProgramWork
 from nemo_gym._reports.scoring import shorten
 from nemo_gym._reports.tokens import render_tokens
 
