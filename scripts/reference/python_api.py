@@ -13,10 +13,15 @@ The modules whose names others may import, subclass and patch. What begins with 
 """
 
 
+PACKAGES = ("adapters", "integrations", "sandbox", "token_id_capture")
+
+
 def list_modules() -> list[str]:
     """Return the names of the modules of the contract that define something, without the package's own name."""
-    files = sorted((ROOT / "nemo_gym").glob("[!_]*.py"))
-    return [file.stem for file in files if _defines_something(file.read_text(encoding="utf-8"))]
+    top = ROOT / "nemo_gym"
+    files = [*top.glob("[!_]*.py"), *(file for package in PACKAGES for file in (top / package).glob("[!_]*.py"))]
+    named = {".".join(file.relative_to(top).with_suffix("").parts): file for file in files}
+    return sorted(name for name, file in named.items() if _defines_something(file.read_text(encoding="utf-8")))
 
 
 def write_index() -> str:
@@ -31,7 +36,7 @@ def write_module(name: str) -> str:
 
 
 def _summarize(name: str) -> str:
-    tree = ast.parse((ROOT / "nemo_gym" / f"{name}.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "nemo_gym" / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
     return (ast.get_docstring(tree) or "").split("\n\n")[0]
 
 

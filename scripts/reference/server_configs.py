@@ -6,6 +6,7 @@ The code is read, not run, so that a server whose library is not installed has i
 
 import ast
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -39,10 +40,20 @@ class Key:
     about: str
 
 
+class OwnModuleFinder(griffe.ModuleFinder):
+    """Finds the modules of this project, and none in the virtual environments that links in its folders lead to."""
+
+    def _filter_py_modules(self, path: Path) -> Iterator[Path]:
+        for place, folders, files in os.walk(path):
+            folders[:] = [name for name in folders if name not in ("__pycache__", "tests") and not name.startswith(".")]
+            yield from (Path(place, name) for name in files if name.endswith(".py"))
+
+
 @cache
 def load_code() -> griffe.ModulesCollection:
     """Read the package and all servers."""
     loader = griffe.GriffeLoader(search_paths=[str(ROOT)])
+    loader.finder = OwnModuleFinder([str(ROOT)])
     for package in PACKAGES:
         loader.load(package)
     loader.resolve_aliases(implicit=False, external=False)

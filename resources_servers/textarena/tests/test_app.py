@@ -21,6 +21,7 @@ from resources_servers.textarena.tests.play_alone import pick_move
 from resources_servers.textarena.tests.turn_taking import make_echo_game
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent
 from tests.support.server_venvs import server_python
+from tests.support.small_servers import free_port
 from tests.support.step_sessions import StepSession, served
 
 ALONE = Path(__file__).with_name("play_alone.py")
@@ -106,7 +107,7 @@ def url(python: Path) -> Iterator[str]:
     model = "++opponent.responses_api_models.replay_model"
     with served(
         "textarena",
-        12790,
+        free_port(),
         f"{model}.entrypoint=app.py",
         f"{model}.replies=['I think. [4]']",
         f"{model}.on_miss=cycle",
