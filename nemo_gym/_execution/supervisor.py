@@ -38,6 +38,7 @@ WAKE_SIGNALS = {signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 CHECK_INTERVAL_S = 0.05
 DISK_CHECK_INTERVAL_S = 0.5
 KILL_PATIENCE_S = 10.0
+ROOM_FOR_OTHERS = 2000
 
 
 def main(settings_fd: int, report_fd: int) -> None:
@@ -71,8 +72,11 @@ def _become_command(settings: dict[str, Any]) -> None:
             uid,
             settings["gid"],
             memory_bytes=settings["memory_bytes"],
-            # The kernel counts all processes of the user, so those that exist already are added.
-            max_tasks=count_tasks(os.getuid() if counted is None else counted) + settings["max_processes"],
+            # The kernel counts all processes of the user: those that exist already are added, and room for those that
+            # other sandboxes start meanwhile. The exact bound is `_watch`'s, who counts only ours.
+            max_tasks=count_tasks(os.getuid() if counted is None else counted)
+            + settings["max_processes"]
+            + ROOM_FOR_OTHERS,
             max_file_bytes=settings["max_file_bytes"],
         )
         signal.pthread_sigmask(signal.SIG_UNBLOCK, WAKE_SIGNALS)
