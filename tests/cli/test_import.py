@@ -210,7 +210,7 @@ def test_a_catalogue_may_add_to_the_config_of_the_server_and_of_the_agent(tmp_pa
     assert agent["max_steps"] == 60
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.network
 def test_packages_that_an_environment_needs_are_installed_and_put_into_the_config(tmp_path, gym, monkeypatch):
     catalogue = """
@@ -304,7 +304,7 @@ def test_the_guide_lists_the_systems_and_their_folders():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("output_dir", ["../beside", "absolute"])
+@pytest.mark.parametrize("output_dir", ["../beside", pytest.param("absolute", marks=pytest.mark.exhaustive)])
 def test_the_printed_command_plays_what_was_imported(tmp_path, unused_tcp_port, output_dir):
     here = tmp_path / "here"
     here.mkdir()

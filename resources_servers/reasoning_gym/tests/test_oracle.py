@@ -61,6 +61,7 @@ async def find_differences(episodes: list[tuple[dict[str, Any], str, float]]) ->
     ]
 
 
+@pytest.mark.exhaustive
 async def test_every_generator_scores_right_and_wrong_answers_as_the_library_does():
     episodes = make_episodes(list_tasks(), 1, 11)
     assert len(episodes) > 200

@@ -46,7 +46,8 @@ def presets(names: Any) -> list[Any]:
     return [pytest.param(name, marks=[] if name in QUICK else [pytest.mark.exhaustive]) for name in names]
 
 
-@pytest.mark.parametrize("name", presets(ACTS))
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ACTS)
 async def test_a_program_repairs_a_file_with_its_own_tools(name):
     # A prompt may look like an option.
     task = make_row("--help" if name != "pi" else "help")
