@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import gc
 import itertools
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,3 +62,20 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 @pytest.fixture(autouse=True)
 def run_tokens_stay_in_the_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEMO_GYM_RUN_TOKEN_DIR", str(tmp_path / "run-tokens"))
+
+
+@pytest.fixture(autouse=True)
+def variables_stay_in_the_test() -> Iterator[None]:
+    """Take back what the tested code sets for the processes that it starts, such as the folders of `--search-dir`.
+
+    `monkeypatch.delenv` forgets a variable that was not there, so it does not do this.
+    """
+    before = {**os.environ}
+    yield
+    for name in os.environ.keys() | before.keys():
+        if name == "PYTEST_CURRENT_TEST":  # pytest's own
+            continue
+        if name not in before:
+            del os.environ[name]
+        elif os.environ.get(name) != before[name]:
+            os.environ[name] = before[name]

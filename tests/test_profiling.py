@@ -61,8 +61,8 @@ def test_the_log_has_one_line_per_function_with_calls_and_times(tmp_path: Path):
 
 def test_the_most_expensive_function_comes_first(tmp_path: Path):
     profile(tmp_path)
-    rows = rows_of((tmp_path / "profiles" / "server.log").read_text())
-    times = [float(row[2]) for row in rows.values()]
+    _, *lines = (tmp_path / "profiles" / "server.log").read_text().splitlines()
+    times = [float(line.split()[-2]) for line in lines]  # several functions may have one name
     assert times == sorted(times, reverse=True)
 
 
