@@ -27,6 +27,7 @@ from nemo_gym._data.rows import BadRow, Offending
 from nemo_gym._util.jsonl import read_lines
 from nemo_gym._util.moved_names import find_names
 from nemo_gym._util.nearest import did_you_mean
+from nemo_gym._util.server_imports import import_file
 from nemo_gym.config_types import BenchmarkDatasetConfig
 from nemo_gym.errors import GymError
 from nemo_gym.global_config import (
@@ -258,18 +259,7 @@ def _import_by_name(script: Path, roots: Sequence[Path]) -> ModuleType | None:
 
 def _load_by_path(script: Path) -> ModuleType:
     digest = hashlib.sha256(str(script.resolve()).encode()).hexdigest()[:12]
-    name = f"_nemo_gym_prepare_{digest}"
-    spec = importlib.util.spec_from_file_location(name, script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
-    return module
+    return import_file(f"_nemo_gym_prepare_{digest}", script)
 
 
 if not TYPE_CHECKING:

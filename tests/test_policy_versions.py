@@ -18,7 +18,6 @@ from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.config_types import BaseServerConfig
 from nemo_gym.errors import GymError
 from nemo_gym.openai_utils import (
-    NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
@@ -36,6 +35,7 @@ from nemo_gym.server_utils import ServerClient
 from nemo_gym.testing import agent_config, message, reply, tool_call
 from nemo_gym.trajectories import TrainableRollout
 from responses_api_agents.simple_agent.app import SimpleAgent
+from tests.support.chat_models import chat_reply
 from tests.support.served_run import TOKEN, ServedRun, serve_run
 from tests.support.small_servers import free_port
 
@@ -64,12 +64,8 @@ class Policy(SimpleResponsesAPIModel):
         return NeMoGymResponse.model_validate({**reply().model_dump(), "id": "r", "output": [item]})
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()):
-        said: dict[str, Any] = {"role": "assistant", "content": "hei"}
-        if self._has_tokens:
-            said |= {"prompt_token_ids": [1], "generation_token_ids": [7], "generation_log_probs": [-0.5]}
-        choice = {"index": 0, "finish_reason": "stop", "message": said}
-        given = {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-        return NeMoGymChatCompletion.model_validate(given)
+        tokens = {"prompt_token_ids": [1], "generation_token_ids": [7], "generation_log_probs": [-0.5]}
+        return chat_reply("hei", **(tokens if self._has_tokens else {}))
 
 
 class World(SimpleResourcesServer):

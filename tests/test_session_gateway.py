@@ -14,7 +14,6 @@ from pydantic import PrivateAttr, ValidationError
 from nemo_gym._serving.run_files import TOKEN_HEADER
 from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
 from nemo_gym.openai_utils import (
-    NeMoGymChatCompletion,
     NeMoGymChatCompletionCreateParamsNonStreaming,
     NeMoGymResponse,
     NeMoGymResponseCreateParamsNonStreaming,
@@ -23,6 +22,7 @@ from nemo_gym.policy_versions import announce, read_policy_version
 from nemo_gym.session_client import SessionClient, SessionRefused
 from nemo_gym.testing import build_server, message, reply, running
 from nemo_gym.trajectories import TrainableRollout
+from tests.support.chat_models import chat_reply
 from tests.support.served_run import TOKEN, ServedRun, serve_run
 
 GATEWAY = {"session_gateway": {"enabled": True}}
@@ -53,10 +53,7 @@ class Engine(SimpleResponsesAPIModel):
         return NeMoGymResponse.model_validate({**reply().model_dump(), "output": [item]})
 
     async def chat_completions(self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()):
-        said = {"role": "assistant", "content": "hei", **await self._generate(body.messages)}
-        choice = {"index": 0, "finish_reason": "stop", "message": said}
-        given = {"id": "c", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
-        return NeMoGymChatCompletion.model_validate(given)
+        return chat_reply("hei", **await self._generate(body.messages))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ Python alone would do something else: a folder with `__init__.py` beats an earli
 into one namespace, and an `__init__.py` directly in `resources_servers/` hides every other root.
 """
 
+import importlib.util
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -59,6 +60,21 @@ def install_finder() -> None:
         spec = ServerFolderFinder.find_spec(name)
         if path and spec is not None and _real(spec.submodule_search_locations) != _real(path):
             _forget(name)
+
+
+def import_file(name: str, path: Path) -> ModuleType:
+    """Return the module that `path` holds, under a name of our own; a file that raises leaves nothing behind."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def _find_collection(collection: str) -> ModuleSpec | None:

@@ -10,8 +10,8 @@ Every rollout has a base URL of its own, a session at the gateway of the model s
 answered is kept there, with token ids if it gives them, and the response of the rollout is written from that. All that
 is asked of the runner is a reward.
 
-`play` shares the event loop of the server: a library that blocks or may hang goes into a thread or a
-`nemo_gym.cpu_pool.CpuPool`, whose processes are killed when their time is over.
+`play` shares the event loop of the server. An asynchronous library that may block is played by a `LibraryRunner`, one
+that computes in a `nemo_gym.cpu_pool.CpuPool`, whose processes are killed when their time is over.
 """
 
 import math
@@ -21,10 +21,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Body as Body
-from fastapi import HTTPException
-from pydantic import ConfigDict, Field
+from fastapi import FastAPI, HTTPException
+from pydantic import ConfigDict, Field, PrivateAttr
 
 from nemo_gym.adapters.call_recording import ModelEndpoint, record_calls
+from nemo_gym.adapters.library_loop import LibraryLoop
 from nemo_gym.adapters.playing import blame_model, play_in_time
 from nemo_gym.adapters.recorded_calls import RecordedCall, fill_prompt, read_calls, write_response
 from nemo_gym.base_resources_server import BaseRunRequest, BaseVerifyResponse
@@ -34,6 +35,7 @@ from nemo_gym.errors import RolloutFailure
 from nemo_gym.openai_utils import NeMoGymResponse, NeMoGymResponseCreateParamsNonStreaming
 
 __all__ = [
+    "LibraryRunner",
     "ModelEndpoint",
     "RolloutRunner",
     "RolloutRunnerConfig",
@@ -153,6 +155,30 @@ class RolloutRunner(SimpleResponsesAPIAgent):
         if result.components:
             row["reward_components"] = result.components
         return RunnerVerifyResponse.model_validate(row)
+
+
+class LibraryRunner(RolloutRunner):
+    """A runner around an asynchronous library that may block: override `play_in_library`.
+
+    Its rollouts share an event loop in a thread of its own, so that what blocks there does not stop the server.
+    """
+
+    _loop: LibraryLoop = PrivateAttr()
+
+    @abstractmethod
+    async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        """Do what `play` does, in the loop of the library. A loop that stays blocked is replaced by another one."""
+
+    def setup_webserver(self) -> FastAPI:
+        """Return the app; the loop of the library ends when it does."""
+        app = super().setup_webserver()
+        self._loop = LibraryLoop(f"{self.config.name}: library")
+        self._loop.close_with(app)
+        return app
+
+    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+        """Play one rollout of `task`, and score it."""
+        return await self._loop.run(self.play_in_library, task, model)
 
 
 def read_sampling(task: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays environments of Atropos: the environment owns the loop and the score, the model server gives the model.
-
-Rollouts share an event loop in a thread of its own, so that an environment that blocks does not stop the server.
-"""
+"""Plays environments of Atropos: the environment owns the loop and the score, the model server gives the model."""
 
 import asyncio
 import json
@@ -10,13 +7,11 @@ from statistics import fmean
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from fastapi import FastAPI
 from pydantic import Field, PrivateAttr
 
-from nemo_gym.adapters.library_loop import LibraryLoop
 from nemo_gym.adapters.rollout_runner import (
+    LibraryRunner,
     ModelEndpoint,
-    RolloutRunner,
     RolloutRunnerConfig,
     RunnerResult,
     RunnerRunRequest,
@@ -55,31 +50,20 @@ class Opened:
         self.environments: dict[str, asyncio.Task[OpenEnvironment]] = {}
 
 
-class AtroposEnv(RolloutRunner):
+class AtroposEnv(LibraryRunner):
     """An agent whose rollouts are those of an environment of Atropos."""
 
     config: AtroposEnvConfig
-    _loop: LibraryLoop = PrivateAttr()
     _opened: WeakKeyDictionary[asyncio.AbstractEventLoop, Opened] = PrivateAttr(default_factory=WeakKeyDictionary)
-
-    def setup_webserver(self) -> FastAPI:
-        """Return the app; the library's loop ends when it does."""
-        app = super().setup_webserver()
-        self._loop = LibraryLoop(f"{self.config.name}: atropos")
-        self._loop.close_with(app)
-        return app
 
     async def run(self, body: AtroposRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout."""
         return await super().run(body)
 
-    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+    async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         """Play an item as the library does, and give its score."""
         if (task.get("item") is None) == (task.get("item_index") is None):
             raise RolloutFailure("agent", "a row has an `item` or an `item_index`.\nhint: give one of the two")
-        return await self._loop.run(self._play_in_library, task, model)
-
-    async def _play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         opened = self._opened.setdefault(asyncio.get_running_loop(), Opened())
         settings = {**self.config.environment_config, **(task.get("environment_config") or {})}
         environment = await self._open(opened, task["environment"], settings)

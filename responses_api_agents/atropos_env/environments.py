@@ -7,7 +7,6 @@ The library is loaded with the first environment.
 import asyncio
 import difflib
 import importlib
-import importlib.util
 import re
 import sys
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from nemo_gym import _resolve_under_cwd_or_install
+from nemo_gym._util.server_imports import import_file
 from nemo_gym.errors import GymError, RolloutFailure
 from responses_api_agents.atropos_env.byte_tokenizer import NAME as BYTES
 from responses_api_agents.atropos_env.byte_tokenizer import provide_tokenizer
@@ -183,16 +183,7 @@ def _import_file(place: str) -> ModuleType | None:
     if name not in sys.modules:
         if str(path.parent) not in sys.path:
             sys.path.append(str(path.parent))  # such a file is meant to be run, and imports what lies beside it
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
+        import_file(name, path)
     return sys.modules[name]
 
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays environments of verifiers v1: tasksets, their harnesses and their rewards; the model server gives the model.
 
-The library runs in this process, as its own `vf-eval` runs it, in an event loop of its own. A harness is a program that
-it starts for each rollout.
+The library runs in this process, as its own `vf-eval` runs it. A harness is a program that it starts for each rollout.
 """
 
 import asyncio
@@ -15,10 +14,9 @@ from typing import Any
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, PrivateAttr
 
-from nemo_gym.adapters.library_loop import LibraryLoop
 from nemo_gym.adapters.rollout_runner import (
+    LibraryRunner,
     ModelEndpoint,
-    RolloutRunner,
     RolloutRunnerConfig,
     RunnerResult,
     RunnerRunRequest,
@@ -60,47 +58,39 @@ class VerifiersRunRequest(RunnerRunRequest):
     environment: EnvironmentTask
 
 
-class VerifiersEnv(RolloutRunner):
+class VerifiersEnv(LibraryRunner):
     """An agent whose rollouts are episodes of an environment of verifiers v1."""
 
     config: VerifiersEnvConfig
-    _loop: LibraryLoop = PrivateAttr()
     _open: dict[tuple[Any, str], OpenEnvironment] = PrivateAttr(default_factory=dict)
     _turns: dict[Any, asyncio.Semaphore] = PrivateAttr(default_factory=dict)
 
     def setup_webserver(self) -> FastAPI:
-        """Return the app; the library's loop, and what it holds open, end when it does."""
-        app = super().setup_webserver()
-        self._loop = LibraryLoop(f"{self.config.name}: verifiers")
-        self._loop.close_with(app)
-        # Harnesses are scripts that uv runs; it is in the environment of this server.
+        """Return the app. Harnesses are scripts that uv runs, which is in the environment of this server."""
         programs = str(Path(sys.executable).parent)
         if programs not in os.environ.get("PATH", "").split(os.pathsep):
             os.environ["PATH"] = os.pathsep.join(filter(None, [programs, os.environ.get("PATH")]))
-        return app
+        return super().setup_webserver()
 
     async def run(self, body: VerifiersRunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout."""
         return await super().run(body)
 
-    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+    async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         """Play a task as the library does, and give its reward."""
-        return await self._loop.run(self._play_in_library, task, model)
-
-    async def _play_in_library(self, row: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         from verifiers.v1.clients import ModelContext
         from verifiers.v1.configs.client import EvalClientConfig
         from verifiers.v1.env import RunSlot
         from verifiers.v1.types import SamplingConfig
 
-        asked = EnvironmentTask.model_validate(row["environment"])
+        asked = EnvironmentTask.model_validate(task["environment"])
         environment = await self._open_environment(asked)
-        task = await asyncio.to_thread(find_task, environment, asked.task, asked.id)
+        found = await asyncio.to_thread(find_task, environment, asked.task, asked.id)
         # The URL is all that a session needs; the library reads keys from environment variables, which rollouts share.
         client = EvalClientConfig(base_url=model.base_url, api_key_var="NEMO_GYM_NO_KEY")
-        context = ModelContext(model=model.model, client=client, sampling=SamplingConfig(**read_sampling(row)))
+        context = ModelContext(model=model.model, client=client, sampling=SamplingConfig(**read_sampling(task)))
         turns = self._turns.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self.config.max_rollouts))
-        episode = await environment.run_slot(RunSlot(task), context, turns)
+        episode = await environment.run_slot(RunSlot(found), context, turns)
         return _read_episode(asked.id, episode)
 
     async def _open_environment(self, asked: EnvironmentTask) -> Any:

@@ -1,21 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays environments of verifiers 0.1 (v0): the library owns the loop and the score, the model server gives the model.
-
-The library's rollouts share an event loop in a thread of its own, so that an environment that blocks does not stop the
-server.
-"""
+"""Plays environments of verifiers 0.1 (v0): the library owns the loop and the score, the model server has the model."""
 
 import asyncio
 import json
 from typing import Any, Literal
 
-from fastapi import FastAPI
 from pydantic import BaseModel, Field, PrivateAttr
 
-from nemo_gym.adapters.library_loop import LibraryLoop
 from nemo_gym.adapters.rollout_runner import (
+    LibraryRunner,
     ModelEndpoint,
-    RolloutRunner,
     RolloutRunnerConfig,
     RunnerResult,
     RunnerRunRequest,
@@ -61,29 +55,18 @@ class VerifiersV0RunRequest(RunnerRunRequest):
     environment: EnvironmentExample
 
 
-class VerifiersV0Env(RolloutRunner):
+class VerifiersV0Env(LibraryRunner):
     """An agent whose rollouts are those of an environment of verifiers 0.1."""
 
     config: VerifiersV0EnvConfig
-    _loop: LibraryLoop = PrivateAttr()
     _client: Any = PrivateAttr(default=None)
-
-    def setup_webserver(self) -> FastAPI:
-        """Return the app; the library's loop ends when it does."""
-        app = super().setup_webserver()
-        self._loop = LibraryLoop(f"{self.config.name}: verifiers")
-        self._loop.close_with(app)
-        return app
 
     async def run(self, body: VerifiersV0RunRequest) -> RunnerVerifyResponse:  # type: ignore[override]
         """Play one rollout."""
         return await super().run(body)
 
-    async def play(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
+    async def play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         """Play an example as the library does, and give its reward."""
-        return await self._loop.run(self._play_in_library, task, model)
-
-    async def _play_in_library(self, task: dict[str, Any], model: ModelEndpoint) -> RunnerResult:
         asked = EnvironmentExample.model_validate(task["environment"])
         name, split = asked.id, asked.split
         try:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`gym env start` as a user runs it: a process of its own, watched through what it prints."""
+"""`gym env start` and `gym eval run` as a user runs them: in processes of their own."""
 
+import json
 import os
 import signal
 import subprocess
@@ -9,6 +10,12 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from nemo_gym import PARENT_DIR
+
+_GYM = (sys.executable, "-m", "nemo_gym.cli.main")
+_RUN_TIMEOUT_S = 500
 
 
 class GymProcess:
@@ -47,7 +54,7 @@ def gym_env_start(
     if roots is not None:
         environment["NEMO_GYM_EXTRA_ROOTS"] = str(roots)
     process = subprocess.Popen(
-        [sys.executable, "-m", "nemo_gym.cli.main", "env", "start", *arguments],
+        [*_GYM, "env", "start", *arguments],
         cwd=cwd,
         env=environment,
         stderr=subprocess.PIPE,
@@ -62,3 +69,20 @@ def gym_env_start(
         process.kill()
         process.wait()
         process.stderr.close()
+
+
+def play_examples(config: str, reply: str, output: Path, *options: str) -> list[dict[str, Any]]:
+    """Play the example rows of an agent with a model that always says `reply`; all are scored, and returned.
+
+    `config` is `responses_api_agents/<agent>/configs/<file>.yaml`.
+    """
+    rows = PARENT_DIR / Path(config).parents[1] / "data" / "example.jsonl"
+    model = "++policy_model.responses_api_models.replay_model"
+    scripted = ["--model-type", "replay_model", f'{model}.replies=["{reply}"]', f"{model}.on_miss=cycle"]
+    where = ["--input", str(rows), "--output", str(output), "--json", "--quiet"]
+    command = [*_GYM, "eval", "run", "--config", config, *scripted, *where, *options]
+    done = subprocess.run(command, cwd=PARENT_DIR, capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    counts = json.loads(done.stdout)["counts"]
+    assert counts["scored"] == counts["requested"] == len(rows.read_text().splitlines())
+    return [json.loads(line) for line in output.read_text().splitlines()]

@@ -9,16 +9,12 @@ from typing import Any
 from fastapi import HTTPException
 from pydantic import PrivateAttr
 
-from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
-from nemo_gym.openai_utils import (
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-)
+from nemo_gym.base_responses_api_model import Body
+from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymChatCompletionCreateParamsNonStreaming
+from tests.support.chat_models import ChatModel, chat_reply
 
 
-class ScriptedModel(SimpleResponsesAPIModel):
+class ScriptedModel(ChatModel):
     """Answers by the conversation; one that it is asked for again, as by a group, by the number of times."""
 
     _asked: Counter[str] = PrivateAttr(default_factory=Counter)
@@ -34,20 +30,7 @@ class ScriptedModel(SimpleResponsesAPIModel):
         conversation = "\n".join(texts)
         said = answer(texts, self._asked[conversation])
         self._asked[conversation] += 1
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-        given = {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "m",
-            "choices": [choice],
-            "usage": usage,
-        }
-        return NeMoGymChatCompletion.model_validate(given)
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        raise AssertionError("the library speaks Chat Completions")
+        return chat_reply(said)
 
 
 def answer(texts: list[str], times: int) -> str:

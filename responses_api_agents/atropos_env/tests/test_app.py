@@ -1,25 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent without its library, and with it: in an environment that is built as the launcher builds it."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import PARENT_DIR
 from responses_api_agents.atropos_env.app import AtroposEnv
 from responses_api_agents.atropos_env.catalogue import list_environments, make_config
 from responses_api_agents.atropos_env.generate_data import write
 from responses_api_agents.atropos_env.tests.scripted_model import ScriptedModel
+from tests.support.gym_process import play_examples
 from tests.support.served_run import serve_run
 from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/atropos_env/configs/atropos_env.yaml"
 BLOCK = {"model_server": {"type": "responses_api_models", "name": "policy_model"}}
-GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 
 
 def test_the_catalogue_lists_the_samples_with_what_they_are():
@@ -59,21 +55,6 @@ def test_with_the_library_rewards_are_its_own():
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_the_examples_are_played_in_a_run(tmp_path):
-    scripted = ["replies=['100']", "on_miss=cycle"]
-    settings = [f"++policy_model.responses_api_models.replay_model.{setting}" for setting in scripted]
-    rows = str(HERE.parent / "data" / "example.jsonl")
-    where = ["--input", rows, "--output", str(tmp_path / "r.jsonl"), "--json", "--quiet"]
-    done = subprocess.run(
-        [*GYM, "eval", "run", "--config", CONFIG, "--model-type", "replay_model", *settings, *where],
-        cwd=PARENT_DIR,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)["counts"]
-    assert counts["scored"] == counts["requested"] == 5
-    played = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    played = play_examples(CONFIG, "100", tmp_path / "r.jsonl")
     # 34 + 66, 50 + 98, 54 + 6; and no number is 100
     assert sorted(row["reward"] for row in played) == [0.0, 0.0, 1 / 49, 1 / 41, 1.0]

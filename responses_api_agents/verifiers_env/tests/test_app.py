@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent without its library, and with it: in an environment that is built as the launcher builds it."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import PARENT_DIR
 from nemo_gym.adapters.installed_packages import UnknownEnvironment, make_importable
 from responses_api_agents.verifiers_env.catalogue import list_environments, make_config
+from tests.support.gym_process import play_examples
 from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/verifiers_env/configs/verifiers_env.yaml"
-GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 # The extra `dev` of this project wants an older openai than the library does.
 TESTING = ("pytest>=8.3", "pytest-asyncio>=0.25")
 
@@ -45,21 +41,6 @@ def test_with_the_library(file):
 @pytest.mark.exhaustive
 @pytest.mark.timeout(600)
 def test_the_examples_are_played_in_a_run(tmp_path):
-    model = "++policy_model.responses_api_models.replay_model"
-    options = ["--model-type", "replay_model", f'{model}.replies=["2"]', f"{model}.on_miss=cycle"]
-    rows = str(HERE.parent / "data" / "example.jsonl")
-    where = ["--input", rows, "--output", str(tmp_path / "r.jsonl"), "--json", "--quiet"]
-    done = subprocess.run(
-        [*GYM, "eval", "run", "--config", CONFIG, *options, *where],
-        cwd=PARENT_DIR,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)["counts"]
-    assert counts["scored"] == counts["requested"] == 5
-    played = [json.loads(line) for line in (tmp_path / "r.jsonl").read_text().splitlines()]
+    played = play_examples(CONFIG, "2", tmp_path / "r.jsonl")
     assert all(row["reward"] in (0.1, 1.1) for row in played)  # a number, and for some the right one
     assert {row["reward"] for row in played} == {0.1, 1.1}

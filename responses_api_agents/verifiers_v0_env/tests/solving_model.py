@@ -6,39 +6,21 @@ import json
 import re
 from typing import Any
 
-from nemo_gym.base_responses_api_model import Body, SimpleResponsesAPIModel
-from nemo_gym.openai_utils import (
-    NeMoGymChatCompletion,
-    NeMoGymChatCompletionCreateParamsNonStreaming,
-    NeMoGymResponse,
-    NeMoGymResponseCreateParamsNonStreaming,
-)
+from nemo_gym.base_responses_api_model import Body
+from nemo_gym.openai_utils import NeMoGymChatCompletion, NeMoGymChatCompletionCreateParamsNonStreaming
+from tests.support.chat_models import ChatModel, chat_reply
 
 PRICES = {"apple": 3, "bread": 5, "cheese": 8, "dates": 4, "eggs": 6}
 
 
-class SolvingModel(SimpleResponsesAPIModel):
+class SolvingModel(ChatModel):
     """Answers chat completions."""
 
     async def chat_completions(
         self, body: NeMoGymChatCompletionCreateParamsNonStreaming = Body()
     ) -> NeMoGymChatCompletion:
         messages = [dict(message) for message in body.model_dump(mode="json")["messages"]]
-        said = {"role": "assistant", "content": None, **answer(messages)}
-        choice = {"index": 0, "finish_reason": "tool_calls" if said.get("tool_calls") else "stop", "message": said}
-        usage = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
-        given = {
-            "id": "c",
-            "object": "chat.completion",
-            "created": 0,
-            "model": "m",
-            "choices": [choice],
-            "usage": usage,
-        }
-        return NeMoGymChatCompletion.model_validate(given)
-
-    async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
-        raise AssertionError("the library speaks Chat Completions")
+        return chat_reply(**{"content": None, **answer(messages)})
 
 
 def answer(messages: list[dict[str, Any]]) -> dict[str, Any]:

@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The agent without its library, and with it: in an environment that is built as the launcher builds it."""
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from nemo_gym import PARENT_DIR
 from nemo_gym.adapters.installed_packages import UnknownEnvironment
 from responses_api_agents.verifiers_v0_env.catalogue import list_environments, make_config
 from responses_api_agents.verifiers_v0_env.environments import find_module
+from tests.support.gym_process import play_examples
 from tests.support.server_venvs import run_tests_in_environment
 
 HERE = Path(__file__).parent
 CONFIG = "responses_api_agents/verifiers_v0_env/configs/verifiers_v0_env.yaml"
-GYM = (sys.executable, "-m", "nemo_gym.cli.main")
 
 
 def test_an_environment_that_is_not_there_is_named_with_those_near_it():
@@ -47,25 +43,5 @@ def test_with_the_library_rewards_are_its_own():
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("workers", [[], ["--workers", "2"]])
 def test_the_examples_are_played_in_a_run(tmp_path, workers):
-    replies = "++policy_model.responses_api_models.replay_model.replies=[heron jetty inlet amber]"
-    options = [
-        "--model-type",
-        "replay_model",
-        replies,
-        "++policy_model.responses_api_models.replay_model.on_miss=cycle",
-    ]
-    rows = str(HERE.parent / "data" / "example.jsonl")
-    where = ["--input", rows, "--output", str(tmp_path / "r.jsonl"), *workers, "--json", "--quiet"]
-    done = subprocess.run(
-        [*GYM, "eval", "run", "--config", CONFIG, *options, *where],
-        cwd=PARENT_DIR,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    counts = json.loads(done.stdout)["counts"]
-    assert counts["scored"] == counts["requested"] == 5
-    rewards = [json.loads(line)["reward"] for line in (tmp_path / "r.jsonl").read_text().splitlines()]
-    assert sum(rewards) == 1.0  # the reply is the answer to the first row
+    played = play_examples(CONFIG, "heron jetty inlet amber", tmp_path / "r.jsonl", *workers)
+    assert sum(row["reward"] for row in played) == 1.0  # the reply is the answer to the first row
