@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from nemo_gym import _resolve_under_cwd_or_install
-from nemo_gym._util.server_imports import import_file
+from nemo_gym.adapters.installed_packages import import_file
 from nemo_gym.errors import GymError, RolloutFailure
 from responses_api_agents.atropos_env.byte_tokenizer import NAME as BYTES
 from responses_api_agents.atropos_env.byte_tokenizer import provide_tokenizer
