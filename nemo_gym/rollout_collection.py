@@ -47,7 +47,7 @@ from nemo_gym._rollouts.limiter import AdaptiveLimit, FixedLimit, Limiter
 from nemo_gym._rollouts.manifest import Shard
 from nemo_gym._rollouts.paths import RunPaths, lock_run
 from nemo_gym._rollouts.play import Player, Witness
-from nemo_gym._rollouts.resume import find_left
+from nemo_gym._rollouts.resume import find_remaining
 from nemo_gym._rollouts.run import CollectSettings, RunIdentity, collect, plan_or_resume
 from nemo_gym._rollouts.staleness import StalenessGate
 from nemo_gym._rollouts.types import Failed, Row, Scored, key_of
@@ -375,7 +375,7 @@ class RolloutCollectionHelper(_MetricsWriter):
         Return the rows still to run, then those that have a result, and these results in the same order.
         """
         paths = RunPaths.of(config.output_jsonl_fpath)
-        left = sorted(find_left(paths, _get_max_rollout_attempts()).read_left(), key=key_of)
+        left = sorted(find_remaining(paths, _get_max_rollout_attempts()).read_remaining(), key=key_of)
         results = sorted(read_rows(paths.output), key=key_of) if paths.output.exists() else []
         rows = {key_of(row): row for row in read_rows(paths.materialized)}
         return left, [rows[key_of(result)] for result in results], results
