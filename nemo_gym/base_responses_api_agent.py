@@ -107,7 +107,7 @@ class SimpleResponsesAPIAgent(BaseResponsesAPIAgent, AggregateMetricsMixin, Simp
         run_in_context.__signature__ = resolve_signature(run)  # type: ignore[attr-defined]
         return run_in_context
 
-    # --- correlation of model calls with rollouts --------------------------------------------------------------------
+    # --- correlation of model calls with rollouts ---------------------------------------------------------------------
 
     def _global_settings(self) -> Mapping[str, Any]:
         settings: Any = getattr(self.server_client, "global_config_dict", None)  # a test double may have none

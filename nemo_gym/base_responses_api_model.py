@@ -142,7 +142,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
     async def responses(self, body: NeMoGymResponseCreateParamsNonStreaming = Body()) -> NeMoGymResponse:
         """Answer a Responses request."""
 
-    # --- the three dialects ------------------------------------------------------------------------------------------
+    # --- the three dialects -------------------------------------------------------------------------------------------
 
     async def responses_dispatch(self, request: Request) -> Response:
         """`POST /v1/responses`: strict without `stream`; with it, lenient and answered as events."""
@@ -258,7 +258,7 @@ class SimpleResponsesAPIModel(BaseResponsesAPIModel, SimpleServer):
             body = b"".join(failed(reason))
         return Response(body, media_type="text/event-stream", headers={"cache-control": "no-cache"})
 
-    # --- capture -----------------------------------------------------------------------------------------------------
+    # --- capture ------------------------------------------------------------------------------------------------------
 
     def _install_capture(self, app: FastAPI) -> None:
         """Install capture as the outermost layer, so that it sees what callers send and receive."""

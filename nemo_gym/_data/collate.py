@@ -270,7 +270,7 @@ def _prepare_rows(
             yield row, asked, orjson.dumps({**row, AGENT_REF_KEY_NAME: agent}) + b"\n"
 
 
-# --- drafts: written now, moved into place later, when others are ready too ------------------------------------------
+# --- drafts: written now, moved into place later, when others are ready too -------------------------------------------
 
 
 _NEW_S = 60
