@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run Python code that a model wrote in a sandbox: it can affect neither the server nor the next piece of code.
+"""Run model-written Python code in a sandbox: it can affect neither the server nor the next piece of code.
 
 A pool keeps a few sandboxes warm. Each holds an interpreter that forks for every piece of code, so a check takes
 milliseconds. Bubblewrap isolates them where it works; otherwise resource limits, a separate user (when run as root)

@@ -52,7 +52,7 @@ class Interpreters:
         self._closing: set[asyncio.Task[None]] = set()
 
     async def run(self, session_id: str, source: str) -> CodeResult:
-        """Run code in a session's interpreter; raise RolloutFailure if another session has taken it."""
+        """Run code in a session's interpreter; raise RolloutFailure if it was evicted for another session."""
         if (cause := self._evicted.pop(session_id)) is not None:
             raise RolloutFailure("interpreter_evicted", cause, True)
         interpreter = self._sessions.get_or_create(

@@ -97,13 +97,13 @@ def retry(ask: Callable[[], T]) -> T:
         try:
             return ask()
         except HubError as error:
-            if attempt == ATTEMPTS or not is_passing(error):
+            if attempt == ATTEMPTS or not is_temporary(error):
                 raise
             time.sleep(PAUSE_S)
     raise AssertionError("unreachable")
 
 
-def is_passing(error: HubError) -> bool:
+def is_temporary(error: HubError) -> bool:
     """Return whether an error may be temporary: no connection, or a Hub that is failing."""
     if error.__cause__ is None or isinstance(error.__cause__, (ImportError, ValueError)):
         return False

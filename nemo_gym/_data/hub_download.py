@@ -25,7 +25,7 @@ from nemo_gym._data.hub import (
     Hub,
     HubError,
     explain_errors,
-    is_passing,
+    is_temporary,
     require_client,
     retry,
 )
@@ -167,7 +167,7 @@ def receive(hub: Hub, remote: RemoteFile, file: BinaryIO) -> None:
             return
         except HubError as error:
             failures = 0 if file.tell() > had else failures + 1
-            if failures >= ATTEMPTS or not is_passing(error):
+            if failures >= ATTEMPTS or not is_temporary(error):
                 raise
             time.sleep(PAUSE_S)
 

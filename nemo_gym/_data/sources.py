@@ -68,7 +68,7 @@ class Source:
         return self.dataset.end_idx if isinstance(self.dataset, DatasetConfig) else None
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         return self.path.is_file()
 
     @property
@@ -81,7 +81,7 @@ class Source:
 
 def raise_if_missing(sources: Iterable[Source], *, prepare_command: str = "gym eval prepare") -> None:
     """Raise MissingDatasets, listing every missing file and how to get it."""
-    missing = [source for source in sources if not source.is_there]
+    missing = [source for source in sources if not source.exists]
     if not missing:
         return
     named = [f"  {source}{': is not prepared' if source.is_benchmark else ''}" for source in missing]
@@ -146,7 +146,7 @@ def choose_registry(dataset: DatasetConfig, preferred: Registry) -> Registry | N
     }
     if places[preferred]:
         return preferred
-    return next((name for name, is_there in places.items() if is_there), None)
+    return next((name for name, exists in places.items() if exists), None)
 
 
 def fetch_missing(
@@ -155,7 +155,7 @@ def fetch_missing(
     """Download every missing dataset that has a source in a registry; raise CannotFetch if one cannot be downloaded."""
     todo: dict[Path, tuple[Source, DatasetConfig, Registry]] = {}
     for source in sources:
-        if source.is_there or not isinstance(source.dataset, DatasetConfig):
+        if source.exists or not isinstance(source.dataset, DatasetConfig):
             continue
         registry = choose_registry(source.dataset, preferred)
         if registry is not None:

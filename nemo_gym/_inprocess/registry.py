@@ -87,11 +87,11 @@ _hosted: dict[tuple[str, int], HostedApp] = {}
 def host_app(host: str, port: int, app: App) -> None:
     """Let calls from the running loop to `host:port` go directly into `app`."""
     inner, name = (app.app, app.name) if isinstance(app, NamedApp) else (app, None)
-    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_none
+    find_fast_path = inner.find_fast_path if isinstance(inner, FastPathApp) else _find_no_fast_path
     _hosted[host, port] = HostedApp(app, asyncio.get_running_loop(), name, find_fast_path)
 
 
-def _find_none(method: str, path: str) -> None:
+def _find_no_fast_path(method: str, path: str) -> None:
     return None
 
 

@@ -48,7 +48,7 @@ class Identity:
         tail = _hash_range(file, max(0, end - _PROBE_BYTES), end)
         return cls(stat.st_ino, stat.st_size, stat.st_mtime_ns, head, tail, end)
 
-    def still_holds(self, file: BinaryIO) -> bool:
+    def still_matches(self, file: BinaryIO) -> bool:
         """Return whether the part of `file` that was read is still there, apparently unchanged."""
         now = Identity.of(file, self.end, os.fstat(file.fileno()))
         if now.inode != self.inode or now.size < self.end or (now.head, now.tail) != (self.head, self.tail):
@@ -63,7 +63,7 @@ def load_cache(path: Path, user_cache_dir: Path | None) -> tuple[Scanner, Identi
         try:
             with open(place, "rb") as file, open(path, "rb") as source:
                 found = _read(file)
-                if found is not None and found[1].still_holds(source):
+                if found is not None and found[1].still_matches(source):
                     return found
         except OSError:
             continue

@@ -138,7 +138,7 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
             title = _TITLES["reasoning"][generated]
             yield Block("reasoning", title, text, generated=generated, n_tokens=None if number else n_tokens)
         return
-    kind = _tell_kind(item)
+    kind = _detect_kind(item)
     name = read_tool_name(item) if kind == "tool_call" else None
     title = _TITLES[kind][generated].replace("{name}", name or "a tool") if kind in _TITLES else ""
     text, is_json, images = _read_content(item, kind)
@@ -156,7 +156,7 @@ def _iter_blocks(item: Any, *, generated: bool) -> Iterator[Block]:
     )
 
 
-def _tell_kind(item: Item) -> BlockKind:
+def _detect_kind(item: Item) -> BlockKind:
     role, kind = item.get("role"), item.get("type")
     if isinstance(role, str) and role in _ROLES:
         return _ROLES[role]

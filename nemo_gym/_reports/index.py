@@ -211,7 +211,7 @@ class Index:
     def _read_on(self) -> None:
         """Read the part of the file that is not known yet."""
         with open(self.path, "rb", buffering=_BUFFER_BYTES) as file:
-            if self._identity is not None and not self._identity.still_holds(file):
+            if self._identity is not None and not self._identity.still_matches(file):
                 LOG.info("%s was replaced or edited, reading it again", self.path)
                 with self._changed:
                     self._scanner, self._identity = Scanner(), None

@@ -102,7 +102,7 @@ def read_facts(row: Mapping[str, Any]) -> RowFacts:
     """Return the facts of any row."""
     response, params = as_mapping(row.get(RESPONSE_KEY_NAME)), as_mapping(row.get(RESPONSES_CREATE_PARAMS_KEY_NAME))
     failure, cut_off = read_failure_kind(row), read_cut_off(row)
-    kind = _tell_kind(row, failure, bool(response), bool(params))
+    kind = _detect_kind(row, failure, bool(response), bool(params))
     reward = _read_reward(row, kind)
     tools, tool_calls, length, flags = _measure_output(response.get("output"))
     flags |= FAILED if failure else 0 if math.isnan(reward) else SCORED
@@ -185,7 +185,7 @@ def read_tool_name(item: Mapping[str, Any]) -> str:
     return name if isinstance(name, str) else str(item.get("type")).removesuffix("_call")
 
 
-def _tell_kind(row: Mapping[str, Any], failure: str, has_response: bool, has_params: bool) -> Kind:
+def _detect_kind(row: Mapping[str, Any], failure: str, has_response: bool, has_params: bool) -> Kind:
     if "rollout_infos" in row or "avg_reward" in row:
         return "profile"
     if failure:

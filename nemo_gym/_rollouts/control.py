@@ -143,12 +143,12 @@ class EndpointGuard:
     """Detects that no rollout can succeed: the model refuses every call, or nothing has ever answered at its URL."""
 
     def __init__(
-        self, planned: int, *, must_be_there: bool = False, clock: Callable[[], float] = time.monotonic
+        self, planned: int, *, check_reachable: bool = False, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`must_be_there` means that nobody has checked yet whether the endpoint answers."""
+        """`check_reachable` means that nobody has checked yet whether the endpoint answers."""
         self._planned, self._has_scored = planned, False
         self._refusals = self._absences = 0
-        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if must_be_there else 0.0)
+        self._clock, self._ends_s = clock, clock() + (_FIRST_CALLS_S if check_reachable else 0.0)
 
     def note(self, outcome: Outcome) -> str | None:
         """Count a finished rollout; return the reason to give up, if there is one now."""
@@ -162,11 +162,11 @@ class EndpointGuard:
         if failure.kind == "cancelled":
             return None
         self._refusals = self._refusals + 1 if failure.is_refused else 0
-        self._absences += failure.is_not_there
+        self._absences += failure.is_unreachable
         if self._refusals >= min(self._planned, _LATER_REFUSALS if self._has_scored else _FIRST_REFUSALS):
             return self._describe_refusal(failure)
         if (
-            failure.is_not_there
+            failure.is_unreachable
             and self._absences >= min(self._planned, _FIRST_REFUSALS)
             and self._clock() < self._ends_s
         ):

@@ -21,7 +21,7 @@ _MOST_TOOL_ERRORS = 20
 _LONGEST_MESSAGE = 2000
 
 
-def lift_incidents(result: Row) -> None:
+def copy_incidents(result: Row) -> None:
     """Copy into `result` which tools crashed, what cut it off and which policy versions it saw."""
     response = result.get(RESPONSE_KEY_NAME)
     if type(response) is not dict:

@@ -120,7 +120,7 @@ class AdaptiveLimit:
     def acquire(self) -> bool:
         if self.in_flight >= self.limit:
             self._was_full = True
-            if self._unseen_since is None or not self._grow_unseen(self._unseen_since):
+            if self._unseen_since is None or not self._grow_without_results(self._unseen_since):
                 return False
         self.in_flight += 1
         self.most_in_flight = max(self.most_in_flight, self.in_flight)
@@ -189,7 +189,7 @@ class AdaptiveLimit:
         self._strained_at = None
         return median_s > before.median_s * _CLEARLY_FASTER
 
-    def _grow_unseen(self, since: float) -> bool:
+    def _grow_without_results(self, since: float) -> bool:
         """Grow if nothing is known yet, and return whether it did: slow rollouts must not hold a run at its start."""
         now, bound = self._clock(), min(self._settings.unseen_maximum, self._settings.maximum)
         if now - since < self._settings.unseen_every_s or self.limit >= bound:

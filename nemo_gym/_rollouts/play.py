@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import aiohttp
 import orjson
 
-from nemo_gym._rollouts.incidents import lift_incidents
+from nemo_gym._rollouts.incidents import copy_incidents
 from nemo_gym._rollouts.types import Failed, Outcome, Row, Scored, pick_carried_fields
 from nemo_gym._transport.deadline import Deadline
 from nemo_gym._transport.errors import ServerResponseError, quote_body
@@ -156,7 +156,7 @@ class Player:
         finally:
             if deadline is not None:
                 deadline.end()
-        outcome = _conclude(row, ending, attempts, time.monotonic() - started)
+        outcome = _build_outcome(row, ending, attempts, time.monotonic() - started)
         if self._witness is not None:
             outcome = await self._witness.complete(outcome)
         elif self._attach_trajectory is not None and outcome.result and not OBSERVED_KEYS.isdisjoint(outcome.result):
@@ -186,7 +186,7 @@ class Player:
             return _Ending(Failure("agent", boundary, False, f"not a JSON object: {quote_body(body, 200)!r}"))
         if is_too_deep(body, result):
             return _Ending(Failure("agent", boundary, False, f"the result is nested more than {MAX_DEPTH} levels deep"))
-        lift_incidents(result)
+        copy_incidents(result)
         failure = _read_reported_failure(result, boundary) or check_reward(result)
         if failure is None and self._fail_on_tool_error and NG_TOOL_ERRORS_KEY in result:
             failure = build_failure(ToolCrashed(**result[NG_TOOL_ERRORS_KEY][0]), "agent", boundary)
@@ -201,7 +201,7 @@ class Player:
         rule = self._retries.rule(failure.kind)
         if attempts >= rule.attempts:
             return None
-        asked_s = find_asked_pause(ending.headers or {}, failure.message)
+        asked_s = find_requested_pause(ending.headers or {}, failure.message)
         if asked_s is None:
             pause_s = rule.draw_pause_s(attempts, self._rng)
         else:  # jitter: rollouts that were told the same must not come back together
@@ -226,7 +226,7 @@ def name_boundary(row: Row) -> str:
     return f"{agent.get('name', '') if isinstance(agent, dict) else ''}/run"
 
 
-def find_asked_pause(headers: Mapping[str, str], message: str) -> float | None:
+def find_requested_pause(headers: Mapping[str, str], message: str) -> float | None:
     """Return how many seconds the other side asks us to wait: from a header, or from the message if there is none."""
     in_header = retry_after_s(headers, datetime.now(UTC))
     if in_header is not None:
@@ -254,7 +254,7 @@ def check_reward(result: Row, boundary: str = "/verify") -> Failure | None:
     return Failure("verifier", boundary, False, f"the `reward` is not a finite number: {repr(reward)[:200]}")
 
 
-def _conclude(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
+def _build_outcome(row: Row, ending: _Ending, attempts: int, elapsed_s: float) -> Outcome:
     """Turn the end of the last attempt into an outcome."""
     failure, result, _, error_reply = ending
     if result is not None:

@@ -48,7 +48,7 @@ class WorkerDesk:
 
         `tell_servers` announces a policy version to the worker's servers, and returns those that did not accept it.
         """
-        self._play, self._strip = play_with(self._tell_retry), strip
+        self._play, self._strip = play_with(self._report_retry), strip
         self._loop, self._outbox, self._reader = asyncio.get_running_loop(), Outbox(send), FrameReader()
         self._tell_servers, self._telling = tell_servers, set[asyncio.Task[None]]()
         self._running = dict[int, asyncio.Task[None]]()
@@ -62,7 +62,7 @@ class WorkerDesk:
             for message in messages:
                 if message[0] == PLAY:
                     row = orjson.loads(body[at : at + message[2]])
-                    task = self._loop.create_task(self._play_and_tell(message[1], row))
+                    task = self._loop.create_task(self._play_and_report(message[1], row))
                     self._running[message[1]] = task
                 elif message[0] == VERSION:
                     telling = self._loop.create_task(self._announce(message[1], message[2]))
@@ -81,7 +81,7 @@ class WorkerDesk:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _play_and_tell(self, number: int, row: Row) -> None:
+    async def _play_and_report(self, number: int, row: Row) -> None:
         started = time.monotonic()
         try:
             outcome = await self._play(row)
@@ -97,12 +97,12 @@ class WorkerDesk:
         problems = dict[str, str]() if self._tell_servers is None else await self._tell_servers(announced)
         self._outbox.add([TOLD, number, problems])
 
-    def _tell_retry(self, failure: Failure) -> None:
+    def _report_retry(self, failure: Failure) -> None:
         self._outbox.add([RETRY, asdict(failure)])
         if self._next_pauses is None:
-            self._next_pauses = self._loop.call_later(0.0, self._tell_pauses)
+            self._next_pauses = self._loop.call_later(0.0, self._report_pauses)
 
-    def _tell_pauses(self) -> None:
+    def _report_pauses(self) -> None:
         """Report who is waiting for another attempt, and repeat it periodically until nobody is."""
         self._next_pauses = None
         pauses = RETRIES.under_way()
@@ -110,4 +110,4 @@ class WorkerDesk:
             self._outbox.add([PAUSING, pauses])
             self._pauses_told = pauses
         if pauses:
-            self._next_pauses = self._loop.call_later(_PAUSES_EVERY_S, self._tell_pauses)
+            self._next_pauses = self._loop.call_later(_PAUSES_EVERY_S, self._report_pauses)

@@ -130,7 +130,7 @@ def find_remaining(paths: RunPaths, max_attempts: int, on_result: Callable[[Row]
     record = _Record(max_attempts, notices=notices)
     _read_output(paths.output, record, on_result)
     _read_failures(paths.failures, record)
-    fates = Counter(record.classify(key_of(line.row)) for line in _read_keyed(paths.materialized))
+    fates = Counter(record.classify(key_of(line.row)) for line in _read_indexed_rows(paths.materialized))
     if fates["done"] < len(record.done):
         raise ResumeError(
             f"{paths.output} holds {len(record.done) - fates['done']} rollouts that are not in {paths.materialized}: "
@@ -152,7 +152,7 @@ def find_remaining(paths: RunPaths, max_attempts: int, on_result: Callable[[Row]
 
 def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] | None) -> None:
     repeated = 0
-    for line in _read_keyed(path):
+    for line in _read_indexed_rows(path):
         if not record.done.add(key_of(line.row)):
             repeated += 1
         elif on_result is not None:
@@ -162,7 +162,7 @@ def _read_output(path: Path, record: _Record, on_result: Callable[[Row], None] |
 
 
 def _read_failures(path: Path, record: _Record) -> None:
-    for line in _read_keyed(path):
+    for line in _read_indexed_rows(path):
         key, ours = key_of(line.row), line.row.get(FAILURE_KEY)
         known = ours if isinstance(ours, dict) else {}
         kind = str(known["kind"] if "kind" in known else line.row.get(NG_FAILURE_CLASS_KEY))
@@ -176,7 +176,7 @@ def _read_failures(path: Path, record: _Record) -> None:
             record.given_up[kind] += 1
 
 
-def _read_keyed(path: Path) -> Iterator[Line]:
+def _read_indexed_rows(path: Path) -> Iterator[Line]:
     """Yield the rows of a file of the run; a missing file counts as empty."""
     try:
         for line in read_lines(path):

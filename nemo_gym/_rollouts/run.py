@@ -173,7 +173,7 @@ class CollectSettings:
     """The share of failures among recent rollouts at which the run gives up."""
     give_up_on_endpoint: bool = False
     """Give up when the model refuses the key of every rollout."""
-    endpoint_must_be_there: bool = False
+    check_endpoint: bool = False
     """Also give up when the first calls find nothing at the model's URL."""
     hold_failures_s: float = 0.0
     """How long to hold back a failure in case a server has died and this has not been noticed yet."""
@@ -194,7 +194,7 @@ async def collect(
     `play_with` takes a callback for failed attempts and returns a function that runs a row. `witness` is told what was
     recorded.
     """
-    endpoint = EndpointGuard(journal.counts.not_played, must_be_there=settings.endpoint_must_be_there)
+    endpoint = EndpointGuard(journal.counts.not_played, check_reachable=settings.check_endpoint)
     guard = FailureRateGuard(settings.max_failure_rate) if settings.max_failure_rate is not None else None
 
     def note_retry(failure: Failure) -> None:

@@ -201,7 +201,7 @@ class WorkerPool:
                         if (answer := telling.get(message[1])) is not None and not answer.done():
                             answer.set_result(message[2])
                     else:
-                        self._hear(name, under_way, message, body[at:])
+                        self._handle_message(name, under_way, message, body[at:])
                     at += count_body_bytes(message)
 
         worker = await self._start(name, take)
@@ -215,7 +215,7 @@ class WorkerPool:
         self._has_place.set()
         self._run(self._watch(place))
 
-    def _hear(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
+    def _handle_message(self, name: str, under_way: dict[int, _Play], message: Message, body: memoryview) -> None:
         kind, told = message[0], message[1]
         if kind in (SCORED, FAILED):
             play = under_way.pop(told, None)

@@ -110,7 +110,7 @@ def join_turns(
     branch each turn belongs.
     """
     branches: list[Branch] = []
-    decode = None if decode is None else _remember_glances(decode)
+    decode = None if decode is None else _cache_short_texts(decode)
     for number, turn in enumerate(turns):
         candidates = branches if places is None else branches[places[number] : places[number] + 1]
         if _continue_branch(candidates, turn, number, decode):
@@ -182,7 +182,7 @@ def _find_end_of_history(branch: Branch, prompt_ids: Sequence[int], decode: Deco
     return None if end is None else known + end
 
 
-def _remember_glances(decode: Decode) -> Decode:
+def _cache_short_texts(decode: Decode) -> Decode:
     """Return `decode` with a cache for short texts, which are compared again for every later turn."""
     known: dict[str, str] = {}
 

@@ -165,13 +165,13 @@ def digest_history(messages: Sequence[Message], tools: Tools) -> list[bytes]:
     """
     digests, state = [], orjson.dumps(tools or [], option=orjson.OPT_SORT_KEYS)
     for message in messages:
-        said = orjson.dumps(_pick_what_is_said(message), option=orjson.OPT_SORT_KEYS)
+        said = orjson.dumps(_pick_content(message), option=orjson.OPT_SORT_KEYS)
         state = hashlib.blake2b(state + said, digest_size=16).digest()
         digests.append(state)
     return digests
 
 
-def _pick_what_is_said(message: Message) -> list[Any]:
+def _pick_content(message: Message) -> list[Any]:
     text = join_text(message)
     calls = [
         [call["function"]["name"], _read_arguments(call["function"]["arguments"])]

@@ -174,7 +174,7 @@ def _export_rows(one: Format, wanted: Selection, write: Write, summary: ExportSu
         if rollout is None:
             continue
         group = survey.groups[rollout.group]
-        if (objection := wanted.find_objection(rollout, group)) is not None:
+        if (objection := wanted.explain_skip(rollout, group)) is not None:
             summary.filtered[objection] += 1
             continue
         try:
@@ -201,7 +201,7 @@ def _export_groups(
             samples = []
             for row in survey.read_rows(group.last_usable, opened):
                 rollout = survey.read_member(row)
-                objection = wanted.find_objection(rollout, group, any_reward=one.pairs)
+                objection = wanted.explain_skip(rollout, group, any_reward=one.pairs)
                 if objection is None:
                     samples.append(_join(rollout, row, decode))
                 else:

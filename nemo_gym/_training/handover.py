@@ -113,7 +113,7 @@ def hand_over(row: dict[str, Any], decode: Decode | None = None) -> None:
         row[MASK_SAMPLE_KEY] = True
 
 
-def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+def restore_items(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a row's response with all their tokens, including those that were set aside."""
     set_aside = as_list(as_mapping(row.get(TOKEN_DRIFT_KEY)).get("set_aside"))
     aside = {as_int(entry.get("item")): entry for entry in map(as_mapping, set_aside)}
@@ -129,12 +129,12 @@ def take_back(row: Mapping[str, Any]) -> list[dict[str, Any]]:
 def rejoin_turns(
     row: Mapping[str, Any], turns: Sequence[Turn], decode: Decode | None = None
 ) -> tuple[list[Turn], list[Branch]]:
-    """Return the turns that `take_back` found as the engine read them, and their branches.
+    """Return the turns that `restore_items` found as the engine read them, and their branches.
 
     The branches are those of the handover, unless it had no `decode` and there is one now.
     """
     mark = as_mapping(row.get(TOKEN_DRIFT_KEY))
-    reread = _find_rereadings(mark)
+    reread = _find_replaced_prompts(mark)
     restored = [
         replace(turn, prompt_ids=_restore_prompt(turn.prompt_ids, reread[number])) if number in reread else turn
         for number, turn in enumerate(turns)
@@ -150,9 +150,9 @@ def rejoin_turns(
 
 def restore_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row as it was before the handover: every item with its tokens, as the engine read and wrote them."""
-    items = [dict(item) for item in take_back(row)]
+    items = [dict(item) for item in restore_items(row)]
     carriers = [item for item in items if isinstance(read_turn(item, "response", is_checked=True), Turn)]
-    for number, entry in _find_rereadings(as_mapping(row.get(TOKEN_DRIFT_KEY))).items():
+    for number, entry in _find_replaced_prompts(as_mapping(row.get(TOKEN_DRIFT_KEY))).items():
         if number < len(carriers):
             carriers[number][_PROMPT] = _restore_prompt(carriers[number][_PROMPT], entry)
     bare = {name: value for name, value in row.items() if name != TOKEN_DRIFT_KEY}
@@ -200,7 +200,7 @@ def _put_generated_ids_back(
             so_far = start + len(turns[number].generated_ids)
 
 
-def _find_rereadings(mark: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
+def _find_replaced_prompts(mark: Mapping[str, Any]) -> dict[int, Mapping[str, Any]]:
     """Return, by turn, what the engine had read in place of the restored ids."""
     return {
         entry["turn"]: entry

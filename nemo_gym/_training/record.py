@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_gym._capture.records import list_answer_items
 from nemo_gym._training.alignment import Branch, Decode, Drift, Turn, classify, join_turns
-from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, take_back
+from nemo_gym._training.handover import carries_turn, read_turn, rejoin_turns, restore_items
 from nemo_gym._training.versions import POLICY_VERSION_END_FIELD, POLICY_VERSION_FIELD, read_described_versions
 from nemo_gym._util.json_shapes import as_int, as_list, as_mapping, as_number
 from nemo_gym._util.row_keys import (
@@ -272,7 +272,7 @@ def _read_turns(row: Mapping[str, Any], is_checked: bool) -> tuple[list[Turn], s
         pairs = ((entry, entry) for entry in map(as_mapping, entries))
         return collect_turns(pairs, "token_capture", is_checked=is_checked)
     response = as_mapping(row.get(RESPONSE_KEY_NAME))
-    turns, problem = collect_turns(((item, response) for item in take_back(row)), "response", is_checked=is_checked)
+    turns, problem = collect_turns(((item, response) for item in restore_items(row)), "response", is_checked=is_checked)
     if turns or problem:
         return turns, problem
     return collect_turns(_list_captured_items(row), "model_call_capture", is_checked=is_checked)

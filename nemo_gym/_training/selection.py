@@ -55,7 +55,7 @@ class Selection:
         """Whether a whole group must be known before one of its rollouts can be judged."""
         return self.keep_groups == "mixed" or self.min_pass_rate is not None or self.max_pass_rate is not None
 
-    def find_objection(self, rollout: TrainableRollout, group: "Group", *, any_reward: bool = False) -> str | None:
+    def explain_skip(self, rollout: TrainableRollout, group: "Group", *, any_reward: bool = False) -> str | None:
         """Return why a rollout is not wanted; None if it is. With `any_reward`, ignore the lowest reward."""
         if self.min_reward is not None and not any_reward and (rollout.reward or 0.0) < self.min_reward:
             return "reward too low"

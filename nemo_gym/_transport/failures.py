@@ -72,7 +72,7 @@ class Failure:
         return self.kind == "model_endpoint" and self.cause in REFUSED
 
     @property
-    def is_not_there(self) -> bool:
+    def is_unreachable(self) -> bool:
         """Whether nothing, or something else, answers at the model's URL."""
         return self.kind == "model_endpoint" and self.cause in NOT_THERE
 
