@@ -235,7 +235,7 @@ def test_a_repository_that_somebody_else_filled_meanwhile_is_not_taken_away(hub,
         return created
 
     monkeypatch.setattr(type(api), "create_repo", create_and_fill)
-    with pytest.raises(HubError, match="is left over"):
+    with pytest.raises(HubError, match="created for it, remains"):
         uploading(hub, wanted)
     assert hub.datasets[SET].files() == {"theirs.jsonl": b"{}"}
 
